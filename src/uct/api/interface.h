@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <boost/intrusive/list.hpp>
+
+#include "uct/api/types.h"
+
+namespace ucs {
+class Clock;
+class Random;
+}  // namespace ucs
+
+namespace uct {
+
+class Interface;
+class MemoryDomain;
+
+/** The active-message handlers of a worker, one table for all its interfaces. */
+struct AmTable {
+    struct Entry {
+        AmHandler handler;
+        void* arg;
+    };
+    std::array<Entry, kMaxAmId> entries;
+};
+
+/** What a worker gives an interface that it opens. All references outlive the interface. */
+struct InterfaceParams {
+    ucs::Clock& clock;
+    ucs::Random& random;
+    const AmTable& am_table;
+    ErrorHandler error_handler;
+    void* error_arg;
+    uint64_t worker_id;          //!< identity that flow control and wire-up put on the wire
+    size_t estimated_endpoints;  //!< how many endpoints the program expects
+};
+
+/** Addresses of a remote side, as read from a worker address or a negotiation message. */
+struct RemoteAddress {
+    std::span<const std::byte> device;
+    std::span<const std::byte> interface;  //!< empty for dedicated transports
+    std::span<const std::byte> endpoint;   //!< empty for scalable transports
+};
+
+/**
+ * A wish to send, waiting inside a transport endpoint until it has room.
+ *
+ * The owner embeds one for each transport endpoint it waits on; order among its own messages is
+ * its own affair. The transport serves waiting endpoints in turn.
+ */
+class Pending : public boost::intrusive::list_base_hook<> {
+  public:
+    /**
+     * Try to send.
+     * @return UCS_OK: nothing left to send, the element has left the queue (before the call it may be
+     *         added again only by returning another status); UCS_INPROGRESS: more to send, call again
+     *         in turn; UCS_ERR_NO_RESOURCE: no room yet, keep waiting
+     */
+    using Progress = ucs_status_t (*)(Pending* self);
+
+    explicit Pending(Progress progress) : progress_(progress) {}
+    ucs_status_t progress() { return progress_(this); }
+
+  private:
+    Progress progress_;
+};
+
+/**
+ * One end of a connection; the data path of a transport.
+ *
+ * Operations return UCS_OK (done, buffers reusable), UCS_INPROGRESS (the completion will be
+ * called), UCS_ERR_NO_RESOURCE (nothing happened: wait with pending_add()), or an error of the
+ * endpoint. Active messages of one endpoint arrive in the order of the calls. Lengths are within the
+ * interface's limits: the caller checks them. Single-threaded with its interface.
+ */
+class Endpoint {
+  public:
+    virtual ~Endpoint() = default;
+
+    // --- active messages ---
+    virtual ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                                  uint32_t length) = 0;
+    /** @return the bytes sent, or a negative ucs_status_t */
+    virtual ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) = 0;
+    virtual ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header,
+                                  std::span<const Iov> iov, Completion* completion) = 0;
+
+    // --- remote memory access: remote completion is known by flush() ---
+    virtual ucs_status_t put_short(const void* buffer, uint32_t length, uint64_t remote_address,
+                                   RemoteKey key) = 0;
+    virtual ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
+                              RemoteKey key) = 0;
+    virtual ucs_status_t put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                                   Completion* completion) = 0;
+    virtual ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length,
+                                   uint64_t remote_address, RemoteKey key,
+                                   Completion* completion) = 0;
+    virtual ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                                   Completion* completion) = 0;
+    /**
+     * Fetching atomic on a naturally aligned operand; the old value lands in `result`, which must live
+     * until completion (null: the old value is not wanted).
+     * @param size     4 or 8 bytes
+     * @param operand  addend, mask, new value (kSwap, kCompareSwap)
+     * @param compare  expected old value (kCompareSwap only)
+     */
+    virtual ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                                void* result, uint64_t remote_address, RemoteKey key,
+                                Completion* completion) = 0;
+
+    // --- ordering and completion ---
+    /** Operations after the fence reach remote memory after those before it. */
+    virtual ucs_status_t fence() = 0;
+    /**
+     * Complete when all earlier operations are complete at the remote side, on error too.
+     * @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
+     */
+    virtual ucs_status_t flush(Completion* completion) = 0;
+    /** Send something harmless, so that a dead peer is noticed through the error handler. */
+    virtual ucs_status_t check(Completion* completion) = 0;
+
+    // --- waiting for room ---
+    /** @return UCS_OK, or UCS_ERR_BUSY if there is room now: send instead of waiting */
+    virtual ucs_status_t pending_add(Pending* pending) = 0;
+    virtual void pending_remove(Pending* pending) = 0;
+
+    // --- connection ---
+    /** Is this endpoint connected to that remote side, so that it can be reused for it? */
+    virtual bool is_connected(const RemoteAddress& remote) const = 0;
+    /** Dedicated: write endpoint_address_length bytes for the peer. */
+    virtual ucs_status_t get_address(std::span<std::byte> address) const {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    /** Dedicated: bring the endpoint up towards the peer's; it can receive when this returns UCS_OK. */
+    virtual ucs_status_t connect(const RemoteAddress& remote) { return UCS_ERR_UNSUPPORTED; }
+    /** Dedicated: messages go to the gate from now on (null: to their handlers). */
+    virtual void set_receive_gate(ReceiveGate* gate) {}
+};
+
+/** A transport on a device as one worker uses it: queues, buffers, progress. */
+class Interface {
+  public:
+    virtual ~Interface() = default;
+
+    const InterfaceAttributes& attributes() const { return attributes_; }
+
+    /** Write device_address_length bytes: what tells which remote devices are reachable. */
+    virtual ucs_status_t get_device_address(std::span<std::byte> address) const = 0;
+    /** Scalable: write interface_address_length bytes. */
+    virtual ucs_status_t get_interface_address(std::span<std::byte> address) const {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    /** Every byte is checked: addresses come from outside. */
+    virtual bool is_reachable(const RemoteAddress& remote) const = 0;
+
+    /**
+     * Scalable: an endpoint that can send at once. Dedicated: `remote` is empty, the endpoint waits
+     * for connect().
+     * @return UCS_ERR_NO_RESOURCE if the device has no more; UCS_ERR_UNREACHABLE
+     */
+    virtual ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                         std::unique_ptr<Endpoint>* endpoint) = 0;
+
+    /** Poll for completions and messages, serve waiting endpoints. @return events handled */
+    virtual unsigned progress() = 0;
+
+    /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
+    virtual ucs_status_t flush(Completion* completion) = 0;
+
+    /** A descriptor that polls readable after arm() when progress() has something to do; or -1. */
+    virtual int event_fd() const { return -1; }
+    /** @return UCS_ERR_BUSY if events came meanwhile: progress first, then arm again */
+    virtual ucs_status_t arm() { return UCS_ERR_UNSUPPORTED; }
+
+  protected:
+    InterfaceAttributes attributes_;
+};
+
+}  // namespace uct

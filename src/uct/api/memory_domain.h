@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "uct/api/types.h"
+
+namespace uct {
+
+class Interface;
+struct InterfaceParams;
+
+/** A registration of local memory with one memory domain. Transports derive their own. */
+class MemoryHandle {
+  protected:
+    ~MemoryHandle() = default;
+};
+
+struct MemoryDomainAttributes {
+    bool can_register = false;
+    size_t remote_key_length = 0;         //!< bytes of a packed key; 0: no remote access
+    double register_overhead = 0;         //!< seconds per registration
+    double register_per_byte = 0;         //!< seconds per byte registered
+};
+
+/**
+ * A device opened once per context: the scope of registrations, and what opens interfaces.
+ *
+ * Thread rule: all calls are serialised by the owner context.
+ */
+class MemoryDomain {
+  public:
+    virtual ~MemoryDomain() = default;
+
+    virtual const MemoryDomainAttributes& attributes() const = 0;
+
+    /**
+     * Make [address, address + length) usable in zero-copy and remote operations.
+     * @return UCS_OK and the handle; UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY if the device refuses
+     */
+    virtual ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) = 0;
+    virtual void deregister_memory(MemoryHandle* handle) = 0;
+
+    /** Write remote_key_length bytes that let a peer reach the registered memory. */
+    virtual void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const = 0;
+
+    /** @return UCS_ERR_INVALID_PARAM if the bytes cannot be a key of this kind of domain */
+    virtual ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) = 0;
+    virtual void release_remote_key(RemoteKey key) {}
+
+    /**
+     * Open an interface of one of this device's transports.
+     * @param transport  a name that the component listed for this device
+     * @return UCS_ERR_UNSUPPORTED or the device's error, logged with its cause
+     */
+    virtual ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
+                                        std::unique_ptr<Interface>* interface) = 0;
+};
+
+/** A transport on a device that a component found on this machine. */
+struct Resource {
+    std::string transport;
+    std::string device;
+    DeviceType device_type;
+};
+
+/** A family of transports that share devices: "self", "ib", "sm", "tcp". */
+class Component {
+  public:
+    virtual ~Component() = default;
+
+    virtual std::string_view name() const = 0;
+
+    /** The transports that work here; empty without the hardware or the driver. Never fails. */
+    virtual std::span<const Resource> resources() = 0;
+
+    virtual ucs_status_t open_domain(std::string_view device,
+                                     std::unique_ptr<MemoryDomain>* domain) = 0;
+};
+
+}  // namespace uct
