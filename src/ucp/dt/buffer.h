@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "ucp/dt/datatype.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+/**
+ * A user's buffer as a sequence of length() bytes in the order of its datatype.
+ *
+ * Contiguous and iov buffers can be addressed at any offset; walking forward costs O(1) a step, a
+ * jump back walks the iov from its start. The bytes of a generic datatype exist only through its
+ * callbacks, which get the offset and do the seeking. An opened buffer of a generic datatype owns
+ * the user's packing state until close(); the object is plain data otherwise and may be copied by
+ * its owner as long as one copy is closed.
+ */
+class Buffer {
+  public:
+    size_t length() const { return length_; }
+    DatatypeClass type_class() const { return class_; }
+    bool is_contiguous() const { return class_ == DatatypeClass::kContig; }
+
+    /** The bytes of a contiguous buffer. */
+    void* data() const { return address_; }
+    /** The pieces of an iov buffer. */
+    std::span<const ucp_dt_iov_t> pieces() const {
+        return {static_cast<const ucp_dt_iov_t*>(address_), count_};
+    }
+
+    /**
+     * Describe [offset, offset + length) of a contiguous or iov buffer for a zero-copy operation.
+     * @param out     pieces to fill; `memory` is left to the caller; empty pieces are skipped
+     * @param filled  how many pieces were written
+     * @return bytes described: less than `length` if `out` is too small for all pieces
+     */
+    size_t gather(size_t offset, size_t length, std::span<uct::Iov> out, size_t* filled);
+
+    /** Give the user's state of a generic datatype back. Needed once after a successful open(). */
+    void close();
+
+  protected:
+    /** @return UCS_ERR_INVALID_PARAM for unknown classes, sums that overflow, null with bytes */
+    ucs_status_t describe(void* address, size_t count, ucp_datatype_t type);
+    /** Set the cursor to the piece that holds byte `offset` of an iov. */
+    void seek(size_t offset);
+
+    template <typename Copy>
+    void for_each_piece(size_t offset, size_t length, Copy copy);
+
+    void* address_ = nullptr;
+    size_t count_ = 0;
+    size_t length_ = 0;
+    union {
+        struct {
+            size_t index;  //!< piece that the next access is likely to start in
+            size_t start;  //!< its first byte's place in the sequence
+        } cursor_ = {0, 0};
+        struct {
+            const GenericDatatype* type;
+            void* state;
+        } generic_;
+    };
+    DatatypeClass class_ = DatatypeClass::kInvalid;
+};
+
+/** Reads a send buffer. */
+class Packer : public Buffer {
+  public:
+    ucs_status_t open(const void* buffer, size_t count, ucp_datatype_t type);
+
+    /**
+     * Copy bytes from `offset` on, at most `room`, to `destination`.
+     * @return bytes copied; a generic datatype may give fewer than fit; 0 before the end means that
+     *         the user's callback is stuck and the operation must fail
+     */
+    size_t pack(size_t offset, void* destination, size_t room);
+};
+
+/** Writes a receive buffer. */
+class Unpacker : public Buffer {
+  public:
+    ucs_status_t open(void* buffer, size_t count, ucp_datatype_t type);
+
+    /**
+     * Store bytes that belong at `offset`.
+     * @return UCS_ERR_MESSAGE_TRUNCATED if they reach past the end (what fits is stored, except for
+     *         generic datatypes); the status of a user's unpack callback
+     */
+    ucs_status_t unpack(size_t offset, const void* data, size_t length);
+};
+
+}  // namespace ucp

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <boost/intrusive/list.hpp>
+
+namespace ucp {
+
+using Tag = uint64_t;
+inline constexpr Tag kFullTagMask = ~Tag{0};
+
+constexpr bool tag_matches(Tag message, Tag wanted, Tag mask) {
+    return ((message ^ wanted) & mask) == 0;
+}
+
+/** Lists that the matcher links its elements into; linked elements know that they are. */
+using TagHook = boost::intrusive::list_member_hook<>;
+
+/** A posted receive, embedded in its request. */
+struct ExpectedReceive {
+    TagHook hook;
+    Tag tag = 0;
+    Tag mask = 0;
+    uint64_t sequence = 0;  //!< order of posting, among exact and wildcard receives alike
+
+    bool is_posted() const { return hook.is_linked(); }
+};
+
+/** A message that no receive was posted for when it came. */
+struct UnexpectedMessage {
+    TagHook bucket_hook;
+    TagHook order_hook;
+    Tag tag = 0;
+};
+
+/** Lists by hash of the tag; the number of buckets follows the number of elements. */
+template <typename Element, TagHook Element::*Hook>
+class TagTable {
+  public:
+    using Bucket =
+        boost::intrusive::list<Element, boost::intrusive::member_hook<Element, TagHook, Hook>,
+                               boost::intrusive::constant_time_size<false>>;
+
+    TagTable();
+
+    Bucket& bucket(Tag tag) { return buckets_[index(tag)]; }
+    void insert(Element& element);
+    void remove(Element& element);
+    size_t size() const { return size_; }
+    template <typename Taker>
+    void drain(Taker taker) {
+        for (size_t i = 0; i < bucket_count(); ++i)
+            buckets_[i].clear_and_dispose([&](Element* element) { taker(*element); });
+        size_ = 0;
+    }
+
+  private:
+    size_t bucket_count() const { return size_t{1} << (64 - shift_); }
+    size_t index(Tag tag) const { return (tag * 0x9E3779B97F4A7C15u) >> shift_; }
+    void grow();
+
+    static constexpr unsigned kInitialBits = 8;
+    unsigned shift_ = 64 - kInitialBits;
+    size_t size_ = 0;
+    std::unique_ptr<Bucket[]> buckets_;
+};
+
+/**
+ * Pairs posted receives with arrived messages.
+ *
+ * Rules of matching: a message goes to the earliest posted receive that fits it; a receive takes
+ * the earliest arrived message that fits it. Receives with a full mask are found by hash; the
+ * others stand in one queue, and posting numbers decide between the two. Messages stand in a hash
+ * by tag and in one queue in the order of arrival. Owns no element: requests and messages come from
+ * the worker's pools. The tables double when there are more elements than buckets, which is the
+ * only allocation, and rare.
+ */
+class Matcher {
+  public:
+    /** The receive that an arriving message belongs to, taken out of the queues; null if none. */
+    ExpectedReceive* take_expected(Tag tag);
+    /** Post a receive; the caller has found no message for it. */
+    void post(ExpectedReceive& receive);
+    /** Take a posted receive back. */
+    void withdraw(ExpectedReceive& receive);
+
+    /** The earliest message that fits, left in the queues; null if none. */
+    UnexpectedMessage* find_unexpected(Tag tag, Tag mask);
+    /** Keep a message; the caller has found no receive for it. */
+    void keep(UnexpectedMessage& message);
+    void remove(UnexpectedMessage& message);
+
+    bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
+    size_t unexpected_count() const { return by_tag_.size(); }
+
+    /** Withdraw all receives and hand each to `taker`, which may free it. */
+    template <typename Taker>
+    void drain_expected(Taker taker) {
+        exact_.drain(taker);
+        wildcards_.clear_and_dispose([&](ExpectedReceive* receive) { taker(*receive); });
+    }
+    /** Remove the messages for which `condition` holds and hand each to `taker`, which may free it.
+     */
+    template <typename Condition, typename Taker>
+    void remove_unexpected_if(Condition condition, Taker taker) {
+        for (auto it = arrived_.begin(); it != arrived_.end();) {
+            UnexpectedMessage& message = *it++;
+            if (!condition(message)) continue;
+            remove(message);
+            taker(message);
+        }
+    }
+
+  private:
+    using Wildcards = boost::intrusive::list<
+        ExpectedReceive,
+        boost::intrusive::member_hook<ExpectedReceive, TagHook, &ExpectedReceive::hook>,
+        boost::intrusive::constant_time_size<false>>;
+    using Arrivals = boost::intrusive::list<
+        UnexpectedMessage,
+        boost::intrusive::member_hook<UnexpectedMessage, TagHook, &UnexpectedMessage::order_hook>,
+        boost::intrusive::constant_time_size<false>>;
+
+    TagTable<ExpectedReceive, &ExpectedReceive::hook> exact_;
+    Wildcards wildcards_;
+    TagTable<UnexpectedMessage, &UnexpectedMessage::bucket_hook> by_tag_;
+    Arrivals arrived_;
+    uint64_t posted_ = 0;
+};
+
+}  // namespace ucp
