@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ucs {
+
+// Up to the first dot; read once.
+const std::string& host_name();
+
+// The same for all processes of one running system, containers included, and different on any
+// other: a hash of the kernel's boot id; where that is hidden, of the host name. Read once.
+uint64_t host_id();
+
+// Of this process now: a forked child has its own.
+uint32_t process_id();
+
+// The kernel's id of the calling thread.
+uint32_t thread_id();
+
+}  // namespace ucs

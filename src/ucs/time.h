@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace ucs {
+
+using namespace std::chrono_literals;
+
+// Spans and points of time, in signed nanoseconds: 292 years either way. A point belongs to the
+// clock that gave it; its zero means nothing outside that clock.
+using Duration = std::chrono::nanoseconds;
+
+struct Timeline {
+    using rep = Duration::rep;
+    using period = Duration::period;
+    using duration = Duration;
+    using time_point = std::chrono::time_point<Timeline, Duration>;
+};
+
+using Time = Timeline::time_point;
+
+// "inf" in the configuration: a span that never ends, and the point at which it ends.
+inline constexpr Duration kForever = Duration::max();
+inline constexpr Time kNever = Time::max();
+
+// The end of a span that begins at `start`; kNever if it does not end within the timeline.
+constexpr Time deadline(Time start, Duration span) {
+    return span >= kNever - start ? kNever : start + span;
+}
+
+constexpr double seconds(Duration span) {
+    return std::chrono::duration<double>(span).count();
+}
+
+constexpr Duration from_seconds(double value) {
+    return value >= seconds(kForever) ? kForever
+                                      : Duration(static_cast<Duration::rep>(value * 1e9));
+}
+
+// The seam through which time enters the library. Clocks are not owned through this interface.
+class Clock {
+  public:
+    // Never decreases. Any thread may call it.
+    virtual Time now() const = 0;
+
+    // The time that a reader of the log wants to see: since 1970 for a wall clock.
+    virtual Time calendar() const { return now(); }
+
+  protected:
+    constexpr Clock() = default;
+    ~Clock() = default;
+};
+
+// CLOCK_MONOTONIC; no system call where the kernel offers its vdso.
+class WallClock final : public Clock {
+  public:
+    constexpr WallClock() = default;
+    Time now() const override;
+    Time calendar() const override;
+};
+
+// Stands still until it is told to move. For tests and the simulator; one thread.
+class VirtualClock final : public Clock {
+  public:
+    explicit constexpr VirtualClock(Time start = Time()) : now_(start) {}
+
+    Time now() const override { return now_; }
+    void advance(Duration span) { now_ += span; }
+    // A time that has passed already is ignored: the clock never goes back.
+    void advance_to(Time when) {
+        if (when > now_) now_ = when;
+    }
+
+  private:
+    Time now_;
+};
+
+}  // namespace ucs
