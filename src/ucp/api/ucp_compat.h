@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file ucp_compat.h
+ * Older forms of functions, kept for programs that use them; new code takes the _nbx forms.
+ *
+ * Functions ending in _nb return as the _nbx forms do, but never end within the call when a
+ * callback without user data could not tell: their callback must be given where the operation has
+ * one. Functions ending in _nbr write their state before the user's memory @a req and return
+ * UCS_OK, UCS_INPROGRESS or an error. Functions without a suffix progress the worker until they are
+ * done.
+ */
+#pragma once
+
+#include "ucp/api/ucp_def.h"
+
+BEGIN_C_DECLS
+
+typedef struct ucp_listener_accept_handler {
+    ucp_listener_accept_callback_t cb;
+    void* arg;
+} ucp_listener_accept_handler_t;
+
+/** Modes of ucp_ep_close_nb. */
+enum ucp_ep_close_mode {
+    UCP_EP_CLOSE_MODE_FORCE = 0, /**< what is under way is cancelled */
+    UCP_EP_CLOSE_MODE_FLUSH = 1  /**< after a flush */
+};
+
+/** Atomic operations without a reply, for ucp_atomic_post. */
+typedef enum {
+    UCP_ATOMIC_POST_OP_ADD,
+    UCP_ATOMIC_POST_OP_AND,
+    UCP_ATOMIC_POST_OP_OR,
+    UCP_ATOMIC_POST_OP_XOR,
+    UCP_ATOMIC_POST_OP_LAST
+} ucp_atomic_post_op_t;
+
+/** Atomic operations with a reply, for ucp_atomic_fetch_nb. */
+typedef enum {
+    UCP_ATOMIC_FETCH_OP_FADD,
+    UCP_ATOMIC_FETCH_OP_SWAP,
+    UCP_ATOMIC_FETCH_OP_CSWAP,
+    UCP_ATOMIC_FETCH_OP_FAND,
+    UCP_ATOMIC_FETCH_OP_FOR,
+    UCP_ATOMIC_FETCH_OP_FXOR,
+    UCP_ATOMIC_FETCH_OP_LAST
+} ucp_atomic_fetch_op_t;
+
+/* --- requests
+ * -------------------------------------------------------------------------------------- */
+
+/** @return Non-zero if the operation ended. */
+int ucp_request_is_completed(void* request);
+/** As ucp_request_free. */
+void ucp_request_release(void* request);
+/** As ucp_tag_recv_request_test. */
+ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info);
+
+/* --- endpoints and workers
+ * ------------------------------------------------------------------------- */
+
+/** Flush, close, and wait for it. */
+void ucp_ep_destroy(ucp_ep_h ep);
+/** As ucp_ep_close_nb with UCP_EP_CLOSE_MODE_FLUSH. */
+ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep);
+/** @param mode  One of ucp_ep_close_mode. */
+ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode);
+/** Change error handler and user data of an endpoint; nothing else can be changed. */
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params);
+ucs_status_t ucp_ep_flush(ucp_ep_h ep);
+/** @param flags  None yet: 0. */
+ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags, ucp_send_callback_t cb);
+ucs_status_t ucp_worker_flush(ucp_worker_h worker);
+ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags, ucp_send_callback_t cb);
+
+/* --- remote keys
+ * ----------------------------------------------------------------------------------- */
+
+/** As ucp_memh_pack without flags; released by ucp_rkey_buffer_release. */
+ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void** rkey_buffer_p,
+                           size_t* size_p);
+void ucp_rkey_buffer_release(void* rkey_buffer);
+
+/* --- tagged messages
+ * ------------------------------------------------------------------------------- */
+
+ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
+                                 ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb);
+ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void* buffer, size_t count,
+                              ucp_datatype_t datatype, ucp_tag_t tag, void* req);
+ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void* buffer, size_t count,
+                                      ucp_datatype_t datatype, ucp_tag_t tag,
+                                      ucp_send_callback_t cb);
+ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void* buffer, size_t count,
+                                 ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
+                                 ucp_tag_recv_callback_t cb);
+ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void* buffer, size_t count,
+                              ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
+                              void* req);
+ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void* buffer, size_t count,
+                                     ucp_datatype_t datatype, ucp_tag_message_h message,
+                                     ucp_tag_recv_callback_t cb);
+
+/* --- active messages: the receiver's handler must be set by ucp_worker_set_am_handler
+ * ----------------- */
+
+/** @param cb  NULL takes the handler away. @param flags  Bits of ucp_am_cb_flags. */
+ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_callback_t cb,
+                                       void* arg, uint32_t flags);
+/** @param flags  Bits of ucp_send_am_flags. */
+ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
+                                ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags);
+
+/* --- streams
+ * --------------------------------------------------------------------------------------- */
+
+/** @param flags  None yet: 0. */
+ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
+                                    ucp_datatype_t datatype, ucp_send_callback_t cb,
+                                    unsigned flags);
+/** @param flags  Bits of ucp_stream_recv_flags_t. */
+ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
+                                    ucp_datatype_t datatype, ucp_stream_recv_callback_t cb,
+                                    size_t* length, unsigned flags);
+
+/* --- one-sided operations: lengths in bytes, operands of 4 or 8 bytes
+ * --------------------------------- */
+
+ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey);
+ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey);
+ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb);
+ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb);
+/** @return UCS_OK or UCS_INPROGRESS (a flush tells the end), or an error. */
+ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
+                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey);
+/** @param result  Gets the old value; for CSWAP it holds the value to swap in. */
+ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
+                                     void* result, size_t op_size, uint64_t remote_addr,
+                                     ucp_rkey_h rkey, ucp_send_callback_t cb);
+ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey);
+ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey);
+ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint32_t* result);
+ucs_status_t ucp_atomic_fadd64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint64_t* result);
+ucs_status_t ucp_atomic_swap32(ucp_ep_h ep, uint32_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint32_t* result);
+ucs_status_t ucp_atomic_swap64(ucp_ep_h ep, uint64_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint64_t* result);
+ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep, uint32_t compare, uint32_t swap, uint64_t remote_addr,
+                                ucp_rkey_h rkey, uint32_t* result);
+ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, uint64_t remote_addr,
+                                ucp_rkey_h rkey, uint64_t* result);
+
+END_C_DECLS

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file ucp_rma.h
+ * One-sided operations on memory of a peer: put, get, atomics. They end when the local buffer may
+ * be used again (put) or holds the result (get, fetching atomics); a flush says that the target is
+ * reached. No order among them but by ucp_worker_fence. A wrong key or range fails the endpoint.
+ */
+#pragma once
+
+#include "ucp/api/ucp_def.h"
+#include "ucp/api/ucp_request.h"
+
+BEGIN_C_DECLS
+
+/** What an atomic operation with operand X makes of the target Y; the old Y is the reply. */
+typedef enum {
+    UCP_ATOMIC_OP_ADD,   /**< Y + X */
+    UCP_ATOMIC_OP_SWAP,  /**< X */
+    UCP_ATOMIC_OP_CSWAP, /**< the value in the reply buffer if Y == X, else Y */
+    UCP_ATOMIC_OP_AND,   /**< Y & X */
+    UCP_ATOMIC_OP_OR,    /**< Y | X */
+    UCP_ATOMIC_OP_XOR,   /**< Y ^ X */
+    UCP_ATOMIC_OP_LAST
+} ucp_atomic_op_t;
+
+/** Write @a count elements to the peer's address. */
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t* param);
+/** Read @a count elements from the peer's address. */
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t* param);
+/** A put that nothing but a flush tells the end of. @return UCS_OK, UCS_INPROGRESS or an error. */
+ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey);
+/** A get that nothing but a flush tells the end of. @return UCS_OK, UCS_INPROGRESS or an error. */
+ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey);
+/**
+ * An atomic operation on one aligned integer of the peer.
+ * @param buffer  The operand X.
+ * @param count   Elements; the datatype must be contiguous, of 4 or 8 bytes.
+ * @param param   With a reply buffer the operation fetches; SWAP and CSWAP must.
+ */
+ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void* buffer,
+                                   size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
+                                   const ucp_request_param_t* param);
+
+END_C_DECLS
