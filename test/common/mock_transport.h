@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "uct/api/interface.h"
+#include "uct/api/memory_domain.h"
+
+/**
+ * A pair of transports for tests of the protocol layer: "mock_dc" (scalable) and "mock_rc"
+ * (dedicated) on a device "mock0", with faults from a seed.
+ *
+ * Every endpoint's messages keep their order; different endpoints overtake each other. Remote
+ * memory access happens in the fabric, whether or not the target runs. Everything is a function of
+ * the seed and of the order of the calls.
+ */
+namespace uct::mock {
+
+enum class Kind : uint8_t { kScalable, kDedicated };
+
+struct Config {
+    uint64_t seed = 1;
+
+    /**
+     * What delays are measured with. Empty: steps, one for each call of any Interface::progress().
+     * A virtual clock gives its time in any unit; delays are in the same.
+     */
+    std::function<uint64_t()> time;
+    uint64_t max_delay = 16;       //!< each endpoint draws its own usual delay, up to this
+    double stall_probability = 0;  //!< of one packet taking `stall_delay` more
+    uint64_t stall_delay = 200;
+
+    double no_resource_probability = 0;  //!< of an operation meeting UCS_ERR_NO_RESOURCE at random
+    unsigned transmit_depth = 32;        //!< unacknowledged operations of one endpoint
+    size_t receive_buffers = SIZE_MAX;   //!< of one interface, kept ones included
+    unsigned poll_batch = 16;            //!< events handled by one call of progress()
+    size_t max_dedicated = SIZE_MAX;     //!< dedicated endpoints of one interface
+
+    OperationLimits am{64, 1024, 4096, 4, 64};
+    OperationLimits put{64, 1024, 16384, 4, 0};
+    OperationLimits get{0, 1024, 16384, 4, 0};
+    uint32_t capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
+                            kGetBcopy | kGetZcopy | kAtomicDevice | kCheckPeer;
+    uint8_t atomic32_ops = 0;
+    uint8_t atomic64_ops =
+        static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
+    bool scalable = true;   //!< list mock_dc
+    bool dedicated = true;  //!< list mock_rc
+};
+
+/** What went over all endpoints of one kind. */
+struct Counters {
+    uint64_t am = 0, put = 0, get = 0, atomic = 0, check = 0;
+    uint64_t bytes = 0;
+    uint64_t delivered = 0;       //!< active messages that reached a handler or a gate
+    uint64_t held = 0;            //!< of these, those that a closed gate took
+    uint64_t no_resource = 0;     //!< operations refused for want of room
+    uint64_t early = 0;           //!< packets that reached an endpoint before its connect()
+    uint64_t lost = 0;            //!< messages that a destroyed endpoint took with it
+    uint64_t failed = 0;          //!< endpoints that reported an error
+    uint64_t endpoints = 0;       //!< alive now
+    uint64_t peak_endpoints = 0;  //!< the most that one interface ever had at a time
+};
+
+/** An active message or one-sided operation about to take effect at its target. */
+struct PacketEvent {
+    Kind kind;
+    uint64_t source_worker;
+    uint64_t target_worker;
+    int am_id;  //!< -1: not an active message
+    size_t length;
+    uint64_t number;  //!< of this event in the fabric's life, from 0
+};
+
+struct FabricState;
+
+/** All mock interfaces that can reach each other. Outlives the contexts that use it. */
+class Fabric {
+  public:
+    explicit Fabric(Config config = {});
+    ~Fabric();
+    Fabric(const Fabric&) = delete;
+    Fabric& operator=(const Fabric&) = delete;
+
+    /** For a context's list of components, or uct::add_component(). */
+    Component& component();
+
+    /** The worker stops: its packets vanish, and what is sent to it fails. By
+     * InterfaceParams::worker_id. */
+    void kill(uint64_t worker_id);
+    /** Packets between the two workers fail from now on. */
+    void cut(uint64_t worker_a, uint64_t worker_b);
+    /** Called before each packet takes effect; may kill() and cut(). */
+    void observe(std::function<void(const PacketEvent&)> observer);
+
+    /** No packet and no completion is under way anywhere. */
+    bool idle() const;
+    /** Time at which the next packet arrives, or UINT64_MAX: for schedulers of a virtual clock. */
+    uint64_t next_arrival() const;
+    const Counters& counters(Kind kind) const;
+    /** Live dedicated endpoints of a worker now. */
+    size_t dedicated_endpoints(uint64_t worker_id) const;
+
+    /** Change the fault rates of a running fabric. */
+    Config& config();
+
+  private:
+    std::unique_ptr<FabricState> state_;
+};
+
+}  // namespace uct::mock
