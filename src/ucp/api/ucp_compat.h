@@ -3,11 +3,11 @@
  * @file ucp_compat.h
  * Older forms of functions, kept for programs that use them; new code takes the _nbx forms.
  *
- * Functions ending in _nb return as the _nbx forms do, but never end within the call when a
- * callback without user data could not tell: their callback must be given where the operation has
- * one. Functions ending in _nbr write their state before the user's memory @a req and return
- * UCS_OK, UCS_INPROGRESS or an error. Functions without a suffix progress the worker until they are
- * done.
+ * Functions ending in _nb return as the _nbx forms do, with default parameters. Two of them,
+ * ucp_tag_recv_nb and ucp_tag_msg_recv_nb, never return NULL: their callback is called in any case,
+ * before the return if the receive ended within the call. Functions ending in _nbr keep their state
+ * before the user's memory @a req and return UCS_OK, UCS_INPROGRESS (see ucp_request_check_status)
+ * or an error. Functions without such an ending progress the worker until they are done.
  */
 #pragma once
 

@@ -38,7 +38,7 @@ ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remo
 /**
  * An atomic operation on one aligned integer of the peer.
  * @param buffer  The operand X.
- * @param count   Elements; the datatype must be contiguous, of 4 or 8 bytes.
+ * @param count   1 element; the datatype must be given: contiguous, of 4 or 8 bytes.
  * @param param   With a reply buffer the operation fetches; SWAP and CSWAP must.
  */
 ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void* buffer,

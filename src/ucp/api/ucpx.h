@@ -1,1 +1,267 @@
-/* placeholder replaced by the interface work */
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file ucpx.h
+ * What UCX's interface lacks: which lanes an endpoint has and why, counters of lane changes, a
+ * callback on each change, and a way to ask for one. docs/lanes.md explains the terms.
+ *
+ * Only this library has these functions: a program that must also run with UCX's own library looks
+ * them up with dlsym, or declares them weak and tests them against NULL.
+ *
+ * Rules of ucp.h hold: field_mask says which fields of an attribute structure to fill, fields and
+ * enumerators are only ever added at the end, and arrays of the caller carry the size of an entry
+ * as the caller was compiled. Threads: as for the worker or endpoint asked. Nothing here waits or
+ * progresses. A name, once given out, lives as long as the worker.
+ */
+#pragma once
+
+#include "ucp/api/ucp.h"
+
+BEGIN_C_DECLS
+
+#define UCPX_API_MAJOR 1
+#define UCPX_API_MINOR 0
+#define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
+
+/** UCPX_API_VERSION of the library. Any thread. */
+unsigned ucpx_get_api_version(void);
+
+/* --- lanes
+ * ----------------------------------------------------------------------------------------- */
+
+/**
+ * Where a link (an endpoint and its peer's) stands between its scalable and its dedicated lane.
+ * From CREATING to RELEASING the link takes one of the worker's dedicated slots.
+ */
+typedef enum ucpx_lane_state {
+    UCPX_LANE_STATE_SCALABLE = 0,    /**< scalable lane only */
+    UCPX_LANE_STATE_REQUESTED = 1,   /**< this end asked the peer for a dedicated lane */
+    UCPX_LANE_STATE_WITHDRAWING = 2, /**< it took that back, the answer is still due */
+    UCPX_LANE_STATE_COMMITTED = 3,   /**< agreed; waits for a slot to come free */
+    UCPX_LANE_STATE_CREATING = 4,    /**< dedicated lane being made */
+    UCPX_LANE_STATE_CONNECTING = 5,  /**< made here, not yet connected */
+    UCPX_LANE_STATE_READY = 6,       /**< can receive; the peer cannot yet */
+    UCPX_LANE_STATE_SWITCHING = 7,   /**< messages move to the dedicated lane */
+    UCPX_LANE_STATE_ESTABLISHED = 8, /**< both directions use the dedicated lane */
+    UCPX_LANE_STATE_DEMOTING = 9,    /**< messages move back */
+    UCPX_LANE_STATE_RELEASING = 10,  /**< dedicated lane being destroyed */
+    UCPX_LANE_STATE_LAST
+} ucpx_lane_state_t;
+
+/** Why a link entered its state. */
+typedef enum ucpx_lane_reason {
+    UCPX_LANE_REASON_NONE = 0,       /**< nothing has happened yet */
+    UCPX_LANE_REASON_HOT = 1,        /**< its rank earns a slot */
+    UCPX_LANE_REASON_ASKED = 2,      /**< the peer asked, and it ranks high enough here too */
+    UCPX_LANE_REASON_OUTRANKED = 3,  /**< a hotter link took, or kept, the slot */
+    UCPX_LANE_REASON_BUSY = 4,       /**< denied: the peer had no slot to decide about */
+    UCPX_LANE_REASON_REFUSED = 5,    /**< denied: the peer takes none, as things stand */
+    UCPX_LANE_REASON_COLD = 6,       /**< its score fell below what a slot is worth */
+    UCPX_LANE_REASON_PEER = 7,       /**< the peer demoted it or took its request back */
+    UCPX_LANE_REASON_POLICY = 8,     /**< ucpx_ep_lanes_request */
+    UCPX_LANE_REASON_CLOSING = 9,    /**< endpoint or worker closes */
+    UCPX_LANE_REASON_NO_LANE = 10,   /**< a dedicated lane could not be made or connected */
+    UCPX_LANE_REASON_NO_ANSWER = 11, /**< the peer did not answer the request */
+    UCPX_LANE_REASON_FAILED = 12,    /**< the dedicated lane failed */
+    UCPX_LANE_REASON_DIED = 13,      /**< the peer died */
+    UCPX_LANE_REASON_PROGRESS = 14,  /**< the next step of what was agreed */
+    UCPX_LANE_REASON_LAST
+} ucpx_lane_reason_t;
+
+/** What ucpx_ep_lanes_request asks for. */
+typedef enum ucpx_lane_policy {
+    UCPX_LANE_POLICY_AUTO = 0,      /**< traffic decides */
+    UCPX_LANE_POLICY_DEDICATED = 1, /**< rank above every measured link */
+    UCPX_LANE_POLICY_SCALABLE = 2,  /**< give a dedicated lane back and take none */
+    UCPX_LANE_POLICY_LAST
+} ucpx_lane_policy_t;
+
+/** Static names ("established", "hot", "auto", ...); "unknown" for other values. Any thread. */
+const char* ucpx_lane_state_string(ucpx_lane_state_t state);
+const char* ucpx_lane_reason_string(ucpx_lane_reason_t reason);
+const char* ucpx_lane_policy_string(ucpx_lane_policy_t policy);
+
+typedef enum ucpx_lane_kind {
+    UCPX_LANE_KIND_SCALABLE = 0, /**< its state does not grow with the number of peers */
+    UCPX_LANE_KIND_DEDICATED = 1 /**< made for this one peer, limited in number */
+} ucpx_lane_kind_t;
+
+/** What a lane carries at the moment; bits to be combined. */
+enum ucpx_lane_role {
+    UCPX_LANE_ROLE_AM = UCS_BIT(0),     /**< messages: tagged, active, streams */
+    UCPX_LANE_ROLE_RMA = UCS_BIT(1),    /**< put and get */
+    UCPX_LANE_ROLE_AMO = UCS_BIT(2),    /**< atomic operations */
+    UCPX_LANE_ROLE_BULK = UCS_BIT(3),   /**< data of large messages */
+    UCPX_LANE_ROLE_CONTROL = UCS_BIT(4) /**< negotiation */
+};
+
+typedef struct ucpx_lane {
+    const char* transport_name; /**< for instance "dc_mlx5" */
+    const char* device_name;    /**< for instance "mlx5_0:1" */
+    ucpx_lane_kind_t kind;
+    unsigned roles; /**< bits of ucpx_lane_role; 0: being made, or taken down */
+} ucpx_lane_t;
+
+/** An array that the caller provides and owns; NULL entries and 0 just count. */
+typedef struct ucpx_lanes {
+    ucpx_lane_t* entries;
+    unsigned num_entries; /**< in: room; out: how many there are, maybe more than were filled */
+    size_t entry_size;    /**< sizeof(ucpx_lane_t) */
+} ucpx_lanes_t;
+
+/* --- endpoints
+ * ------------------------------------------------------------------------------------- */
+
+/** Fields of ucpx_ep_attr_t. */
+enum ucpx_ep_attr_field {
+    UCPX_EP_ATTR_FIELD_PEER_UID = UCS_BIT(0),
+    UCPX_EP_ATTR_FIELD_ADAPTIVE = UCS_BIT(1),
+    UCPX_EP_ATTR_FIELD_STATE = UCS_BIT(2), /**< state, reason and state_age */
+    UCPX_EP_ATTR_FIELD_POLICY = UCS_BIT(3),
+    UCPX_EP_ATTR_FIELD_SCORES = UCS_BIT(4),   /**< local, told, heard and agreed score */
+    UCPX_EP_ATTR_FIELD_COUNTERS = UCS_BIT(5), /**< promotions, demotions and denials */
+    UCPX_EP_ATTR_FIELD_LANES = UCS_BIT(6)
+};
+
+/**
+ * Scores are rates in messages a second, bytes weighed in; a pinned half
+ * (UCPX_LANE_POLICY_DEDICATED at either end) is 2^60. Both ends hold the same agreed score once
+ * their messages have landed.
+ */
+typedef struct ucpx_ep_attr {
+    uint64_t field_mask;       /**< which to fill; bits of ucpx_ep_attr_field */
+    uint64_t peer_uid;         /**< the remote worker's, as ucp_worker_address_query tells it */
+    int adaptive;              /**< 0: has no dedicated lane to go to, whatever its heat */
+    ucpx_lane_state_t state;   /**< now */
+    ucpx_lane_reason_t reason; /**< why */
+    double state_age;          /**< seconds since it entered the state */
+    ucpx_lane_policy_t policy; /**< as last asked for on this side */
+    uint64_t local_score;      /**< as measured here last */
+    uint64_t told_score;       /**< this end's half of the agreed score */
+    uint64_t heard_score;      /**< the peer's half */
+    uint64_t agreed_score;     /**< the sum: what links are ranked by */
+    uint64_t promotions;       /**< times it became established */
+    uint64_t demotions;        /**< times it left the dedicated lane */
+    uint64_t denials;   /**< requests of this end that the peer denied, since the last grant */
+    ucpx_lanes_t lanes; /**< a snapshot: lanes change while traffic flows */
+} ucpx_ep_attr_t;
+
+/**
+ * Lanes, state and scores of an endpoint.
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM (lanes without entry_size). Also for failed endpoints.
+ */
+ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr);
+
+/**
+ * Ask for a lane now instead of waiting for measurements. The request goes through the negotiation
+ * that measured heat goes through: the peer may deny it, caps hold, a pinned link gives way to
+ * nothing but another pinned one, and traffic may flow all the while. The lane callback, or
+ * ucpx_ep_query, tells how it went. The policy stays until another is asked for.
+ *
+ * @return UCS_OK: the policy is set. UCS_ERR_UNSUPPORTED: the endpoint is not adaptive (no
+ * transport for dedicated lanes in common, lane switching turned off, or a second endpoint to the
+ * same peer). UCS_ERR_INVALID_PARAM: no such policy. The error of an endpoint that failed.
+ */
+ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy);
+
+/* --- workers
+ * --------------------------------------------------------------------------------------- */
+
+/** One link the worker keeps book of. */
+typedef struct ucpx_link {
+    uint64_t peer_uid;
+    ucp_ep_h ep; /**< NULL if the program made none to this peer */
+    ucpx_lane_state_t state;
+    ucpx_lane_reason_t reason;
+    uint64_t told_score;
+    uint64_t heard_score;
+} ucpx_link_t;
+
+/** An array that the caller provides and owns; NULL entries and 0 just count. */
+typedef struct ucpx_links {
+    ucpx_link_t* entries; /**< filled in falling order of agreed score */
+    unsigned num_entries; /**< in: room; out: how many there are, maybe more than were filled */
+    size_t entry_size;    /**< sizeof(ucpx_link_t) */
+} ucpx_links_t;
+
+/** Fields of ucpx_worker_attr_t. */
+enum ucpx_worker_attr_field {
+    UCPX_WORKER_ATTR_FIELD_UID = UCS_BIT(0),
+    UCPX_WORKER_ATTR_FIELD_SLOTS = UCS_BIT(1), /**< cap, dedicated, dedicated_peak, established */
+    UCPX_WORKER_ATTR_FIELD_SWITCHES = UCS_BIT(2),    /**< promotions, demotions, replays, held */
+    UCPX_WORKER_ATTR_FIELD_NEGOTIATION = UCS_BIT(3), /**< requests to violations */
+    UCPX_WORKER_ATTR_FIELD_TRACKER = UCS_BIT(4),     /**< interval, windows, samples, memory */
+    UCPX_WORKER_ATTR_FIELD_ADMISSION = UCS_BIT(5),   /**< admission_score */
+    UCPX_WORKER_ATTR_FIELD_LINKS = UCS_BIT(6)
+};
+
+/** Counters run from the worker's creation and never go back. */
+typedef struct ucpx_worker_attr {
+    uint64_t field_mask; /**< which to fill; bits of ucpx_worker_attr_field */
+    uint64_t uid;        /**< of the worker, as peers see it */
+
+    unsigned cap;            /**< dedicated lanes allowed at a time; 0: switching is off */
+    unsigned dedicated;      /**< held now, those coming up and going down included */
+    unsigned dedicated_peak; /**< most ever held at a time: never above cap */
+    unsigned established;    /**< in full use now */
+
+    uint64_t promotions; /**< links that became established */
+    uint64_t demotions;  /**< links that left their dedicated lane, other than by failure */
+    uint64_t replays;    /**< operations that waited on one lane and were sent on the other */
+    uint64_t held;       /**< messages that came early on a dedicated lane and were held back */
+
+    uint64_t requests;         /**< sent to peers */
+    uint64_t denials_sent;     /**< requests of peers denied here */
+    uint64_t denials_received; /**< own requests denied by peers */
+    uint64_t deferrals;        /**< requests of peers whose answer had to wait for an own one */
+    uint64_t withdrawals;      /**< own requests taken back */
+    uint64_t pings;            /**< sent to peers that kept this end waiting */
+    uint64_t failures;         /**< dedicated lanes that failed under traffic */
+    uint64_t violations;       /**< messages that no correct peer sends, dropped */
+
+    double tracker_interval;  /**< seconds from ranking to ranking; infinity: off */
+    uint64_t tracker_windows; /**< sampling windows opened */
+    uint64_t tracker_samples; /**< operations counted in them */
+    uint64_t tracker_memory;  /**< bytes; does not depend on the number of endpoints */
+
+    uint64_t admission_score; /**< what a link must reach to be given a free slot */
+    ucpx_links_t links;
+} ucpx_worker_attr_t;
+
+/** @return UCS_OK, or UCS_ERR_INVALID_PARAM (links without entry_size). */
+ucs_status_t ucpx_worker_query(ucp_worker_h worker, ucpx_worker_attr_t* attr);
+
+/** Fields of ucpx_lane_event_t; all known to the library are set. */
+enum ucpx_lane_event_field {
+    UCPX_LANE_EVENT_FIELD_EP = UCS_BIT(0),
+    UCPX_LANE_EVENT_FIELD_PEER_UID = UCS_BIT(1),
+    UCPX_LANE_EVENT_FIELD_STATES = UCS_BIT(2), /**< old_state and new_state */
+    UCPX_LANE_EVENT_FIELD_REASON = UCS_BIT(3),
+    UCPX_LANE_EVENT_FIELD_SCORE = UCS_BIT(4)
+};
+
+/** One change of state of one link. */
+typedef struct ucpx_lane_event {
+    uint64_t field_mask; /**< which are filled; bits of ucpx_lane_event_field */
+    ucp_ep_h ep;         /**< NULL if the program made no endpoint to this peer */
+    uint64_t peer_uid;
+    ucpx_lane_state_t old_state;
+    ucpx_lane_state_t new_state; /**< may equal the old one: only the reason is new, a denial say */
+    ucpx_lane_reason_t reason;
+    uint64_t score; /**< agreed, when it happened */
+} ucpx_lane_event_t;
+
+/**
+ * Called from ucp_worker_progress, or from the call of this interface that caused the change, after
+ * the change took effect. Events of one link come in order. May query and start operations; must
+ * not progress, destroy the worker or close the endpoint. @param event  Valid until the return.
+ */
+typedef void (*ucpx_lane_callback_t)(void* arg, const ucpx_lane_event_t* event);
+
+/**
+ * Set the one callback of a worker for changes from now on.
+ * @param cb  NULL: none, as at first.
+ * @return UCS_OK.
+ */
+ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker, ucpx_lane_callback_t cb, void* arg);
+
+END_C_DECLS
