@@ -27,8 +27,8 @@ namespace ucs {
 // near-ties change nothing.
 //
 // Cost: an owner embeds a Hook of 4 bytes. The tracker takes memory when constructed only,
-//     about 200 bytes * capacity, with capacity = max(32, 4 * max_promoted) unless it is given,
-// whatever the number of owners: 13 KiB for 16 promoted. memory_bytes() is exact.
+//     about 130 bytes * capacity, with capacity = max(32, 4 * max_promoted) unless it is given,
+// whatever the number of owners: 8 KiB for 16 promoted. memory_bytes() is exact.
 //
 // The send path, with a test that it has anyway and that includes armed():
 //     if (tracker.armed()) [[unlikely]] tracker.touch(hook, id, bytes);
@@ -197,7 +197,10 @@ class UsageTracker {
     void rank();
     void notify();
 
-    Score* enter(Hook& hook, OwnerId id, double total);
+    size_t sort_victims();
+    Score* lowest_below(double total);
+    Score& enter(Score& place, Hook& hook, OwnerId id);
+    Score* free_place();
     void leave(Score& score);
     bool before(const Score& left, const Score& right) const;
     double standing(const Score& score) const;
@@ -222,8 +225,9 @@ class UsageTracker {
 
     std::unique_ptr<Score[]> scores_;
     std::unique_ptr<uint16_t[]> order_;
+    std::unique_ptr<uint16_t[]> free_;
     std::unique_ptr<Candidate[]> candidates_;
-    size_t used_ = 0;
+    size_t free_count_ = 0;
     size_t ranked_ = 0;
     size_t promoted_ = 0;
     uint64_t rounds_ = 0;

@@ -8,6 +8,7 @@
 
 #include "ucs/config/source.h"
 #include "ucs/config/table.h"
+#include "ucs/runtime.h"
 #include "ucs/type/status.h"
 
 // What is known about all tables of the process, those of loaded modules included.
@@ -20,8 +21,8 @@ struct Registry {
     // In the order of their titles.
     static std::vector<const TableBase*> tables();
 
-    // Hands a module's own list to the shared one.
-    static void move(std::atomic<TableBase*>& from, std::atomic<TableBase*>& to);
+    // Hands the tables of a module to the shared list.
+    static void move(Runtime& from, Runtime& to);
 };
 
 // Whether some table reads UCX_<name>, its fallback prefixes included.
@@ -43,7 +44,6 @@ struct PrintOptions {
     bool values = true;             // the lines UCX_NAME=value
     bool docs = false;              // default, what is expected and help, as comments over each
     bool comment_defaults = false;  // put '#' before a variable that has its default value
-    std::string_view prefix;        // as given to Source::read
 };
 
 // Every variable with its current value: text that Source::read accepts as a file.

@@ -58,7 +58,7 @@ struct Range {
 
 struct AllowList {
     bool negated = true;
-    std::vector<std::string> names;
+    std::vector<std::string> names{};
 
     bool allows(std::string_view name) const;
     // Whether `name` was asked for by itself, so that its absence deserves a word.

@@ -38,6 +38,9 @@ class MemoryDetector {
 // For the life of the process; any thread.
 void register_memory_detector(MemoryDetector& detector);
 
+// Hands the detectors of a module to the shared list.
+void move_memory_detectors(Runtime& from, Runtime& to);
+
 // What kind of memory a buffer is: asked for each buffer, never assumed. Host memory if no detector
 // knows it; one load where no detector is registered.
 MemoryInfo detect_memory(const void* address, size_t length);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/config/source.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "ucs/config/registry.h"
+#include "ucs/config/values.h"
+#include "ucs/runtime.h"
+
+namespace ucs::config {
+
+namespace {
+
+constexpr std::string_view kUcx = "UCX_";
+
+std::string_view without_ucx(std::string_view name) {
+    return name.starts_with(kUcx) ? name.substr(kUcx.size()) : name;
+}
+
+}  // namespace
+
+std::optional<std::string> ProcessEnvironment::get(std::string_view name) const {
+    const char* value = getenv(std::string(name).c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::vector<std::string> ProcessEnvironment::names(std::string_view prefix) const {
+    std::vector<std::string> found;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view assignment = *entry;
+        const size_t end = assignment.find('=');
+        if (end != assignment.npos && assignment.starts_with(prefix)) {
+            found.emplace_back(assignment.substr(0, end));
+        }
+    }
+    return found;
+}
+
+std::optional<std::string> MapEnvironment::get(std::string_view name) const {
+    const auto found = values_.find(name);
+    return found == values_.end() ? std::nullopt : std::optional<std::string>(found->second);
+}
+
+std::vector<std::string> MapEnvironment::names(std::string_view prefix) const {
+    std::vector<std::string> found;
+    for (auto entry = values_.lower_bound(prefix);
+         entry != values_.end() && entry->first.starts_with(prefix); ++entry) {
+        found.push_back(entry->first);
+    }
+    return found;
+}
+
+std::string_view origin_name(Origin origin) {
+    switch (origin) {
+        case Origin::kFile:
+            return "file";
+        case Origin::kEnvironment:
+            return "environment";
+        case Origin::kProgram:
+            return "program";
+        case Origin::kDefault:
+            break;
+    }
+    return "default";
+}
+
+ucs_status_t Source::read(std::string_view prefix, std::string_view file, Source& source,
+                          std::string& error) {
+    source.settings_.clear();
+    if (!file.empty()) {
+        const ucs_status_t status = source.take_file(file, error);
+        if (status != UCS_OK) return status;
+    }
+    source.take(kUcx);
+    if (!prefix.empty()) source.take(fmt::format("{}_{}", prefix, kUcx));
+    return UCS_OK;
+}
+
+Source Source::from_environment() {
+    Source source;
+    source.take(kUcx);
+    return source;
+}
+
+void Source::take(std::string_view environment_prefix) {
+    const Environment& environment = *runtime().environment;
+    for (const std::string& name : environment.names(environment_prefix)) {
+        if (name.size() == environment_prefix.size()) continue;
+        if (std::optional<std::string> value = environment.get(name)) {
+            settings_.insert_or_assign(name.substr(environment_prefix.size()),
+                                       Setting{std::move(*value), Origin::kEnvironment, name});
+        }
+    }
+}
+
+ucs_status_t Source::take_file(std::string_view file, std::string& error) {
+    const std::string path(file);
+    errno = 0;
+    std::ifstream stream(path);
+    if (!stream) {
+        if (errno == ENOENT) return UCS_OK;
+        error = fmt::format("{}: {}", path, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    std::string raw;
+    for (unsigned number = 1; std::getline(stream, raw); ++number) {
+        const std::string_view line = internal::trim(raw);
+        if (line.empty() || line.starts_with('#') || line.starts_with('[')) continue;
+        const size_t equals = line.find('=');
+        const std::string_view name = internal::trim(line.substr(0, equals));
+        if (equals == line.npos || name.size() <= kUcx.size() || !name.starts_with(kUcx)) {
+            error = fmt::format("{}:{}: expected UCX_NAME = value, found '{}'", path, number, line);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        settings_.insert_or_assign(
+            std::string(without_ucx(name)),
+            Setting{std::string(internal::trim(line.substr(equals + 1))), Origin::kFile,
+                    fmt::format("{} ({}:{})", name, path, number)});
+    }
+    if (stream.bad()) {
+        error = fmt::format("{}: {}", path, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t Source::modify(std::string_view name, std::string_view value, std::string& error) {
+    const std::string_view bare = without_ucx(name);
+    const ucs_status_t status = check_setting(bare, value, error);
+    if (status != UCS_OK) return status;
+    settings_.insert_or_assign(std::string(bare), Setting{std::string(value), Origin::kProgram,
+                                                          fmt::format("UCX_{}", bare)});
+    return UCS_OK;
+}
+
+const Source::Setting* Source::find(std::string_view name) const {
+    const auto found = settings_.find(name);
+    return found == settings_.end() ? nullptr : &found->second;
+}
+
+}  // namespace ucs::config

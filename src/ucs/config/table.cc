@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/config/table.h"
+
+#include <fmt/format.h>
+
+#include "ucs/config/registry.h"
+
+namespace ucs::config {
+
+TableBase::TableBase(std::string_view title, std::initializer_list<std::string_view> prefixes)
+    : title_(title), prefixes_(prefixes) {
+    Registry::add(*this);
+}
+
+const Source::Setting* TableBase::lookup(size_t index, const Source& source) const {
+    const std::string_view name = variable(index).name;
+    for (const std::string_view prefix : prefixes_) {
+        if (const auto* setting = source.find(fmt::format("{}{}", prefix, name))) return setting;
+    }
+    return nullptr;
+}
+
+ucs_status_t TableBase::report(const Variable& variable, const Source::Setting* setting,
+                               std::string& error) const {
+    error = setting != nullptr
+                ? fmt::format("{}={}: expected {}", setting->written_as, setting->value,
+                              variable.expected)
+                : fmt::format("UCX_{}{}: its default '{}' is not {}", prefixes_.front(),
+                              variable.name, variable.default_text, variable.expected);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+}  // namespace ucs::config

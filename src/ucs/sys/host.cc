@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/sys/host.h"
+
+#include <limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "ucs/random.h"
+
+namespace ucs {
+
+namespace {
+
+uint64_t hash(std::string_view text) {
+    uint64_t value = mix64(text.size());
+    for (const char character : text) value = mix64(value ^ static_cast<unsigned char>(character));
+    return value;
+}
+
+}  // namespace
+
+const std::string& host_name() {
+    static const std::string name = [] {
+        char buffer[HOST_NAME_MAX + 1] = {};
+        if (gethostname(buffer, sizeof(buffer) - 1) != 0) return std::string("unknown");
+        const std::string full = buffer;
+        return full.substr(0, full.find('.'));
+    }();
+    return name;
+}
+
+uint64_t host_id() {
+    static const uint64_t id = [] {
+        std::string boot_id;
+        std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+        return hash(boot_id.empty() ? host_name() : boot_id);
+    }();
+    return id;
+}
+
+uint32_t process_id() {
+    return static_cast<uint32_t>(getpid());
+}
+
+uint32_t thread_id() {
+    return static_cast<uint32_t>(syscall(SYS_gettid));
+}
+
+}  // namespace ucs
