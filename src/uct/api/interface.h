@@ -34,7 +34,7 @@ struct AmTable {
 
 /** What a worker gives an interface that it opens. All references outlive the interface. */
 struct InterfaceParams {
-    ucs::Clock& clock;
+    const ucs::Clock& clock;
     ucs::Random& random;
     const AmTable& am_table;
     ErrorHandler error_handler;

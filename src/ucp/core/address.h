@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ucs/type/status.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+/** Names a transport or component on the wire. */
+uint32_t kind_of(std::string_view name);
+
+/** One transport of a worker, as its address tells it. */
+struct AddressEntry {
+    uint32_t kind = 0;  //!< kind_of() the transport's name
+    uct::DeviceType device_type = uct::DeviceType::kNetwork;
+    uct::Reach reach = uct::Reach::kInterface;
+    float bandwidth = 0;  //!< bytes per second
+    float latency = 0;    //!< seconds
+    std::span<const std::byte> device;
+    std::span<const std::byte> interface;  //!< empty for dedicated transports
+};
+
+/** What a worker's address says. The spans point into the bytes that it was read from. */
+struct WorkerAddress {
+    uint64_t uuid = 0;
+    uint64_t host = 0;  //!< the same for workers of one host
+    std::string_view name;
+    std::vector<AddressEntry> entries;
+};
+
+std::vector<std::byte> pack_address(const WorkerAddress& address);
+
+/**
+ * Read a packed address. Its length is in its second field, so that the caller needs none; `room`
+ * bounds what may be read.
+ * @return UCS_ERR_INVALID_ADDR for anything that pack_address() does not write
+ */
+ucs_status_t unpack_address(std::span<const std::byte> room, WorkerAddress* address);
+
+/** Bytes of a packed address; 0 if it is none. Reads the 8 bytes that every address has. */
+size_t packed_address_length(const void* packed);
+
+}  // namespace ucp

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ucs/config/table.h"
+#include "ucs/config/values.h"
+#include "ucs/time.h"
+
+namespace ucp {
+
+enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
+
+/** UCX_LANES: which lanes endpoints may use. */
+enum class LaneMode : uint8_t {
+    kDynamic,    //!< scalable, and dedicated for the hottest, within the cap
+    kScalable,   //!< scalable only
+    kDedicated,  //!< every endpoint asks for a dedicated lane at once, without a cap, and keeps it
+};
+
+/** The variables of the protocol layer; the table with defaults and help texts is in config.cc. */
+struct Config {
+    ucs::config::AllowList transports;
+    ucs::config::AllowList net_devices;
+    std::optional<ucs::config::MemorySize> bcopy_threshold;
+    std::optional<ucs::config::MemorySize> zcopy_threshold;
+    std::optional<ucs::config::MemorySize> rndv_threshold;
+    RndvScheme rndv_scheme = RndvScheme::kAuto;
+    LaneMode lanes = LaneMode::kDynamic;
+
+    ucs::Duration switch_interval{};
+    unsigned progress_factor = 0;
+    unsigned max_priority_endpoints = 0;
+    double hysteresis_margin = 0;
+    ucs::Duration min_residence{};
+    ucs::Duration sample_window{};
+    double min_score = 0;
+    unsigned switch_window = 0;
+    bool address_debug_info = false;
+};
+
+extern const ucs::config::Table<Config> kConfigTable;
+
+}  // namespace ucp
+
+namespace ucs::config {
+
+template <>
+struct EnumNames<ucp::RndvScheme> {
+    static constexpr EnumName<ucp::RndvScheme> kNames[] = {
+        {"auto", ucp::RndvScheme::kAuto},     {"get_zcopy", ucp::RndvScheme::kGet},
+        {"put_zcopy", ucp::RndvScheme::kPut}, {"am", ucp::RndvScheme::kAm},
+        {"get", ucp::RndvScheme::kGet},       {"put", ucp::RndvScheme::kPut},
+    };
+};
+
+template <>
+struct EnumNames<ucp::LaneMode> {
+    static constexpr EnumName<ucp::LaneMode> kNames[] = {
+        {"dynamic", ucp::LaneMode::kDynamic},
+        {"scalable", ucp::LaneMode::kScalable},
+        {"dedicated", ucp::LaneMode::kDedicated},
+    };
+};
+
+}  // namespace ucs::config

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/unordered_set.hpp>
+
+#include "ucp/api/ucp.h"
+#include "ucp/core/request.h"
+#include "ucp/core/wire.h"
+#include "ucp/lanes/switch.h"
+#include "ucs/usage_tracker.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+class Backlog;
+class LaneDriver;
+class Worker;
+struct LaneState;
+
+/**
+ * The way from a worker to a remote worker.
+ *
+ * Small: what only few endpoints need at a time lies in records of their own, the Backlog (messages
+ * that wait for room) and the LaneState (a dedicated lane on its way up, in use, or on its way
+ * down). Owned by its worker; freed only from Worker::progress() or when the worker goes, so that
+ * callbacks may close endpoints.
+ *
+ * Order: requests are posted in the order of submit(); control messages have a queue of their own,
+ * always use the scalable lane and never wait behind requests. Which lane a request takes is
+ * decided anew for each piece of it (docs/lanes.md).
+ */
+class Endpoint : public boost::intrusive::list_base_hook<>,
+                 public boost::intrusive::unordered_set_base_hook<> {
+  public:
+    Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index,
+             std::unique_ptr<uct::Endpoint> scalable);
+    ~Endpoint();
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+
+    Worker& worker() const { return *worker_; }
+    uint64_t remote_uuid() const { return remote_uuid_; }
+
+    // --- fast path ---
+
+    /** True if a message of `length` bytes may go by am_short on tx_lane() right now. */
+    bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
+    uct::Endpoint& tx_lane() const { return *tx_lane_; }
+    ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
+
+    /**
+     * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
+     * and no fence is due.
+     */
+    bool one_sided_ready() const;
+    /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
+    Lane one_sided_lane();
+    /** A one-sided operation was posted past the queue: fences have to know. */
+    void note_one_sided(const Lane& lane);
+
+    // --- requests ---
+
+    /**
+     * Start a request that a user's call made, and give the call's result: an immediate status, or
+     * the handle. Honours UCP_OP_ATTR_FLAG_NO_IMM_CMPL.
+     */
+    ucs_status_ptr_t submit(Request& request, const OpParams& params);
+    /** Start a request of the library's own (kInternal), or one that was submitted before. */
+    void start(Request& request);
+    /** Take a request out of the send queue. @return false if it is not there (any more) */
+    bool withdraw(Request& request);
+    bool has_backlog() const { return has_backlog_; }
+
+    /**
+     * Send a message on the scalable lane, before all waiting requests. The bytes are copied.
+     * Never fails towards the caller: on a failed endpoint the message is dropped.
+     */
+    void send_control(AmId id, std::span<const std::byte> message);
+    /** The same; the peer is greeted first, so that it can answer. */
+    void send_control_greeted(AmId id, std::span<const std::byte> message);
+
+    /**
+     * Let the peer know this worker's address before a message that names this worker.
+     * @return UCS_OK: it knows, or will before the message; UCS_ERR_NO_RESOURCE: not yet. Requests
+     *         with kNeedsGreeting are held back by themselves.
+     */
+    ucs_status_t greet();
+
+    // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
+
+    /** An operation started whose remote end is known by an answer: flush waits for the answer. */
+    void remote_operation_started() { ++remote_started_; }
+    void remote_operation_finished();
+    uint32_t remote_operations() const { return remote_started_ - remote_finished_; }
+
+    // --- failure ---
+
+    bool is_failed() const { return status_ != UCS_OK; }
+    ucs_status_t status() const { return status_; }
+    /** Fail all that the endpoint holds, tell the user once. Later operations return `status`. */
+    void fail(ucs_status_t status);
+
+    // --- used by Worker, LaneDriver, the flush protocol ---
+
+    bool is_primary() const { return (flags_ & kPrimary) != 0; }
+    bool is_users() const { return (flags_ & kUser) != 0; }
+    /** Given to the user by ucp_ep_create; may be closed again. */
+    void give_to_user(const ucp_ep_params_t& params);
+    void take_from_user();
+
+    unsigned scalable_index() const { return scalable_index_; }
+    uct::Endpoint* scalable() const { return scalable_.get(); }
+    Lane scalable_lane() const;
+    LaneState* lane_state() const { return lane_state_; }
+    bool owns(const uct::Endpoint* lane) const;
+
+    /** Lanes or directions changed: choose again where to wait, and post what may be posted. */
+    void lanes_changed();
+    void pump();
+    void pump_controls();
+
+    enum Flag : uint32_t {
+        kUser = 1u << 0,
+        kPrimary = 1u << 1,     //!< the endpoint of its uuid that takes part in lane selection
+        kGreeting = 1u << 2,    //!< HELLO is in the control queue
+        kGreeted = 1u << 3,     //!< HELLO was posted
+        kGreetedUs = 1u << 4,   //!< the peer's HELLO came: it may name us at any time
+        kPeerErrors = 1u << 5,  //!< UCP_ERR_HANDLING_MODE_PEER
+        kPromotable = 1u << 6,  //!< both sides have a dedicated transport beside the scalable one
+        kClosing = 1u << 7,
+        kDoomed = 1u << 8,  //!< freed by the next progress
+    };
+    bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
+    void set_flag(Flag flag) { flags_ |= flag; }
+    void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
+
+  private:
+    friend class Backlog;
+    friend class LaneDriver;
+    friend class Worker;
+
+    /** The lane of the request's next piece; nothing while its direction is stopped. */
+    std::optional<Lane> lane_for(const Request& request);
+    ucs_status_t post_one(Request& request, const Lane& lane);
+    ucs_status_t apply_fence(const Lane& lane);
+    void enqueue(Request& request);
+    Backlog& backlog();
+    void update_fast_path();
+
+    // First cache line: all that a short send reads.
+    uct::Endpoint* tx_lane_;
+    ptrdiff_t short_limit_ = -1;  //!< -1 whenever anything is unusual
+    Worker* worker_;
+    uint64_t remote_uuid_;
+    ucs::UsageTracker::Hook tracker_hook_;
+    uint32_t flags_ = 0;
+    uint32_t fence_seen_ = 0;     //!< Worker::fence_sequence() that one-sided operations obey
+    uint8_t one_sided_used_ = 0;  //!< lanes with one-sided operations since the last fence
+    uint8_t scalable_index_;      //!< Worker::interface()
+    ucs_status_t status_ = UCS_OK;
+    bool has_backlog_ = false;  //!< a request waits
+
+    std::unique_ptr<uct::Endpoint> scalable_;
+    LaneState* lane_state_ = nullptr;
+    std::unique_ptr<Backlog> backlog_;
+    uint32_t remote_started_ = 0;
+    uint32_t remote_finished_ = 0;
+    ucp_err_handler_cb_t error_callback_ = nullptr;
+    void* error_argument_ = nullptr;
+};
+
+}  // namespace ucp

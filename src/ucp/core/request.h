@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include <boost/intrusive/list.hpp>
+
+#include "ucp/api/ucp.h"
+#include "uct/api/interface.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+class Endpoint;
+class Worker;
+
+/** A transport endpoint as the data path sees it at one moment. */
+struct Lane {
+    uct::Endpoint& endpoint;
+    const uct::InterfaceAttributes& attributes;
+    unsigned domain;  //!< Context::domains() index, for registrations
+};
+
+/**
+ * An operation under way. Its handle points just behind it, at the user's area.
+ *
+ * Life: Worker::allocate_request() or adopt_request() (memory of the user's) -> a protocol fills
+ * its part with emplace() and the hooks below -> Endpoint::submit() or Worker::finish_later() ->
+ * `count` references are dropped -> finished: cleanup(), the user's callback, memory back when the
+ * user has given it up too.
+ *
+ * References: `count` starts at 1, the *posting* reference, which the send queue drops when post()
+ * has nothing left to send or the request leaves the queue with an error. A protocol takes one
+ * more for each transport operation that returns UCS_INPROGRESS (call()) and one for an answer
+ * that it waits for; complete(status) drops one, and the first error is the request's status.
+ * Receives are never queued: their one reference is dropped when the data is there.
+ */
+struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
+    /**
+     * Post at most one message or one-sided operation on the lane.
+     * @return UCS_OK: all is posted; UCS_INPROGRESS: one piece posted, more to come;
+     *         UCS_ERR_NO_RESOURCE: nothing happened, call again when the lane has room; an error
+     * ends the request. The lane may differ from call to call: fragment size and protocol are
+     *         chosen at each call from the lane and the offset reached.
+     */
+    using Post = ucs_status_t (*)(Request& request, const Lane& lane);
+    using Cleanup = void (*)(Request& request);
+    /** The endpoint failed while the request waited for an answer. Drops that reference. */
+    using Abort = void (*)(Request& request, ucs_status_t status);
+
+    enum Flag : uint32_t {
+        kFinished = 1u << 0,       //!< count reached 0, cleanup done
+        kFreed = 1u << 1,          //!< the user has given the handle back
+        kInCall = 1u << 2,         //!< inside the function that started it: report by return value
+        kUserMemory = 1u << 3,     //!< memory of the user's: never goes to the pool
+        kOneSided = 1u << 4,       //!< put, get, atomic: goes to the one-sided lane, obeys fences
+        kNoMessage = 1u << 5,      //!< flush: takes its place in the queue, is no message of a lane
+        kQueued = 1u << 6,         //!< in its endpoint's send queue
+        kInternal = 1u << 7,       //!< no user handle: the memory goes back when it is finished
+        kReceive = 1u << 8,        //!< a receive: tag_info is valid when finished
+        kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
+        kDoneInCall = 1u << 10,    //!< finished while kInCall
+    };
+
+    enum class CallbackKind : uint8_t { kNone, kSend, kTagReceive, kAmReceive, kInternal };
+
+    union Callback {
+        ucp_send_nbx_callback_t send;
+        ucp_tag_recv_nbx_callback_t tag_receive;
+        ucp_am_recv_data_nbx_callback_t am_receive;
+        void (*internal)(Request& request);
+    };
+
+    static constexpr size_t kPartSize = 208;
+
+    Request() : uct::Completion{&Request::references_gone, 1, UCS_OK} {}
+
+    // --- set up by the protocol ---
+    Worker* worker = nullptr;
+    Endpoint* endpoint = nullptr;  //!< null for receives
+    uint32_t flags = 0;
+    CallbackKind callback_kind = CallbackKind::kNone;
+    Callback on_finish{};
+    void* user_data = nullptr;
+    Post post = nullptr;
+    Cleanup cleanup = nullptr;  //!< releases what the part holds; called once, before the callback
+    Abort abort = nullptr;      //!< null: complete(status)
+    uint64_t wire_id = 0;       //!< Worker::name_request(), 0 if none; released at the finish
+
+    // --- results ---
+    ucp_tag_recv_info_t tag_info{};  //!< tag receives
+    size_t received = 0;             //!< AM data receives: bytes
+
+    /** The protocol's own data; one type a request, trivially destructible. */
+    template <typename T, typename... Args>
+    T& emplace(Args&&... args) {
+        static_assert(sizeof(T) <= kPartSize && alignof(T) <= 8);
+        static_assert(std::is_trivially_destructible_v<T>);
+        return *new (part_) T{std::forward<Args>(args)...};
+    }
+    template <typename T>
+    T& part() {
+        return *std::launder(reinterpret_cast<T*>(part_));
+    }
+
+    /**
+     * Account for a transport operation that was given this request as its completion:
+     * `status = request.call([&](uct::Completion* c) { return lane.endpoint.am_zcopy(..., c); })`.
+     */
+    template <typename Operation>
+    ucs_status_t call(Operation operation) {
+        ++count;
+        const ucs_status_t result = operation(static_cast<uct::Completion*>(this));
+        if (result != UCS_INPROGRESS) --count;
+        return result;
+    }
+
+    bool is_finished() const { return (flags & kFinished) != 0; }
+
+    void* handle() { return this + 1; }
+    static Request& from_handle(void* handle) { return *(static_cast<Request*>(handle) - 1); }
+
+  private:
+    static void references_gone(uct::Completion* self);
+
+    alignas(8) std::byte part_[kPartSize];
+};
+
+using RequestQueue = boost::intrusive::list<Request, boost::intrusive::constant_time_size<false>>;
+
+/** ucp_request_param_t with its defaults applied. */
+class OpParams {
+  public:
+    explicit OpParams(const ucp_request_param_t* param) : param_(*param) {}
+
+    bool has(uint32_t bits) const { return (param_.op_attr_mask & bits) != 0; }
+    ucp_datatype_t datatype() const {
+        return has(UCP_OP_ATTR_FIELD_DATATYPE) ? param_.datatype : ucp_dt_make_contig(1);
+    }
+    uint32_t flags() const { return has(UCP_OP_ATTR_FIELD_FLAGS) ? param_.flags : 0; }
+    void* user_data() const {
+        return has(UCP_OP_ATTR_FIELD_USER_DATA) ? param_.user_data : nullptr;
+    }
+    ucp_mem_h memory() const { return has(UCP_OP_ATTR_FIELD_MEMH) ? param_.memh : nullptr; }
+    void* reply_buffer() const {
+        return has(UCP_OP_ATTR_FIELD_REPLY_BUFFER) ? param_.reply_buffer : nullptr;
+    }
+    bool has_callback() const { return has(UCP_OP_ATTR_FIELD_CALLBACK); }
+    const ucp_request_param_t& raw() const { return param_; }
+
+  private:
+    const ucp_request_param_t& param_;
+};
+
+}  // namespace ucp

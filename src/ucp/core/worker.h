@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/unordered_set.hpp>
+
+#include "ucp/api/ucp.h"
+#include "ucp/core/address.h"
+#include "ucp/core/context.h"
+#include "ucp/core/endpoint.h"
+#include "ucp/core/request.h"
+#include "ucp/core/wire.h"
+#include "ucs/datastruct/memory_pool.h"
+#include "ucs/datastruct/slot_table.h"
+#include "ucs/random.h"
+#include "ucs/time.h"
+#include "ucs/usage_tracker.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+class AmHandlers;
+class LaneDriver;
+class Reassembly;
+class TagEngine;
+
+/** A transport as a worker uses it. */
+struct WorkerInterface {
+    std::unique_ptr<uct::Interface> transport;
+    unsigned resource;  //!< Context::resources()
+    unsigned domain;    //!< Context::domains()
+    uint32_t kind;      //!< hash of the transport's name
+    int dedicated;      //!< scalable ones: the dedicated interface on the same device, or -1
+};
+
+/**
+ * A progress engine with its own transports, endpoints, requests and matching.
+ *
+ * One thread at a time: the C functions take lock() if the worker was made for several threads.
+ * Callbacks of the user run inside progress(), under the lock, which is recursive.
+ */
+class Worker {
+  public:
+    static ucs_status_t create(Context& context, const ucp_worker_params_t& params,
+                               std::unique_ptr<Worker>* worker);
+    ~Worker();
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    // --- what every call looks at once ---
+
+    enum Gate : uint32_t {
+        kGateThreads = 1u << 0,  //!< several threads: take the lock
+        kGateTracker = 1u << 1,  //!< the usage tracker is armed: report sends
+    };
+    uint32_t gate() const { return gate_; }
+    std::recursive_mutex& mutex() { return mutex_; }
+    ucs_thread_mode_t thread_mode() const { return thread_mode_; }
+    void touch(Endpoint& endpoint, size_t bytes);
+
+    // --- progress and time ---
+
+    unsigned progress();
+    /** When progress() has work that only time brings; kNever if none. */
+    ucs::Time next_deadline() const;
+    ucs::Time now() const { return context_.clock().now(); }
+
+    // --- parts ---
+
+    Context& context() { return context_; }
+    const Config& config() const { return context_.config(); }
+    uint64_t uuid() const { return uuid_; }
+    const std::string& name() const { return name_; }
+    ucs::Random& random() { return random_; }
+    TagEngine& tags() { return *tags_; }
+    AmHandlers& am_handlers() { return *am_handlers_; }
+    Reassembly& reassembly() { return *reassembly_; }
+    LaneDriver& lanes() { return *lanes_; }
+    std::span<WorkerInterface> interfaces() { return interfaces_; }
+    WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
+    /** For protocols, before any message can arrive. The argument of the handler is the worker. */
+    void set_handler(AmId id, uct::AmHandler handler);
+
+    /** The worker's address, packed; `flags` as of ucp_worker_address_flags_t. */
+    const std::vector<std::byte>& address() const { return address_; }
+
+    // --- endpoints ---
+
+    /** ucp_ep_create(): a new endpoint, or the internal one of that peer, given to the user. */
+    ucs_status_t create_endpoint(const ucp_ep_params_t& params, Endpoint** endpoint);
+    /** The primary endpoint of a peer; null if there is none. Failed ones are not found. */
+    Endpoint* find_endpoint(uint64_t uuid);
+    /** The endpoint that owns a transport endpoint; slow, for errors. */
+    Endpoint* find_owner(const uct::Endpoint* lane);
+    template <typename Visitor>
+    void for_each_endpoint(Visitor visit) {
+        for (Endpoint& endpoint : endpoints_) visit(endpoint);
+    }
+    /** ucp_ep_close_nbx(). */
+    ucs_status_ptr_t close_endpoint(Endpoint& endpoint, unsigned flags, const OpParams& params);
+    /** Free the endpoint at the end of this or the next progress(). */
+    void doom(Endpoint& endpoint);
+
+    // --- requests ---
+
+    /** A request of the library's own; null if there is no memory. */
+    Request* allocate_request(uint32_t flags = Request::kInternal);
+    /**
+     * A request for a user's call: in the user's memory if the parameters say so, with the
+     * callback that they hold.
+     */
+    Request* begin_request(const OpParams& params, Request::CallbackKind kind);
+    /** A request that was never started, or is finished, and whose handle nobody holds. */
+    void recycle(Request& request);
+    /**
+     * A receive's or an internal request's result for the user's call that began it: takes the
+     * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Call with
+     * kInCall set since begin_request().
+     */
+    ucs_status_ptr_t end_call(Request& request, const OpParams& params);
+    /** Drop the request's last reference in the next progress(): for failures inside calls. */
+    void finish_later(Request& request, ucs_status_t status);
+    /** ucp_request_free() and friends. */
+    void free_request(Request& request);
+
+    /** Give the request a name on the wire; Endpoint failure finds it by this table as well. */
+    uint64_t name_request(Request& request);
+    /** @return null for a name that is not in use: names come from outside */
+    Request* find_request(uint64_t wire_id);
+    void unname_request(Request& request);
+    uint64_t next_message_number() { return ++message_number_; }
+
+    // --- ordering ---
+
+    uint32_t fence_sequence() const { return fence_sequence_; }
+    void fence() { ++fence_sequence_; }
+    ucs_status_ptr_t flush(const OpParams& params);
+
+    void print_info(FILE* stream) const;
+
+  private:
+    friend class Endpoint;
+    friend struct Request;
+    friend class LaneDriver;
+
+    struct EndpointKey {
+        using type = uint64_t;
+        uint64_t operator()(const Endpoint& endpoint) const { return endpoint.remote_uuid(); }
+    };
+    struct EndpointHash {
+        size_t operator()(uint64_t uuid) const { return ucs::mix64(uuid); }
+    };
+    using EndpointList =
+        boost::intrusive::list<Endpoint, boost::intrusive::constant_time_size<false>>;
+    using EndpointTable =
+        boost::intrusive::unordered_set<Endpoint, boost::intrusive::key_of_value<EndpointKey>,
+                                        boost::intrusive::hash<EndpointHash>,
+                                        boost::intrusive::power_2_buckets<true>>;
+
+    Worker(Context& context, const ucp_worker_params_t& params);
+    ucs_status_t open_interfaces();
+    ucs_status_t pack_address();
+    ucs_status_t connect(const WorkerAddress& remote, std::unique_ptr<Endpoint>* endpoint);
+    void add_primary(Endpoint& endpoint);
+    void finish(Request& request);
+    void deliver(Request& request);
+    void run_deferred();
+    void reap();
+    static void transport_failed(void* self, uct::Endpoint* lane, ucs_status_t status);
+    static ucs_status_t on_hello(void* self, void* data, size_t length,
+                                 uct::ReceiveDescriptor* descriptor);
+
+    uint32_t gate_ = 0;
+    uint32_t fence_sequence_ = 0;
+    Context& context_;
+
+    uint64_t uuid_;
+    std::string name_;
+    ucs::Random random_;
+    ucs_thread_mode_t thread_mode_ = UCS_THREAD_MODE_SINGLE;
+    std::recursive_mutex mutex_;
+    uct::AmTable am_table_;
+    std::vector<std::byte> address_;
+    uint64_t message_number_ = 0;
+    unsigned progress_countdown_ = 0;
+    unsigned progress_depth_ = 0;
+
+    ucs::MemoryPool requests_;
+    ucs::SlotTable<Request> named_;
+    RequestQueue deferred_;
+
+    std::unique_ptr<TagEngine> tags_;
+    std::unique_ptr<AmHandlers> am_handlers_;
+    std::unique_ptr<Reassembly> reassembly_;
+    std::vector<WorkerInterface> interfaces_;
+    std::unique_ptr<LaneDriver> lanes_;
+    std::unique_ptr<EndpointTable::bucket_type[]> buckets_;
+    std::optional<EndpointTable> by_uuid_;
+    EndpointList endpoints_;
+    std::vector<Endpoint*> doomed_;
+};
+
+/** Takes the worker's lock for a C function, if several threads use the worker. */
+class WorkerLock {
+  public:
+    explicit WorkerLock(Worker& worker)
+        : mutex_((worker.gate() & Worker::kGateThreads) != 0 ? &worker.mutex() : nullptr) {
+        if (mutex_ != nullptr) mutex_->lock();
+    }
+    ~WorkerLock() {
+        if (mutex_ != nullptr) mutex_->unlock();
+    }
+    WorkerLock(const WorkerLock&) = delete;
+    WorkerLock& operator=(const WorkerLock&) = delete;
+
+  private:
+    std::recursive_mutex* mutex_;
+};
+
+}  // namespace ucp
