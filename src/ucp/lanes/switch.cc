@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/lanes/switch.h"
+
+namespace ucp::lanes {
+
+bool TxDirection::begin(std::uint32_t window) {
+    if (state_ != State::kScalable) return false;
+    state_ = State::kMarking;
+    room_ = window;
+    return true;
+}
+
+bool TxDirection::marker_posted() {
+    if (state_ == State::kMarking) {
+        state_ = State::kWindowed;
+    } else if (state_ == State::kUnmarking) {
+        state_ = State::kStopped;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool TxDirection::mark_acknowledged() {
+    // A demotion may have overtaken the acknowledgement: the window matters no more.
+    if (state_ == State::kUnmarking || state_ == State::kStopped) return true;
+    if (state_ != State::kWindowed) return false;
+    state_ = State::kDedicated;
+    return true;
+}
+
+bool TxDirection::stop() {
+    if (state_ != State::kWindowed && state_ != State::kDedicated) return false;
+    state_ = State::kUnmarking;
+    return true;
+}
+
+bool TxDirection::dmark_acknowledged() {
+    if (state_ != State::kStopped) return false;
+    state_ = State::kScalable;
+    return true;
+}
+
+bool RxDirection::mark() {
+    if (lane_ != LaneKind::kScalable) return false;
+    lane_ = LaneKind::kDedicated;
+    return true;
+}
+
+bool RxDirection::dmark() {
+    if (lane_ != LaneKind::kDedicated) return false;
+    lane_ = LaneKind::kScalable;
+    return true;
+}
+
+const char* name(TxDirection::State state) {
+    switch (state) {
+        case TxDirection::State::kScalable:
+            return "scalable";
+        case TxDirection::State::kMarking:
+            return "marking";
+        case TxDirection::State::kWindowed:
+            return "windowed";
+        case TxDirection::State::kDedicated:
+            return "dedicated";
+        case TxDirection::State::kUnmarking:
+            return "unmarking";
+        case TxDirection::State::kStopped:
+            return "stopped";
+    }
+    return "unknown";
+}
+
+}  // namespace ucp::lanes
