@@ -10,6 +10,7 @@
 #include "ucp/api/ucp_request.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Flags of a handler. */
 enum ucp_am_cb_flags {
@@ -76,4 +77,5 @@ ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* data_desc, void
 /** Give kept data, or a descriptor whose data is not wanted, back. */
 void ucp_am_data_release(ucp_worker_h worker, void* data);
 
+#pragma GCC visibility pop
 END_C_DECLS

@@ -14,6 +14,7 @@
 #include "ucp/api/ucp_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 typedef struct ucp_listener_accept_handler {
     ucp_listener_accept_callback_t cb;
@@ -156,4 +157,5 @@ ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep, uint32_t compare, uint32_t swap, ui
 ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, uint64_t remote_addr,
                                 ucp_rkey_h rkey, uint64_t* result);
 
+#pragma GCC visibility pop
 END_C_DECLS

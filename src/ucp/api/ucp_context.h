@@ -9,6 +9,7 @@
 #include "ucs/type/thread_mode.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Kinds of communication a context is made for; what was not asked for may be refused. */
 enum ucp_feature {
@@ -127,4 +128,5 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
 /** Write the transports and devices in use as text, one "#" line each. Any thread. */
 void ucp_context_print_info(const ucp_context_h context, FILE* stream);
 
+#pragma GCC visibility pop
 END_C_DECLS

@@ -5,6 +5,7 @@
 #include "ucp/api/ucp_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** The low bits of a ucp_datatype_t say of which class it is. */
 enum ucp_dt_type {
@@ -67,4 +68,5 @@ void ucp_dt_destroy(ucp_datatype_t datatype);
 /** @return UCS_OK, or UCS_ERR_INVALID_PARAM (no buffer, unknown class). Any thread. */
 ucs_status_t ucp_dt_query(ucp_datatype_t datatype, ucp_datatype_attr_t* attr);
 
+#pragma GCC visibility pop
 END_C_DECLS

@@ -9,6 +9,7 @@
 #include "ucp/api/ucp_request.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Fields of ucp_ep_params_t. */
 enum ucp_ep_params_field {
@@ -89,4 +90,5 @@ ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_
 /** Write lanes and protocol thresholds as text. */
 void ucp_ep_print_info(ucp_ep_h ep, FILE* stream);
 
+#pragma GCC visibility pop
 END_C_DECLS

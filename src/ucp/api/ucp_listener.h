@@ -8,6 +8,7 @@
 #include "ucp/api/ucp_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Fields of ucp_listener_params_t. */
 enum ucp_listener_params_field {
@@ -54,4 +55,5 @@ ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h con
 /** @return UCS_OK, or UCS_ERR_UNSUPPORTED for a client id that was not sent. */
 ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request, ucp_conn_request_attr_t* attr);
 
+#pragma GCC visibility pop
 END_C_DECLS

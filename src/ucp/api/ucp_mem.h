@@ -7,6 +7,7 @@
 #include "ucp/api/ucp_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Fields of ucp_mem_map_params_t. */
 enum ucp_mem_map_params_field {
@@ -129,4 +130,5 @@ ucs_status_t ucp_rkey_ptr(ucp_rkey_h rkey, uint64_t raddr, void** addr_p);
 /** Release a key; operations that use it must have ended. */
 void ucp_rkey_destroy(ucp_rkey_h rkey);
 
+#pragma GCC visibility pop
 END_C_DECLS

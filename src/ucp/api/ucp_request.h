@@ -13,6 +13,7 @@
 #include "ucp/api/ucp_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Fields (bits 0 to 15) and wishes (from bit 16 on) of ucp_request_param_t. */
 typedef enum {
@@ -81,4 +82,5 @@ void ucp_request_free(void* request);
 /** A request for UCP_OP_ATTR_FIELD_REQUEST. @return NULL if there is no memory. */
 void* ucp_request_alloc(ucp_worker_h worker);
 
+#pragma GCC visibility pop
 END_C_DECLS

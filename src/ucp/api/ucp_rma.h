@@ -11,6 +11,7 @@
 #include "ucp/api/ucp_request.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** What an atomic operation with operand X makes of the target Y; the old Y is the reply. */
 typedef enum {
@@ -45,4 +46,5 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
                                    const ucp_request_param_t* param);
 
+#pragma GCC visibility pop
 END_C_DECLS

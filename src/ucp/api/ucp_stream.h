@@ -8,6 +8,7 @@
 #include "ucp/api/ucp_request.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Flags of a receive. */
 typedef enum {
@@ -43,4 +44,5 @@ ucs_status_t ucp_stream_recv_request_test(void* request, size_t* length_p);
 ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t* poll_eps, size_t max_eps,
                                unsigned flags);
 
+#pragma GCC visibility pop
 END_C_DECLS

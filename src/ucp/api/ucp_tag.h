@@ -11,6 +11,7 @@
 #include "ucp/api/ucp_request.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** What arrived. */
 struct ucp_tag_recv_info {
@@ -45,4 +46,5 @@ ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void* buffer, size_t 
 /** Status of a receive; @a info is filled once it has matched. */
 ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info);
 
+#pragma GCC visibility pop
 END_C_DECLS

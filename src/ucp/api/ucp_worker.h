@@ -10,6 +10,7 @@
 #include "ucs/type/thread_mode.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** Fields of ucp_worker_params_t. */
 enum ucp_worker_params_field {
@@ -124,4 +125,5 @@ ucs_status_t ucp_worker_fence(ucp_worker_h worker);
 /** Complete when every operation started on the worker has ended here and at its target. */
 ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t* param);
 
+#pragma GCC visibility pop
 END_C_DECLS

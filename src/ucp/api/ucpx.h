@@ -17,6 +17,7 @@
 #include "ucp/api/ucp.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 #define UCPX_API_MAJOR 1
 #define UCPX_API_MINOR 0
@@ -264,4 +265,5 @@ typedef void (*ucpx_lane_callback_t)(void* arg, const ucpx_lane_event_t* event);
  */
 ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker, ucpx_lane_callback_t cb, void* arg);
 
+#pragma GCC visibility pop
 END_C_DECLS

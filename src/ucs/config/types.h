@@ -7,6 +7,7 @@
 #include "ucs/sys/compiler_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /** How much a log line matters; a lower value matters more. */
 typedef enum {
@@ -110,4 +111,5 @@ typedef struct ucs_log_component_config {
     const char* file_filter;   /**< shell pattern of source files whose lines are written */
 } ucs_log_component_config_t;
 
+#pragma GCC visibility pop
 END_C_DECLS

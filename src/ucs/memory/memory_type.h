@@ -5,6 +5,7 @@
 #include "ucs/sys/compiler_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /**
  * Kind of the memory behind an address.
@@ -37,4 +38,5 @@ extern const char* ucs_memory_type_names[];
 /** A few words on each kind, indexed likewise. */
 extern const char* ucs_memory_type_descs[];
 
+#pragma GCC visibility pop
 END_C_DECLS

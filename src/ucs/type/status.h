@@ -8,6 +8,7 @@
 #include "ucs/sys/compiler_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 /**
  * What became of an operation: 0 done, positive under way, negative failed.
@@ -84,4 +85,5 @@ typedef void* ucs_status_ptr_t;
  */
 const char* ucs_status_string(ucs_status_t status);
 
+#pragma GCC visibility pop
 END_C_DECLS

@@ -5,6 +5,7 @@
 #include "ucs/sys/compiler_def.h"
 
 BEGIN_C_DECLS
+#pragma GCC visibility push(default)
 
 typedef enum {
     UCS_THREAD_MODE_SINGLE,     /**< one thread only, the one that made the object */
@@ -16,4 +17,5 @@ typedef enum {
 /** Names of the modes, indexed by ucs_thread_mode_t; the entry after the last mode is NULL. */
 extern const char* ucs_thread_mode_names[];
 
+#pragma GCC visibility pop
 END_C_DECLS

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucm/api/ucm.h"
+
+#include <sys/mman.h>
+#include <sys/shm.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include "ucm/events.h"
+
+namespace {
+
+using ucm::Events;
+
+void* const kFailed = MAP_FAILED;  // also what shmat and sbrk return
+
+// Size of the mapping that begins at `address`; 0 if there is none.
+size_t size_of_mapping(const void* address) {
+    std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+    if (maps == nullptr) return 0;
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    size_t size = 0;
+    char line[256];
+    bool line_start = true;
+    while (size == 0 && std::fgets(line, sizeof line, maps) != nullptr) {
+        uintptr_t begin = 0;
+        uintptr_t end = 0;
+        if (line_start && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 &&
+            begin == wanted)
+            size = end - begin;
+        line_start = std::char_traits<char>::find(line, std::char_traits<char>::length(line),
+                                                  '\n') != nullptr;
+    }
+    std::fclose(maps);
+    return size;
+}
+
+}  // namespace
+
+extern "C" {
+
+ucm_global_config_t ucm_global_opts = {
+    .log_level = UCS_LOG_LEVEL_WARN,
+    .enable_events = 1,
+    .mmap_hook_mode = UCM_MMAP_HOOK_NONE,
+    .enable_malloc_hooks = 0,
+    .enable_malloc_reloc = 0,
+    .cuda_hook_modes = 0,
+    .enable_dynamic_mmap_thresh = 0,
+    .alloc_alignment = 16,
+    .dlopen_process_rpath = 0,
+    .module_unload_prevent_mode = UCM_UNLOAD_PREVENT_MODE_NONE,
+};
+
+void ucm_set_global_opts(const ucm_global_config_t* ucm_opts) {
+    ucm_global_opts = *ucm_opts;
+}
+
+ucs_status_t ucm_set_event_handler(int events, int priority, ucm_event_callback_t cb, void* arg) {
+    return Events::instance().set_handler(events, priority, cb, arg);
+}
+
+void ucm_unset_event_handler(int events, ucm_event_callback_t cb, void* arg) {
+    Events::instance().unset_handler(events, cb, arg);
+}
+
+void ucm_set_external_event(int events) {
+    Events::instance().set_external(events);
+}
+
+void ucm_unset_external_event(int events) {
+    Events::instance().unset_external(events);
+}
+
+ucs_status_t ucm_test_events(int events) {
+    constexpr int kNotNeeded = UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED;
+    return ucm_test_external_events(events & ~kNotNeeded);
+}
+
+ucs_status_t ucm_test_external_events(int events) {
+    return Events::instance().all_external(events) ? UCS_OK : UCS_ERR_UNSUPPORTED;
+}
+
+void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
+    Events& events = Events::instance();
+    if ((flags & MAP_FIXED) != 0) events.report_unmapped(addr, length);
+    ucm_event_t event{};
+    event.mmap = {kFailed, addr, length, prot, flags, fd, offset};
+    events.around(
+        UCM_EVENT_MMAP, event, [](const ucm_event_t& e) { return e.mmap.result != kFailed; },
+        [](ucm_event_t& e) {
+            e.mmap.result = ucm_orig_mmap(e.mmap.address, e.mmap.size, e.mmap.prot, e.mmap.flags,
+                                          e.mmap.fd, e.mmap.offset);
+        });
+    if (event.mmap.result != kFailed) events.report_mapped(event.mmap.result, length);
+    return event.mmap.result;
+}
+
+int ucm_munmap(void* addr, size_t length) {
+    Events& events = Events::instance();
+    events.report_unmapped(addr, length);
+    ucm_event_t event{};
+    event.munmap = {-1, addr, length};
+    events.around(
+        UCM_EVENT_MUNMAP, event, [](const ucm_event_t& e) { return e.munmap.result != -1; },
+        [](ucm_event_t& e) { e.munmap.result = ucm_orig_munmap(e.munmap.address, e.munmap.size); });
+    return event.munmap.result;
+}
+
+void* ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
+    Events& events = Events::instance();
+    events.report_unmapped(old_address, old_size);
+    ucm_event_t event{};
+    event.mremap = {kFailed, old_address, old_size, new_size, flags};
+    events.around(
+        UCM_EVENT_MREMAP, event, [](const ucm_event_t& e) { return e.mremap.result != kFailed; },
+        [](ucm_event_t& e) {
+            e.mremap.result = ucm_orig_mremap(e.mremap.address, e.mremap.old_size,
+                                              e.mremap.new_size, e.mremap.flags);
+        });
+    if (event.mremap.result != kFailed) events.report_mapped(event.mremap.result, new_size);
+    return event.mremap.result;
+}
+
+void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
+    Events& events = Events::instance();
+    struct shmid_ds segment {};
+    const size_t size = shmctl(shmid, IPC_STAT, &segment) == 0 ? segment.shm_segsz : 0;
+    if ((shmflg & SHM_REMAP) != 0) events.report_unmapped(const_cast<void*>(shmaddr), size);
+    ucm_event_t event{};
+    event.shmat = {kFailed, shmid, shmaddr, shmflg};
+    events.around(
+        UCM_EVENT_SHMAT, event, [](const ucm_event_t& e) { return e.shmat.result != kFailed; },
+        [](ucm_event_t& e) {
+            e.shmat.result = ucm_orig_shmat(e.shmat.shmid, e.shmat.shmaddr, e.shmat.shmflg);
+        });
+    if (event.shmat.result != kFailed) events.report_mapped(event.shmat.result, size);
+    return event.shmat.result;
+}
+
+int ucm_shmdt(const void* shmaddr) {
+    Events& events = Events::instance();
+    events.report_unmapped(const_cast<void*>(shmaddr), size_of_mapping(shmaddr));
+    ucm_event_t event{};
+    event.shmdt = {-1, shmaddr};
+    events.around(
+        UCM_EVENT_SHMDT, event, [](const ucm_event_t& e) { return e.shmdt.result != -1; },
+        [](ucm_event_t& e) { e.shmdt.result = ucm_orig_shmdt(e.shmdt.shmaddr); });
+    return event.shmdt.result;
+}
+
+void* ucm_sbrk(intptr_t increment) {
+    Events& events = Events::instance();
+    if (increment < 0) {
+        char* const top = static_cast<char*>(ucm_orig_sbrk(0));
+        events.report_unmapped(top + increment, static_cast<size_t>(-increment));
+    }
+    ucm_event_t event{};
+    event.sbrk = {kFailed, increment};
+    events.around(
+        UCM_EVENT_SBRK, event, [](const ucm_event_t& e) { return e.sbrk.result != kFailed; },
+        [](ucm_event_t& e) { e.sbrk.result = ucm_orig_sbrk(e.sbrk.increment); });
+    if (increment > 0 && event.sbrk.result != kFailed)
+        events.report_mapped(event.sbrk.result, static_cast<size_t>(increment));
+    return event.sbrk.result;
+}
+
+int ucm_brk(void* addr) {
+    Events& events = Events::instance();
+    char* const old_top = static_cast<char*>(ucm_orig_sbrk(0));
+    char* const new_top = static_cast<char*>(addr);
+    if (new_top < old_top) events.report_unmapped(new_top, static_cast<size_t>(old_top - new_top));
+    ucm_event_t event{};
+    event.brk = {-1, addr};
+    events.around(
+        UCM_EVENT_BRK, event, [](const ucm_event_t& e) { return e.brk.result != -1; },
+        [](ucm_event_t& e) { e.brk.result = ucm_orig_brk(e.brk.addr); });
+    if (new_top > old_top && event.brk.result == 0)
+        events.report_mapped(old_top, static_cast<size_t>(new_top - old_top));
+    return event.brk.result;
+}
+
+int ucm_madvise(void* addr, size_t length, int advice) {
+    Events& events = Events::instance();
+    // The pages go, the addresses stay: what was pinned there is no longer what is there.
+    if (advice == MADV_DONTNEED || advice == MADV_REMOVE || advice == MADV_FREE)
+        events.report_unmapped(addr, length);
+    ucm_event_t event{};
+    event.madvise = {-1, addr, length, advice};
+    events.around(
+        UCM_EVENT_MADVISE, event, [](const ucm_event_t& e) { return e.madvise.result != -1; },
+        [](ucm_event_t& e) {
+            e.madvise.result = ucm_orig_madvise(e.madvise.addr, e.madvise.length, e.madvise.advice);
+        });
+    return event.madvise.result;
+}
+
+void ucm_vm_mmap(void* addr, size_t length) {
+    Events::instance().report_mapped(addr, length);
+}
+
+void ucm_vm_munmap(void* addr, size_t length) {
+    Events::instance().report_unmapped(addr, length);
+}
+
+}  // extern "C"
