@@ -9,13 +9,15 @@
 #include <memory>
 #include <span>
 
-#include <boost/intrusive/list.hpp>
-
+#include "ucs/datastruct/arbiter.h"
 #include "uct/api/types.h"
 
 namespace ucs {
 class Clock;
 class Random;
+namespace config {
+class Source;
+}
 }  // namespace ucs
 
 namespace uct {
@@ -41,6 +43,7 @@ struct InterfaceParams {
     void* error_arg;
     uint64_t worker_id;          //!< identity that flow control and wire-up put on the wire
     size_t estimated_endpoints;  //!< how many endpoints the program expects
+    const ucs::config::Source* config = nullptr;  //!< the user's settings; null: the environment's
 };
 
 /** Addresses of a remote side, as read from a worker address or a negotiation message. */
@@ -54,15 +57,17 @@ struct RemoteAddress {
  * A wish to send, waiting inside a transport endpoint until it has room.
  *
  * The owner embeds one for each transport endpoint it waits on; order among its own messages is
- * its own affair. The transport serves waiting endpoints in turn.
+ * its own affair. The transport serves waiting endpoints in turn. Elements that wait when their
+ * endpoint fails or is destroyed leave the queue without a call.
  */
-class Pending : public boost::intrusive::list_base_hook<> {
+class Pending : public ucs::Arbiter::Element {
   public:
     /**
-     * Try to send.
-     * @return UCS_OK: nothing left to send, the element has left the queue (before the call it may be
-     *         added again only by returning another status); UCS_INPROGRESS: more to send, call again
-     *         in turn; UCS_ERR_NO_RESOURCE: no room yet, keep waiting
+     * Try to send. During the call the element is in no queue. It may be freed or added to any
+     * endpoint's queue if the call returns UCS_OK, and goes back to the front of this one
+     * otherwise. The call must not destroy the endpoint that serves it.
+     * @return UCS_OK: nothing left to send here; UCS_INPROGRESS: more to send, call again in turn;
+     *         UCS_ERR_NO_RESOURCE: no room yet, keep waiting
      */
     using Progress = ucs_status_t (*)(Pending* self);
 
@@ -78,8 +83,14 @@ class Pending : public boost::intrusive::list_base_hook<> {
  *
  * Operations return UCS_OK (done, buffers reusable), UCS_INPROGRESS (the completion will be
  * called), UCS_ERR_NO_RESOURCE (nothing happened: wait with pending_add()), or an error of the
- * endpoint. Active messages of one endpoint arrive in the order of the calls. Lengths are within the
- * interface's limits: the caller checks them. Single-threaded with its interface.
+ * endpoint. Active messages of one endpoint arrive in the order of the calls. Lengths are within
+ * the interface's limits: the caller checks them. Single-threaded with its interface.
+ *
+ * A failed endpoint returns its error from every operation. Completions may be null where the
+ * caller learns of the end by flush(). Destroying an endpoint with operations outstanding completes
+ * each of them later or at once, with UCS_ERR_CANCELED if at once; its active messages may be lost,
+ * so flush first. Endpoints may be destroyed inside completions, active-message handlers and error
+ * handlers.
  */
 class Endpoint {
   public:
@@ -106,8 +117,9 @@ class Endpoint {
     virtual ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                                    Completion* completion) = 0;
     /**
-     * Fetching atomic on a naturally aligned operand; the old value lands in `result`, which must live
-     * until completion (null: the old value is not wanted).
+     * Fetching atomic on a naturally aligned operand; the old value lands in `result`, which must
+     * live until completion (null: the old value is not wanted).
+     * @param op       one that the interface's atomic32_ops or atomic64_ops names
      * @param size     4 or 8 bytes
      * @param operand  addend, mask, new value (kSwap, kCompareSwap)
      * @param compare  expected old value (kCompareSwap only)
@@ -128,8 +140,9 @@ class Endpoint {
     virtual ucs_status_t check(Completion* completion) = 0;
 
     // --- waiting for room ---
-    /** @return UCS_OK, or UCS_ERR_BUSY if there is room now: send instead of waiting */
+    /** @return UCS_OK, UCS_ERR_BUSY if there is room now: send instead of waiting, or the error */
     virtual ucs_status_t pending_add(Pending* pending) = 0;
+    /** No effect on an element that is in no queue. */
     virtual void pending_remove(Pending* pending) = 0;
 
     // --- connection ---
@@ -139,7 +152,8 @@ class Endpoint {
     virtual ucs_status_t get_address(std::span<std::byte> address) const {
         return UCS_ERR_UNSUPPORTED;
     }
-    /** Dedicated: bring the endpoint up towards the peer's; it can receive when this returns UCS_OK. */
+    /** Dedicated: bring the endpoint up towards the peer's; it can receive when this returns
+     * UCS_OK. */
     virtual ucs_status_t connect(const RemoteAddress& remote) { return UCS_ERR_UNSUPPORTED; }
     /** Dedicated: messages go to the gate from now on (null: to their handlers). */
     virtual void set_receive_gate(ReceiveGate* gate) {}

@@ -23,9 +23,9 @@ class MemoryHandle {
 
 struct MemoryDomainAttributes {
     bool can_register = false;
-    size_t remote_key_length = 0;         //!< bytes of a packed key; 0: no remote access
-    double register_overhead = 0;         //!< seconds per registration
-    double register_per_byte = 0;         //!< seconds per byte registered
+    size_t remote_key_length = 0;  //!< bytes of a packed key; 0: no remote access
+    double register_overhead = 0;  //!< seconds per registration
+    double register_per_byte = 0;  //!< seconds per byte registered
 };
 
 /**

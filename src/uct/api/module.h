@@ -25,8 +25,9 @@ struct Module {
 inline constexpr const char* kModuleSymbol = "swiftlane_uct_module";
 
 /**
- * All components of this process: the built-in ones, statically linked ones, and modules found in the
- * module directory (UCX_MODULE_DIR, else relative to the library). Found once, in a fixed order.
+ * All components of this process: the built-in ones, statically linked ones, and modules found in
+ * the module directory (UCX_MODULE_DIR, else relative to the library). Found once, in a fixed
+ * order.
  */
 std::span<Component* const> components();
 

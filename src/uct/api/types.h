@@ -62,7 +62,7 @@ struct OperationLimits {
     size_t max_bcopy = 0;  //!< payload copied through a bounce buffer, headers included
     size_t max_zcopy = 0;  //!< payload sent from registered memory
     size_t max_iov = 0;    //!< pieces of one zero-copy operation
-    size_t max_header = 0; //!< AM zero copy: header bytes besides the payload
+    size_t max_header = 0;  //!< AM zero copy: header bytes besides the payload
 };
 
 struct InterfaceAttributes {
@@ -70,9 +70,9 @@ struct InterfaceAttributes {
     std::string device;     //!< "mlx5_0:1", "memory", ...
     DeviceType device_type = DeviceType::kNetwork;
     Reach reach = Reach::kInterface;
-    uint32_t capabilities = 0;   //!< bits of Capability
-    uint8_t atomic32_ops = 0;    //!< bits of AtomicOp on 32-bit operands
-    uint8_t atomic64_ops = 0;    //!< bits of AtomicOp on 64-bit operands
+    uint32_t capabilities = 0;  //!< bits of Capability
+    uint8_t atomic32_ops = 0;   //!< bits of AtomicOp on 32-bit operands
+    uint8_t atomic64_ops = 0;   //!< bits of AtomicOp on 64-bit operands
     OperationLimits am, put, get;
     size_t device_address_length = 0;
     size_t interface_address_length = 0;  //!< 0 for dedicated transports
@@ -132,7 +132,8 @@ class ReceiveDescriptor {
 /**
  * Handles one active message.
  *
- * @param data        the message, valid during the call, or until descriptor->release() if kept
+ * @param data        the message, aligned to 8 bytes, valid during the call, or until
+ * descriptor->release() if kept
  * @param descriptor  how to keep the buffer; null if it cannot be kept
  * @return UCS_OK when the data is no longer needed; UCS_INPROGRESS when the descriptor was kept
  */
@@ -155,7 +156,8 @@ class ReceiveGate {
     ~ReceiveGate() = default;
 };
 
-/** Called when an endpoint can no longer deliver. Its outstanding operations complete on their own. */
+/** Called when an endpoint can no longer deliver. Its outstanding operations complete on their own.
+ */
 using ErrorHandler = void (*)(void* arg, Endpoint* endpoint, ucs_status_t status);
 
 }  // namespace uct

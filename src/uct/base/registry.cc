@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "config.h"
+#include "ucs/config/source.h"
+#include "ucs/log.h"
+#include "ucs/runtime.h"
+#include "uct/api/module.h"
+#include "uct/self/self.h"
+
+namespace uct {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Registry {
+    std::mutex mutex;
+    std::vector<Component*> components;
+    bool complete = false;
+};
+
+Registry& registry() {
+    static auto* instance = new Registry;  // modules outlive every destructor
+    return *instance;
+}
+
+/** UCX_MODULE_DIR, else "../modules" as seen from the library that holds this function. */
+fs::path module_directory() {
+    if (const auto set = ucs::runtime().environment->get("UCX_MODULE_DIR")) return *set;
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&module_directory), &info) == 0) return {};
+    std::error_code error;
+    const fs::path library = fs::canonical(info.dli_fname, error);
+    return error ? fs::path() : library.parent_path().parent_path() / "modules";
+}
+
+Component* load(const fs::path& file) {
+    void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == nullptr) {
+        ucs::log_debug("module {} does not load: {}", file.filename().string(), dlerror());
+        return nullptr;
+    }
+    const auto* module = static_cast<const Module*>(dlsym(handle, kModuleSymbol));
+    if (module == nullptr || std::string_view(module->version) != PACKAGE_VERSION) {
+        ucs::log_warn("{} is no module of version {}: remove it or install both anew",
+                      file.string(), PACKAGE_VERSION);
+        return nullptr;
+    }
+    return module->component(ucs::runtime());
+}
+
+std::vector<fs::path> module_files() {
+    std::vector<fs::path> files;
+    const fs::path directory = module_directory();
+    std::error_code error;
+    if (directory.empty()) return files;
+    for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+         entry.increment(error)) {
+        const std::string name = entry->path().filename().string();
+        if (name.starts_with("libuct_") && name.ends_with(".so")) files.push_back(entry->path());
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
+}  // namespace
+
+void add_component(Component& component) {
+    Registry& known = registry();
+    std::lock_guard lock(known.mutex);
+    known.components.push_back(&component);
+}
+
+std::span<Component* const> components() {
+    Registry& known = registry();
+    std::lock_guard lock(known.mutex);
+    if (!known.complete) {
+        known.complete = true;
+        known.components.insert(known.components.begin(), &self_component());
+        for (const fs::path& file : module_files()) {
+            Component* component = load(file);
+            if (component == nullptr) continue;
+            const bool linked_in = std::ranges::any_of(known.components, [&](Component* other) {
+                return other->name() == component->name();
+            });
+            if (!linked_in) known.components.push_back(component);
+        }
+    }
+    return known.components;
+}
+
+}  // namespace uct

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <atomic>
+#include <cstring>
+
+#include "uct/self/self_interface.h"
+
+namespace uct {
+
+namespace {
+
+std::byte* append(std::byte* to, const void* from, size_t length) {
+    if (length > 0) std::memcpy(to, from, length);
+    return to + length;
+}
+
+template <typename T>
+T apply(AtomicOp op, T* target, T operand, T compare) {
+    std::atomic_ref<T> reference(*target);
+    switch (op) {
+        case AtomicOp::kAdd:
+            return reference.fetch_add(operand);
+        case AtomicOp::kAnd:
+            return reference.fetch_and(operand);
+        case AtomicOp::kOr:
+            return reference.fetch_or(operand);
+        case AtomicOp::kXor:
+            return reference.fetch_xor(operand);
+        case AtomicOp::kSwap:
+            return reference.exchange(operand);
+        case AtomicOp::kCompareSwap:
+            reference.compare_exchange_strong(compare, operand);
+            break;
+    }
+    return compare;
+}
+
+}  // namespace
+
+ucs_status_t SelfEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
+                                    uint32_t length) {
+    SelfMessage* message = interface_.allocate(id);
+    if (message == nullptr) return UCS_ERR_NO_RESOURCE;
+    append(append(message->data(), &header, sizeof(header)), payload, length);
+    message->length = sizeof(header) + length;
+    interface_.send(message);
+    return UCS_OK;
+}
+
+ssize_t SelfEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
+    SelfMessage* message = interface_.allocate(id);
+    if (message == nullptr) return UCS_ERR_NO_RESOURCE;
+    message->length = pack(message->data(), arg);
+    interface_.send(message);
+    return static_cast<ssize_t>(message->length);
+}
+
+ucs_status_t SelfEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
+                                    std::span<const Iov> iov, Completion* completion) {
+    SelfMessage* message = interface_.allocate(id);
+    if (message == nullptr) return UCS_ERR_NO_RESOURCE;
+    std::byte* end = append(message->data(), header.data(), header.size());
+    for (const Iov& piece : iov) end = append(end, piece.buffer, piece.length);
+    message->length = static_cast<size_t>(end - message->data());
+    interface_.send(message);
+    return UCS_OK;
+}
+
+ucs_status_t SelfEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
+                                     RemoteKey key) {
+    append(reinterpret_cast<std::byte*>(remote_address), buffer, length);
+    return UCS_OK;
+}
+
+ssize_t SelfEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
+                                RemoteKey key) {
+    return static_cast<ssize_t>(pack(reinterpret_cast<void*>(remote_address), arg));
+}
+
+ucs_status_t SelfEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_address,
+                                     RemoteKey key, Completion* completion) {
+    auto* to = reinterpret_cast<std::byte*>(remote_address);
+    for (const Iov& piece : iov) to = append(to, piece.buffer, piece.length);
+    return UCS_OK;
+}
+
+ucs_status_t SelfEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t length,
+                                     uint64_t remote_address, RemoteKey key,
+                                     Completion* completion) {
+    unpack(arg, reinterpret_cast<const void*>(remote_address), length);
+    return UCS_OK;
+}
+
+ucs_status_t SelfEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_address,
+                                     RemoteKey key, Completion* completion) {
+    const auto* from = reinterpret_cast<const std::byte*>(remote_address);
+    for (const Iov& piece : iov) {
+        append(static_cast<std::byte*>(piece.buffer), from, piece.length);
+        from += piece.length;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t SelfEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                                  void* result, uint64_t remote_address, RemoteKey key,
+                                  Completion* completion) {
+    uint64_t old;
+    if (size == sizeof(uint64_t)) {
+        old = apply(op, reinterpret_cast<uint64_t*>(remote_address), operand, compare);
+    } else {
+        old = apply(op, reinterpret_cast<uint32_t*>(remote_address), static_cast<uint32_t>(operand),
+                    static_cast<uint32_t>(compare));
+    }
+    if (result != nullptr) std::memcpy(result, &old, size);
+    return UCS_OK;
+}
+
+ucs_status_t SelfEndpoint::pending_add(Pending* pending) {
+    if (interface_.has_room() && waiting_.empty()) return UCS_ERR_BUSY;
+    interface_.pending().add(waiting_, *pending);
+    return UCS_OK;
+}
+
+}  // namespace uct

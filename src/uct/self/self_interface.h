@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/intrusive/slist.hpp>
+
+#include "ucs/datastruct/memory_pool.h"
+#include "uct/api/interface.h"
+#include "uct/base/pending_queue.h"
+
+namespace uct {
+
+/** A message on its way from the worker to itself. */
+class SelfMessage final : public ReceiveDescriptor,
+                          public boost::intrusive::slist_base_hook<
+                              boost::intrusive::link_mode<boost::intrusive::normal_link>> {
+  public:
+    SelfMessage(ucs::MemoryPool& pool, uint8_t id) : pool_(pool), am_id(id) {}
+    void release() override { pool_.release(this); }
+    std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+
+  private:
+    ucs::MemoryPool& pool_;
+
+  public:
+    const uint8_t am_id;
+    size_t length = 0;
+};
+
+/**
+ * Messages are copied into a queue and delivered by progress(), so that a handler that sends to its
+ * own worker does not recurse. Remote memory access is done at once, with the CPU's own atomics.
+ */
+class SelfInterface final : public Interface {
+  public:
+    explicit SelfInterface(const InterfaceParams& params);
+    ~SelfInterface() override;
+
+    ucs_status_t get_device_address(std::span<std::byte> address) const override;
+    ucs_status_t get_interface_address(std::span<std::byte> address) const override;
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    unsigned progress() override;
+    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+
+    /** Null if too many messages are queued or kept. */
+    SelfMessage* allocate(uint8_t id);
+    void send(SelfMessage* message);
+    bool has_room() const { return pool_.in_use() < kMaxMessages; }
+    PendingQueue& pending() { return pending_; }
+
+  private:
+    static constexpr size_t kMaxMessages = 256;
+    using Queue = boost::intrusive::slist<SelfMessage, boost::intrusive::cache_last<true>,
+                                          boost::intrusive::constant_time_size<false>>;
+
+    InterfaceParams params_;
+    ucs::MemoryPool pool_;
+    Queue queue_;
+    PendingQueue pending_;
+};
+
+class SelfEndpoint final : public Endpoint {
+  public:
+    explicit SelfEndpoint(SelfInterface& interface) : interface_(interface) {}
+    ~SelfEndpoint() override { interface_.pending().drop_all(waiting_); }
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+    ucs_status_t put_short(const void* buffer, uint32_t length, uint64_t remote_address,
+                           RemoteKey key) override;
+    ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
+                      RemoteKey key) override;
+    ucs_status_t put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) override;
+    ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length, uint64_t remote_address,
+                           RemoteKey key, Completion* completion) override;
+    ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) override;
+    ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                        void* result, uint64_t remote_address, RemoteKey key,
+                        Completion* completion) override;
+    ucs_status_t fence() override { return UCS_OK; }
+    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+    ucs_status_t check(Completion* completion) override { return UCS_OK; }
+    ucs_status_t pending_add(Pending* pending) override;
+    void pending_remove(Pending* pending) override {
+        interface_.pending().remove(waiting_, *pending);
+    }
+    bool is_connected(const RemoteAddress& remote) const override {
+        return interface_.is_reachable(remote);
+    }
+
+  private:
+    SelfInterface& interface_;
+    PendingQueue::Group waiting_;
+};
+
+}  // namespace uct
