@@ -173,9 +173,10 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
         if (sample.messages == 0) return;
         candidates_[count++] = {&sample, (1 - decay) * weight(sample) / observed};
     });
-    std::sort(&candidates_[0], &candidates_[count], [](const Candidate& a, const Candidate& b) {
-        return a.local != b.local ? a.local > b.local : a.sample->id < b.sample->id;
-    });
+    std::sort(candidates_.get(), candidates_.get() + count,
+              [](const Candidate& a, const Candidate& b) {
+                  return a.local != b.local ? a.local > b.local : a.sample->id < b.sample->id;
+              });
     // Best first, each takes a free entry or that of the lowest owner left, if that scores less.
     size_t victims = count > free_count_ ? sort_victims() : 0;
     for (size_t index = 0; index < count; ++index) {
@@ -203,7 +204,7 @@ size_t UsageTracker::sort_victims() {
         const Score& score = scores_[slot];
         if (score.hook != nullptr && !score.promoted) order_[count++] = static_cast<uint16_t>(slot);
     }
-    std::sort(&order_[0], &order_[count], [this](uint16_t left, uint16_t right) {
+    std::sort(order_.get(), order_.get() + count, [this](uint16_t left, uint16_t right) {
         return before(scores_[left], scores_[right]);
     });
     return count;
@@ -254,7 +255,7 @@ void UsageTracker::rank() {
     for (size_t slot = 0; slot < capacity(); ++slot) {
         if (scores_[slot].hook != nullptr) order_[ranked_++] = static_cast<uint16_t>(slot);
     }
-    std::sort(&order_[0], &order_[ranked_], [this](uint16_t left, uint16_t right) {
+    std::sort(order_.get(), order_.get() + ranked_, [this](uint16_t left, uint16_t right) {
         return before(scores_[left], scores_[right]);
     });
     for (size_t position = 0; position < ranked_; ++position) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "ucs/config/source.h"
+#include "ucs/runtime.h"
+
+namespace ucs::test {
+
+// A process whose environment is `environment`.
+class EnvironmentTest : public ::testing::Test {
+  protected:
+    EnvironmentTest() : previous_(runtime().environment) { runtime().environment = &environment; }
+    ~EnvironmentTest() { runtime().environment = previous_; }
+
+    config::MapEnvironment environment;
+
+  private:
+    const config::Environment* previous_;
+};
+
+}  // namespace ucs::test

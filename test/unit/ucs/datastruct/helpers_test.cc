@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ucs/datastruct/bits.h"
+#include "ucs/datastruct/function_ref.h"
+
+namespace ucs {
+namespace {
+
+TEST(Bits, Align) {
+    EXPECT_EQ(align_up(0u, 64), 0u);
+    EXPECT_EQ(align_up(1u, 64), 64u);
+    EXPECT_EQ(align_up(64u, 64), 64u);
+    EXPECT_EQ(align_down(size_t{127}, 64), 64u);
+    EXPECT_TRUE(is_aligned(reinterpret_cast<void*>(128), 64));
+    EXPECT_FALSE(is_aligned(reinterpret_cast<void*>(130), 64));
+}
+
+TEST(Bits, DivideUpDoesNotOverflow) {
+    EXPECT_EQ(divide_up(10u, 5), 2u);
+    EXPECT_EQ(divide_up(11u, 5), 3u);
+    EXPECT_EQ(divide_up(UINT64_MAX, 2), UINT64_MAX / 2 + 1);
+}
+
+TEST(Bits, ForEachBit) {
+    std::vector<unsigned> bits;
+    for_each_bit(uint64_t{0x8000000000000005}, [&](unsigned bit) { bits.push_back(bit); });
+    EXPECT_EQ(bits, (std::vector<unsigned>{0, 2, 63}));
+}
+
+int apply(FunctionRef<int(int)> function) {
+    return function(5);
+}
+
+TEST(FunctionRef, CallsWhatItRefersTo) {
+    int calls = 0;
+    EXPECT_EQ(apply([&](int value) { return ++calls, value * 2; }), 10);
+    EXPECT_EQ(calls, 1);
+    const auto twice = [](int value) { return value + value; };
+    EXPECT_EQ(apply(twice), 10);
+}
+
+}  // namespace
+}  // namespace ucs

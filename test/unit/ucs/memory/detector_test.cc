@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/memory/detector.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "ucs/memory/pages.h"
+
+namespace ucs {
+namespace {
+
+// Claims one array as the memory of a device.
+class ArrayDetector final : public MemoryDetector {
+  public:
+    bool detect(const void* address, size_t length, MemoryInfo& info) const override {
+        const auto* start = static_cast<const char*>(address);
+        if (start < array.data() || start + length > array.data() + array.size()) return false;
+        info = {UCS_MEMORY_TYPE_CUDA, array.data(), array.size(), 3};
+        return true;
+    }
+
+    std::array<char, 64> array;
+};
+
+class MemoryDetectorTest : public ::testing::Test {
+  protected:
+    ~MemoryDetectorTest() { runtime().memory_detectors = nullptr; }
+};
+
+TEST_F(MemoryDetectorTest, MemoryIsTheHostsWhereNoDetectorKnowsIt) {
+    int local = 0;
+    EXPECT_EQ(detect_memory(&local, sizeof(local)).type, UCS_MEMORY_TYPE_HOST);
+    EXPECT_EQ(detect_memory(nullptr, 0).type, UCS_MEMORY_TYPE_HOST);
+    EXPECT_EQ(detect_memory(&local, sizeof(local)).device, -1);
+}
+
+TEST_F(MemoryDetectorTest, EachBufferIsAskedFor) {
+    ArrayDetector first, second;
+    register_memory_detector(first);
+    register_memory_detector(second);
+    int local = 0;
+    EXPECT_EQ(detect_memory(&local, sizeof(local)).type, UCS_MEMORY_TYPE_HOST);
+    for (const ArrayDetector* detector : {&first, &second}) {
+        const MemoryInfo info = detect_memory(detector->array.data() + 8, 8);
+        EXPECT_EQ(info.type, UCS_MEMORY_TYPE_CUDA);
+        EXPECT_EQ(info.base, detector->array.data());
+        EXPECT_EQ(info.length, 64u);
+        EXPECT_EQ(info.device, 3);
+    }
+}
+
+TEST(Pages, AlignedMemory) {
+    for (const size_t alignment : {size_t{16}, size_t{64}, page_size()}) {
+        const HeapMemory memory = allocate_aligned(100, alignment);
+        ASSERT_NE(memory, nullptr);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.get()) % alignment, 0u);
+    }
+    EXPECT_EQ(allocate_aligned(SIZE_MAX - 3, 64), nullptr);
+}
+
+}  // namespace
+}  // namespace ucs

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include "ucs/config/registry.h"
+#include "ucs/log.h"
+#include "ucs/memory/detector.h"
+
+namespace ucs {
+namespace {
+
+class NoMemory final : public MemoryDetector {
+  public:
+    bool detect(const void*, size_t, MemoryInfo&) const override { return false; }
+};
+
+// This program plays the module: it hands over to a main library's runtime and back.
+TEST(Runtime, AModuleAdoptsTheMainLibrarysState) {
+    Runtime& own = runtime();
+    const VirtualClock clock(Time(42s));
+    SeededEntropy entropy(1);
+    const config::MapEnvironment environment;
+    Runtime shared{.environment = &environment, .clock = &clock, .entropy = &entropy};
+    NoMemory detector;
+    register_memory_detector(detector);
+    const size_t tables = config::Registry::tables().size();
+    ASSERT_GT(tables, 0u);
+
+    adopt_runtime(shared);
+    EXPECT_EQ(&runtime(), &shared);
+    EXPECT_EQ(now(), Time(42s));
+    EXPECT_EQ(config::Registry::tables().size(), tables);
+    EXPECT_EQ(shared.memory_detectors.load(), &detector);
+    EXPECT_EQ(own.tables.load(), nullptr);
+    EXPECT_EQ(own.memory_detectors.load(), nullptr);
+    adopt_runtime(shared);  // no effect
+    EXPECT_EQ(config::Registry::tables().size(), tables);
+    {
+        LogCapture log;
+        log_warn("from the module");
+        EXPECT_TRUE(log.contains("from the module"));
+    }
+
+    shared.memory_detectors = nullptr;
+    adopt_runtime(own);
+    EXPECT_EQ(config::Registry::tables().size(), tables);
+}
+
+}  // namespace
+}  // namespace ucs
