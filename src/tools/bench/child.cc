@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/child.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+
+#include "tools/bench/job.h"
+#include "tools/program/alltoall.h"
+#include "tools/program/lanes.h"
+#include "tools/program/mbw_mr.h"
+#include "tools/program/worker.h"
+
+namespace tools {
+namespace {
+
+class ProcessHost final : public Host {
+  public:
+    ProcessHost(const JobPlace& place, unsigned ranks)
+        : place_(place), ranks_(ranks), shared_(SharedPage::open(place.shared, ranks)) {}
+
+    int64_t now() override {
+        return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch())
+            .count();
+    }
+    void barrier_enter(uint64_t ticket) override {
+        shared_.counters().barriers_entered.fetch_add(1, std::memory_order_acq_rel);
+    }
+    bool barrier_open(uint64_t ticket) override {
+        return shared_.counters().barriers_entered.load(std::memory_order_acquire) >=
+               ticket * ranks_;
+    }
+    void report(const Sample& sample) override {
+        tell({{"sample", {sample.size, sample.messages, sample.elapsed, sample.rounds}}});
+    }
+    void progressed(uint64_t messages) override {
+        auto& counter = shared_.messages(place_.rank);
+        counter.store(counter.load(std::memory_order_relaxed) + messages,
+                      std::memory_order_relaxed);
+    }
+
+    void tell(const Json& message) {
+        if (!send_message(place_.socket, message)) throw std::runtime_error("the launcher is gone");
+    }
+    Json hear() {
+        auto message = receive_message(place_.socket);
+        if (!message) throw std::runtime_error("the launcher is gone");
+        return *std::move(message);
+    }
+
+  private:
+    const JobPlace place_;
+    const unsigned ranks_;
+    SharedPage shared_;
+};
+
+// Several ranks may share a core: one that finds nothing to do lets others run.
+void drive(Rank& rank, bool share_cores) {
+    constexpr unsigned kPatience = 100;
+    unsigned idle = 0;
+    while (!rank.finished()) {
+        idle = rank.step() ? 0 : idle + 1;
+        if (share_cores && idle > kPatience) sched_yield();
+    }
+}
+
+Task leave(Rank& rank) {
+    co_await rank.barrier();
+    co_await rank.close();
+    co_await rank.barrier();
+}
+
+}  // namespace
+
+std::string JobPlace::to_string() const {
+    return fmt::format("{}:{}:{}", rank, socket, shared);
+}
+
+JobPlace JobPlace::from_string(const std::string& text) {
+    JobPlace place{};
+    char end = 0;
+    if (std::sscanf(text.c_str(), "%u:%d:%d%c", &place.rank, &place.socket, &place.shared, &end) !=
+        3) {
+        throw std::invalid_argument(
+            fmt::format("{} is set by the launcher alone; '{}' is not its", kVariable, text));
+    }
+    return place;
+}
+
+void run_child(const JobPlace& place, const std::string& benchmark, const BenchOptions& options) {
+    ProcessHost host(place, options.ranks);
+    Context context(options.ranks);
+    Worker worker(context);
+    host.tell({{"address", to_hex(worker.address())}});
+    std::vector<std::string> addresses;
+    for (unsigned peer = 0; peer < options.ranks; ++peer) {
+        addresses.push_back(from_hex(host.hear().at("address")));
+    }
+
+    Rank rank(place.rank, worker.handle(), std::move(addresses), host);
+    const bool share_cores = options.ranks > std::thread::hardware_concurrency();
+    rank.spawn(benchmark == "alltoall" ? alltoall(rank, options) : mbw_mr(rank, options));
+    drive(rank, share_cores);
+    for (const LaneEntry& entry : query_lanes(rank)) host.tell({{"lane", to_json(entry)}});
+    host.tell({{"counters", to_json(query_counters(rank))}});
+    rank.spawn(leave(rank));
+    drive(rank, share_cores);
+    host.tell({{"done", true}});
+}
+
+}  // namespace tools

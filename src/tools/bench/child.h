@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "tools/program/options.h"
+
+namespace tools {
+
+// A rank's place in its job, as the launcher hands it down in the environment.
+struct JobPlace {
+    static constexpr const char* kVariable = "SWIFTLANE_BENCH_PLACE";
+
+    unsigned rank;
+    int socket;
+    int shared;
+
+    std::string to_string() const;
+    // Throws std::invalid_argument.
+    static JobPlace from_string(const std::string& text);
+};
+
+// The life of one rank of a benchmark. Throws on any failure.
+void run_child(const JobPlace& place, const std::string& benchmark, const BenchOptions& options);
+
+}  // namespace tools

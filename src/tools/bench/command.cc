@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "tools/bench/child.h"
+#include "tools/bench/launcher.h"
+#include "tools/common/bench_options.h"
+#include "tools/common/paths.h"
+#include "tools/report/json.h"
+#include "tools/report/table.h"
+
+namespace tools {
+namespace {
+
+struct BenchCommand {
+    std::string benchmark;
+    std::vector<std::string> arguments;
+    BenchOptions options{.time = 500'000'000, .settle = 1'000'000'000};
+    std::vector<std::string> modes{"dynamic"};
+    std::string device = "soft";
+    std::string transports = "self,dc_mlx5,rc_mlx5";
+    std::string json;
+    bool pin = false;
+};
+
+// Rewrites one line of the terminal while a size is running.
+class LiveLine {
+  public:
+    LiveLine() : shown_(isatty(STDERR_FILENO) != 0) {}
+
+    bool enabled() const { return shown_; }
+    void show(const std::string& text) const {
+        fmt::print(stderr, "\r\033[K{}", text);
+        std::fflush(stderr);
+    }
+    void clear() const {
+        if (shown_) fmt::print(stderr, "\r\033[K");
+    }
+
+  private:
+    const bool shown_;
+};
+
+LaunchSettings settings_for(const BenchCommand& command, const std::string& mode) {
+    const Paths paths = Paths::find();
+    LaunchSettings settings;
+    settings.arguments = command.arguments;
+    settings.pin = command.pin;
+    settings.environment.emplace_back("UCX_LANES", mode);
+    if (std::getenv("UCX_TLS") == nullptr) {
+        settings.environment.emplace_back("UCX_TLS", command.transports);
+    }
+    if (!paths.modules.empty() && std::getenv("UCX_MODULE_DIR") == nullptr) {
+        settings.environment.emplace_back("UCX_MODULE_DIR", paths.modules);
+    }
+    if (command.device == "soft") {
+        settings.environment.emplace_back(
+            "LD_LIBRARY_PATH", prepend_path(paths.softhca, std::getenv("LD_LIBRARY_PATH")));
+    }
+    return settings;
+}
+
+RunResult run_mode(const BenchCommand& command, const std::string& mode) {
+    const bool latency = command.benchmark == "alltoall";
+    const BenchOptions& options = command.options;
+    std::string title =
+        fmt::format("# swiftlane bench {}: {} ranks", command.benchmark, options.ranks);
+    if (!latency) {
+        title += fmt::format(", {} pairs, window {}", options.hot_pairs(), options.window);
+        if (options.unused != 0) title += fmt::format(", {} unused", options.unused);
+        if (options.unused != 0 && options.trickle != 0) {
+            title += fmt::format(", trickle 1 in {}", options.trickle);
+        }
+    }
+    fmt::print("{}, lanes {}, {} adapter{}\n{}", title, mode, command.device,
+               options.verify ? ", payloads verified" : "", row_header(latency));
+    std::fflush(stdout);
+
+    const LiveLine line;
+    size_t rows = 0;
+    const size_t sizes = options.sizes().size();
+    LaunchSettings settings = settings_for(command, mode);
+    settings.on_row = [&](const Row& row) {
+        line.clear();
+        ++rows;
+        fmt::print("{}", row_line(row, latency));
+        std::fflush(stdout);
+    };
+    if (line.enabled()) {
+        settings.on_progress = [&](double rate) {
+            line.show(fmt::format("{}: size {} of {}, {:.0f} messages/s", mode,
+                                  std::min(rows + 1, sizes), sizes, rate));
+        };
+    }
+    RunResult run = launch(options, settings);
+    line.clear();
+    run.mode = mode;
+    return run;
+}
+
+void run_bench(const BenchCommand& command) {
+    if (const char* place = std::getenv(JobPlace::kVariable)) {
+        const JobPlace mine = JobPlace::from_string(place);
+        try {
+            run_child(mine, command.benchmark, command.options);
+        } catch (const std::exception& error) {
+            // What the library still holds refers to coroutines that are gone: no clean-up.
+            fmt::print(stderr, "swiftlane: rank {}: {}\n", mine.rank, error.what());
+            std::fflush(nullptr);
+            _exit(1);
+        }
+        return;
+    }
+    std::vector<RunResult> runs;
+    for (const std::string& mode : command.modes) {
+        if (!runs.empty()) fmt::print("\n");
+        runs.push_back(run_mode(command, mode));
+    }
+    fmt::print("{}", comparison(runs));
+    for (const RunResult& run : runs) fmt::print("{}", lane_map(run));
+    if (command.json.empty()) return;
+    Json document{{"benchmark", command.benchmark},
+                  {"modelled", false},
+                  {"version", SWIFTLANE_VERSION},
+                  {"options", to_json(command.options)}};
+    add_runs(document, runs);
+    write_json(command.json, document);
+}
+
+void add_benchmark(CLI::App& bench, const std::string& name, const std::string& help,
+                   std::vector<std::string> arguments) {
+    auto command = std::make_shared<BenchCommand>();
+    command->benchmark = name;
+    command->arguments = std::move(arguments);
+    CLI::App& app = *bench.add_subcommand(name, help);
+    add_common_options(app, command->options);
+    if (name == "mbw_mr") add_mbw_mr_options(app, command->options);
+    app.add_option("--lanes", command->modes, "Kinds of run, one after the other")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
+        ->capture_default_str();
+    app.add_option("--device", command->device,
+                   "The emulated adapter, or what the machine's own libibverbs finds")
+        ->check(CLI::IsMember({"soft", "real"}))
+        ->capture_default_str();
+    app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set")
+        ->capture_default_str();
+    app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
+    app.add_flag("--pin", command->pin, "Bind each rank to a processor");
+    app.callback([command] {
+        check_options(command->options, command->benchmark == "mbw_mr");
+        run_bench(*command);
+    });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int argc, char** argv) {
+    CLI::App& bench = *app.add_subcommand("bench", "Benchmarks between processes of this machine");
+    bench.require_subcommand(1);
+    const std::vector<std::string> arguments(argv, argv + argc);
+    add_benchmark(bench, "mbw_mr", "Multi-pair bandwidth and message rate", arguments);
+    add_benchmark(bench, "alltoall", "All-to-all exchange", arguments);
+}
+
+}  // namespace tools

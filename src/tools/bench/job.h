@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/report/json.h"
+
+namespace tools {
+
+// A launcher and its ranks share a page or two, and each rank has a socket to the launcher on which
+// JSON messages travel, one a packet.
+//
+//   rank -> launcher   {"address": HEX}, then {"sample": ...} a size, {"lane": ...} an endpoint,
+//                      {"counters": ...}, {"done": true}
+//   launcher -> rank   {"address": HEX} of every rank, in order
+
+// Shared counters, in a memory file that both map; it goes with the last of them.
+class SharedPage {
+  public:
+    // The launcher's: a new file for so many ranks. Throws std::system_error.
+    static SharedPage create(unsigned ranks);
+    // A rank's: the file that it inherited.
+    static SharedPage open(int fd, unsigned ranks);
+    SharedPage(SharedPage&& other) noexcept;
+    SharedPage& operator=(SharedPage&&) = delete;
+    ~SharedPage();
+
+    int fd() const { return fd_; }
+
+    struct Counters {
+        std::atomic<uint64_t> barriers_entered{0};  // by all ranks together
+    };
+    Counters& counters() const { return *static_cast<Counters*>(memory_); }
+
+    // Messages that a rank sent so far; each on a cache line of its own.
+    std::atomic<uint64_t>& messages(unsigned rank) const {
+        return *reinterpret_cast<std::atomic<uint64_t>*>(static_cast<std::byte*>(memory_) +
+                                                         kLine * (1 + rank));
+    }
+
+  private:
+    static constexpr size_t kLine = 64;
+
+    SharedPage(int fd, unsigned ranks);
+
+    int fd_;
+    size_t length_;
+    void* memory_;
+};
+
+// Throws std::system_error. @return false if the other end is gone
+bool send_message(int socket, const Json& message);
+// Waits for a message. @return nothing if the other end is gone
+std::optional<Json> receive_message(int socket);
+
+std::string to_hex(const std::string& bytes);
+std::string from_hex(const std::string& text);
+
+}  // namespace tools

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/common/bench_options.h"
+
+#include <fmt/format.h>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <stdexcept>
+
+#include "tools/common/units.h"
+
+namespace tools {
+
+CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
+                      const std::string& help) {
+    const auto read = [&nanoseconds, name](const std::string& text) {
+        try {
+            nanoseconds = parse_time(text);
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError(name, error.what());
+        }
+    };
+    return command.add_option_function<std::string>(name, read, help)
+        ->type_name("TIME")
+        ->default_str(format_time(static_cast<double>(nanoseconds)))
+        ->always_capture_default();
+}
+
+void add_common_options(CLI::App& command, BenchOptions& options) {
+    command.add_option("--ranks", options.ranks, "Ranks")
+        ->check(CLI::Range(2, 4096))
+        ->capture_default_str();
+    const auto read_sizes = [&options](const std::string& text) {
+        try {
+            const SizeRange range = parse_size_range(text);
+            options.size_min = range.min;
+            options.size_max = range.max;
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError("--size", error.what());
+        }
+    };
+    command
+        .add_option_function<std::string>("--size", read_sizes,
+                                          "Message sizes, powers of two; units K, M, G")
+        ->type_name("MIN:MAX")
+        ->default_str(fmt::format("{}:{}", options.size_min, options.size_max));
+    command
+        .add_option("--iterations", options.iterations,
+                    "Windows (mbw_mr) or exchanges (alltoall) a size, instead of a time")
+        ->check(CLI::PositiveNumber);
+    command.add_option("--warmup", options.warmup, "Windows or exchanges before each size")
+        ->capture_default_str();
+    add_time(command, "--time", options.time, "Time a size");
+    add_time(command, "--settle", options.settle, "Traffic before the first size");
+    command.add_option("--seed", options.seed, "Of payloads and, simulated, of everything")
+        ->capture_default_str();
+    command.add_flag("--verify", options.verify, "Check every payload at its receiver");
+}
+
+void add_mbw_mr_options(CLI::App& command, BenchOptions& options) {
+    command.add_option("--pairs", options.pairs, "Hot pairs (default: half the ranks)")
+        ->check(CLI::PositiveNumber);
+    command
+        .add_option("--unused", options.unused,
+                    "Endpoints of each rank beside its pair's, which carry at most the trickle")
+        ->capture_default_str();
+    command
+        .add_option("--trickle", options.trickle,
+                    "One message to each unused endpoint per so many hot ones; 0: none")
+        ->capture_default_str();
+    command.add_option("--window", options.window, "Messages in flight before an acknowledgement")
+        ->check(CLI::Range(1, 65536))
+        ->capture_default_str();
+}
+
+void check_options(const BenchOptions& options, bool mbw_mr) {
+    if (options.iterations == 0 && options.time == 0) {
+        throw CLI::ValidationError("--time", "must be more than 0, or give --iterations");
+    }
+    if (!mbw_mr) return;
+    if (2 * options.hot_pairs() > options.ranks) {
+        throw CLI::ValidationError(
+            "--pairs", fmt::format("{} pairs need {} ranks, there are {}", options.hot_pairs(),
+                                   2 * options.hot_pairs(), options.ranks));
+    }
+    if (options.unused > options.ranks - 2) {
+        throw CLI::ValidationError(
+            "--unused", fmt::format("a rank of {} has {} peers beside its pair's, not {}",
+                                    options.ranks, options.ranks - 2, options.unused));
+    }
+}
+
+}  // namespace tools

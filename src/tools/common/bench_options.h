@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "tools/program/options.h"
+
+namespace tools {
+
+// Options that the benchmarks share whether they run in processes or in simulation.
+void add_common_options(CLI::App& command, BenchOptions& options);
+void add_mbw_mr_options(CLI::App& command, BenchOptions& options);
+
+// An option whose value is a time, a size or a range of sizes, read with tools/common/units.h.
+CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
+                      const std::string& help);
+
+// What does not fit together. Throws CLI::ValidationError.
+void check_options(const BenchOptions& options, bool mbw_mr);
+
+}  // namespace tools

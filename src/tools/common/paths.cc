@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/common/paths.h"
+
+#include <filesystem>
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Libtool runs uninstalled programs from BUILD/src/tools/.libs.
+fs::path build_tree_of(const fs::path& program) {
+    const fs::path folder = program.parent_path();
+    if (folder.filename() != ".libs") return {};
+    return folder.parent_path().parent_path().parent_path();
+}
+
+}  // namespace
+
+Paths Paths::find() {
+    Paths paths;
+    const fs::path program = fs::read_symlink("/proc/self/exe");
+    paths.program = program.string();
+    if (const fs::path build = build_tree_of(program); !build.empty()) {
+        paths.libraries = (build / "src/ucp/.libs").string();
+        paths.modules = (build / "src/uct/.libs").string();
+        paths.softhca = (build / "src/softhca/.libs").string();
+        paths.simulator = (build / "src/tools/swiftlane-sim").string();
+        return paths;
+    }
+    // The configured folders as seen from the program's own.
+    const fs::path bin = program.parent_path();
+    const auto installed = [&bin](const char* configured, const char* part) {
+        const fs::path from_bin = fs::path(configured).lexically_relative(SWIFTLANE_BINDIR);
+        return (bin / from_bin / part).lexically_normal().string();
+    };
+    paths.libraries = installed(SWIFTLANE_LIBDIR, "swiftlane/ucx");
+    paths.softhca = installed(SWIFTLANE_LIBDIR, "swiftlane/softhca");
+    paths.simulator = installed(SWIFTLANE_LIBEXECDIR, "swiftlane/swiftlane-sim");
+    return paths;
+}
+
+std::string prepend_path(const std::string& folder, const char* list) {
+    if (list == nullptr || *list == '\0') return folder;
+    return folder + ":" + list;
+}
+
+}  // namespace tools

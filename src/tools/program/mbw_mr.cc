@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/program/mbw_mr.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tools/program/pacer.h"
+#include "tools/program/trickle.h"
+#include "tools/program/verify.h"
+
+namespace tools {
+namespace {
+
+class Pair {
+  public:
+    Pair(Rank& rank, const BenchOptions& options, unsigned partner, Trickle& trickle)
+        : rank_(rank),
+          options_(options),
+          partner_(partner),
+          trickle_(trickle),
+          buffer_(options.size_max, options.verify ? options.window : 1),
+          sequence_(options.seed, Stream::kHot) {}
+
+    // Windows until the pacer has enough; the receiver is told how many to expect.
+    Task send(uint64_t size, Pacer pacer, Sample* sample) {
+        Batch batch(rank_);
+        const int64_t start = rank_.host().now();
+        uint64_t windows = 0;
+        for (;;) {
+            uint64_t more = pacer.next(rank_.host().now() - start, windows);
+            batch.send(partner_, make_tag(Stream::kControl, rank_.index()), &more, sizeof(more));
+            if (more == 0) break;
+            for (uint64_t i = 0; i < more; ++i) co_await send_window(size, batch);
+            windows += more;
+        }
+        sample->elapsed = rank_.host().now() - start;
+        sample->messages = windows * options_.window;
+        co_await batch.done();
+    }
+
+    Task receive(uint64_t size) {
+        for (;;) {
+            Batch batch(rank_);
+            uint64_t more = 0;
+            batch.receive(make_tag(Stream::kControl, partner_), kExactTag, &more, sizeof(more));
+            co_await batch.done();
+            if (more == 0) co_return;
+            for (uint64_t i = 0; i < more; ++i) co_await receive_window(size, batch);
+        }
+    }
+
+  private:
+    Task send_window(uint64_t size, Batch& batch) {
+        const ucp_tag_t tag = make_tag(Stream::kHot, rank_.index());
+        for (unsigned i = 0; i < options_.window; ++i) {
+            const auto message = buffer_.slot(options_.verify ? i : 0, size);
+            if (options_.verify) sequence_.fill(message, rank_.index(), partner_);
+            batch.send(partner_, tag, message.data(), size);
+        }
+        uint32_t acknowledgement = 0;
+        batch.receive(make_tag(Stream::kAck, partner_), kExactTag, &acknowledgement,
+                      sizeof(acknowledgement));
+        if (trickle_.due(options_.window)) co_await trickle_.send(size);
+        co_await batch.done();
+        rank_.host().progressed(options_.window);
+    }
+
+    Task receive_window(uint64_t size, Batch& batch) {
+        const ucp_tag_t tag = make_tag(Stream::kHot, partner_);
+        for (unsigned i = 0; i < options_.window; ++i) {
+            const auto message = buffer_.slot(options_.verify ? i : 0, size);
+            batch.receive(tag, kExactTag, message.data(), size);
+        }
+        co_await batch.done();
+        if (options_.verify) {
+            for (unsigned i = 0; i < options_.window; ++i) {
+                sequence_.check(buffer_.slot(i, size), partner_, rank_.index());
+            }
+        }
+        const uint32_t acknowledgement = 1;
+        batch.send(partner_, make_tag(Stream::kAck, rank_.index()), &acknowledgement,
+                   sizeof(acknowledgement));
+        co_await batch.done();
+    }
+
+    Rank& rank_;
+    const BenchOptions& options_;
+    const unsigned partner_;
+    Trickle& trickle_;
+    MessageBuffer buffer_;
+    SequenceCheck sequence_;
+};
+
+// Sender, receiver or neither.
+struct Role {
+    bool sends = false;
+    std::optional<unsigned> partner;
+};
+
+Role role_of(unsigned rank, unsigned pairs) {
+    if (rank < pairs) return {true, rank + pairs};
+    if (rank < 2 * pairs) return {false, rank - pairs};
+    return {};
+}
+
+std::vector<unsigned> unused_peers(const Rank& rank, const Role& role, unsigned wanted) {
+    std::vector<unsigned> peers;
+    for (unsigned step = 1; step < rank.count() && peers.size() < wanted; ++step) {
+        const unsigned peer = (rank.index() + step) % rank.count();
+        if (peer != role.partner) peers.push_back(peer);
+    }
+    return peers;
+}
+
+}  // namespace
+
+Task mbw_mr(Rank& rank, const BenchOptions& options) {
+    const Role role = role_of(rank.index(), options.hot_pairs());
+    if (role.partner) rank.connect(*role.partner);
+    const std::vector<unsigned> unused = unused_peers(rank, role, options.unused);
+    for (const unsigned peer : unused) rank.connect(peer);
+
+    Trickle trickle(rank, options, role.sends ? unused : std::vector<unsigned>());
+    TrickleSink sink(rank, options);
+    rank.spawn(sink.run());
+    Pair pair(rank, options, role.partner.value_or(rank.index()), trickle);
+
+    bool settled = options.settle == 0;
+    for (const uint64_t size : options.sizes()) {
+        co_await rank.barrier();
+        Sample sample{.size = size};
+        Pacer pacers[] = {Pacer::by_time(settled ? 0 : options.settle),
+                          Pacer::by_count(options.warmup),
+                          options.iterations != 0 ? Pacer::by_count(options.iterations)
+                                                  : Pacer::by_time(options.time)};
+        for (Pacer& pacer : pacers) {
+            if (!role.partner) break;
+            if (role.sends) {
+                co_await pair.send(size, pacer, &sample);
+            } else {
+                co_await pair.receive(size);
+            }
+        }
+        settled = true;
+        rank.host().report(sample);
+    }
+    co_await trickle.finish();
+    co_await rank.barrier();
+    sink.stop();
+}
+
+}  // namespace tools

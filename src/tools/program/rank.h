@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "tools/program/host.h"
+#include "tools/program/task.h"
+
+namespace tools {
+
+// Kinds of messages, told apart by the top byte of the tag; the sender's rank lies below.
+enum class Stream : uint8_t { kHot = 1, kAck, kControl, kTrickle };
+
+constexpr ucp_tag_t make_tag(Stream stream, unsigned sender) {
+    return static_cast<ucp_tag_t>(stream) << 56 | sender;
+}
+constexpr unsigned tag_sender(ucp_tag_t tag) {
+    return static_cast<uint32_t>(tag);
+}
+inline constexpr ucp_tag_t kExactTag = ~ucp_tag_t{0};
+inline constexpr ucp_tag_t kAnySender = ~ucp_tag_t{0} << 56;
+
+// Told of every application message as it is delivered. One call a message: not for wall time.
+class DeliveryObserver {
+  public:
+    virtual void delivered(unsigned sender, unsigned receiver, size_t length) = 0;
+
+  protected:
+    ~DeliveryObserver() = default;
+};
+
+// One rank of a job: a worker, endpoints to other ranks, and the coroutines that use them. All
+// runs inside step(): coroutines are resumed there, never from within a callback of the library.
+// One thread.
+class Rank {
+  public:
+    // `addresses` of all ranks' workers, by rank. The worker is not owned.
+    Rank(unsigned index, ucp_worker_h worker, std::vector<std::string> addresses, Host& host)
+        : index_(index),
+          worker_(worker),
+          addresses_(std::move(addresses)),
+          endpoints_(addresses_.size()),
+          host_(host) {}
+    Rank(const Rank&) = delete;
+    Rank& operator=(const Rank&) = delete;
+
+    unsigned index() const { return index_; }
+    unsigned count() const { return static_cast<unsigned>(addresses_.size()); }
+    Host& host() { return host_; }
+    ucp_worker_h worker() const { return worker_; }
+
+    // Make an endpoint to the peer, unless there is one. Throws on failure.
+    void connect(unsigned peer);
+    // Null if there is none.
+    ucp_ep_h endpoint(unsigned peer) const { return endpoints_[peer]; }
+
+    // Start a coroutine beside the others.
+    void spawn(Task task);
+    // All coroutines have ended.
+    bool finished() const { return tasks_.empty(); }
+
+    // Wake what is due, run it, progress the worker once. Throws what a coroutine threw.
+    // @return whether anything happened
+    bool step();
+
+    // The earliest time at which a sleeping coroutine wants to run; INT64_MAX if none sleeps.
+    int64_t next_timer() const { return timers_.empty() ? INT64_MAX : timers_.top().when; }
+
+    // Awaitable: every rank has come to this barrier.
+    auto barrier();
+    // Awaitable: the host's clock has reached `when`.
+    auto sleep_until(int64_t when);
+    // Flush and close all endpoints.
+    Task close();
+
+    void observe_deliveries(DeliveryObserver* observer) { observer_ = observer; }
+
+  private:
+    friend class Batch;
+
+    struct Timer {
+        int64_t when;
+        uint64_t order;  // of equal times, the first to sleep wakes first
+        std::coroutine_handle<> sleeper;
+        bool operator>(const Timer& other) const {
+            return when != other.when ? when > other.when : order > other.order;
+        }
+    };
+
+    void make_ready(std::coroutine_handle<> handle) { ready_.push_back(handle); }
+    void wake_due();
+    void reap();
+
+    const unsigned index_;
+    const ucp_worker_h worker_;
+    const std::vector<std::string> addresses_;
+    std::vector<ucp_ep_h> endpoints_;
+    Host& host_;
+    DeliveryObserver* observer_ = nullptr;
+
+    std::list<Task> tasks_;
+    std::deque<std::coroutine_handle<>> ready_;
+    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+    uint64_t timers_started_ = 0;
+    uint64_t barriers_entered_ = 0;
+    std::coroutine_handle<> at_barrier_;
+};
+
+// Operations that are awaited together. Must outlive them: a coroutine awaits done() before its
+// batch goes, except when the process is about to end on an error.
+class Batch {
+  public:
+    explicit Batch(Rank& rank) : rank_(rank) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    void send(unsigned peer, ucp_tag_t tag, const void* buffer, size_t length);
+    void receive(ucp_tag_t tag, ucp_tag_t mask, void* buffer, size_t length);
+
+    // Awaitable: nothing is outstanding. Throws std::runtime_error if an operation failed.
+    auto done();
+    // Awaitable: at most `limit` operations are outstanding.
+    auto at_most(unsigned limit);
+
+    // Give up the receive that was started last, if it is still waiting.
+    void cancel();
+    bool cancelled() const { return cancelled_; }
+
+    unsigned outstanding() const { return outstanding_; }
+    // Of the receive that completed last.
+    const ucp_tag_recv_info_t& received() const { return received_; }
+
+  private:
+    friend class Rank;
+    struct Awaiter;
+
+    static void on_sent(void* request, ucs_status_t status, void* user_data);
+    static void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                            void* user_data);
+    static void on_closed(void* request, ucs_status_t status, void* user_data);
+    void close(ucp_ep_h endpoint);
+    void started(ucs_status_ptr_t request);
+    void completed(ucs_status_t status);
+    void delivered(const ucp_tag_recv_info_t& info);
+    void check() const;
+
+    Rank& rank_;
+    unsigned outstanding_ = 0;
+    unsigned wanted_ = 0;
+    bool cancelled_ = false;
+    ucs_status_t status_ = UCS_OK;
+    void* last_receive_ = nullptr;
+    ucp_tag_recv_info_t received_{};
+    std::coroutine_handle<> waiter_;
+};
+
+struct Batch::Awaiter {
+    Batch& batch;
+    unsigned limit;
+
+    bool await_ready() const { return batch.outstanding_ <= limit; }
+    void await_suspend(std::coroutine_handle<> waiter) const {
+        batch.wanted_ = limit;
+        batch.waiter_ = waiter;
+    }
+    void await_resume() const { batch.check(); }
+};
+
+inline auto Batch::done() {
+    return Awaiter{*this, 0};
+}
+inline auto Batch::at_most(unsigned limit) {
+    return Awaiter{*this, limit};
+}
+
+inline auto Rank::barrier() {
+    struct Awaiter {
+        Rank& rank;
+        bool await_ready() const {
+            rank.host_.barrier_enter(++rank.barriers_entered_);
+            return rank.host_.barrier_open(rank.barriers_entered_);
+        }
+        void await_suspend(std::coroutine_handle<> waiter) const { rank.at_barrier_ = waiter; }
+        void await_resume() const {}
+    };
+    return Awaiter{*this};
+}
+
+inline auto Rank::sleep_until(int64_t when) {
+    struct Awaiter {
+        Rank& rank;
+        int64_t when;
+        bool await_ready() const { return rank.host_.now() >= when; }
+        void await_suspend(std::coroutine_handle<> sleeper) const {
+            rank.timers_.push({when, rank.timers_started_++, sleeper});
+        }
+        void await_resume() const {}
+    };
+    return Awaiter{*this, when};
+}
+
+}  // namespace tools

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tools/program/payload.h"
+#include "tools/program/rank.h"
+
+namespace tools {
+
+// Room for `slots` messages of up to `size` bytes, each at the start of a cache line.
+class MessageBuffer {
+  public:
+    MessageBuffer(size_t size, unsigned slots);
+
+    std::span<std::byte> slot(unsigned index, size_t length) const {
+        return {memory_.get() + index * stride_, length};
+    }
+
+  private:
+    struct Free {
+        void operator()(std::byte* memory) const;
+    };
+
+    size_t stride_;
+    std::unique_ptr<std::byte[], Free> memory_;
+};
+
+// Fills the messages of one stream in sending order, or checks them in receiving order. One per
+// direction and pair of ranks.
+class SequenceCheck {
+  public:
+    SequenceCheck(uint64_t seed, Stream stream) : seed_(seed), stream_(stream) {}
+
+    void fill(std::span<std::byte> message, unsigned sender, unsigned receiver);
+    // Throws std::runtime_error that says which message is wrong.
+    void check(std::span<const std::byte> message, unsigned sender, unsigned receiver);
+
+  private:
+    uint64_t seed_;
+    Stream stream_;
+    uint64_t next_ = 0;
+};
+
+}  // namespace tools

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/program/worker.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace tools {
+namespace {
+
+void check(ucs_status_t status, const char* what) {
+    if (status == UCS_OK) return;
+    throw std::runtime_error(fmt::format("{}: {}", what, ucs_status_string(status)));
+}
+
+}  // namespace
+
+Context::Context(unsigned expected_endpoints) {
+    ucp_config_t* config = nullptr;
+    check(ucp_config_read(nullptr, nullptr, &config), "configuration");
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+    params.features = UCP_FEATURE_TAG;
+    params.estimated_num_eps = expected_endpoints;
+    const ucs_status_t status = ucp_init(&params, config, &handle_);
+    ucp_config_release(config);
+    check(status, "context");
+}
+
+Context::~Context() {
+    ucp_cleanup(handle_);
+}
+
+Worker::Worker(const Context& context) {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SINGLE;
+    check(ucp_worker_create(context.handle(), &params, &handle_), "worker");
+}
+
+Worker::~Worker() {
+    ucp_worker_destroy(handle_);
+}
+
+std::string Worker::address() const {
+    ucp_address_t* address = nullptr;
+    size_t length = 0;
+    check(ucp_worker_get_address(handle_, &address, &length), "worker address");
+    std::string bytes(reinterpret_cast<const char*>(address), length);
+    ucp_worker_release_address(handle_, address);
+    return bytes;
+}
+
+}  // namespace tools

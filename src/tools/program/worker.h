@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <string>
+
+namespace tools {
+
+// A context for tagged messages, configured by the environment. Throws std::runtime_error.
+class Context {
+  public:
+    explicit Context(unsigned expected_endpoints);
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+    ~Context();
+
+    ucp_context_h handle() const { return handle_; }
+
+  private:
+    ucp_context_h handle_ = nullptr;
+};
+
+// A worker of one thread. Throws std::runtime_error.
+class Worker {
+  public:
+    explicit Worker(const Context& context);
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    ~Worker();
+
+    ucp_worker_h handle() const { return handle_; }
+    std::string address() const;
+
+  private:
+    ucp_worker_h handle_ = nullptr;
+};
+
+}  // namespace tools

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/report/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+namespace tools {
+namespace {
+
+Json row_json(const RunResult& run, const Row& row) {
+    Json json{{"lanes", run.mode},
+              {"size", row.size},
+              {"mb_per_s", row.megabytes_per_second},
+              {"messages_per_s", row.messages_per_second}};
+    if (row.latency > 0) json["latency_us"] = row.latency;
+    return json;
+}
+
+Json lanes_json(const RunResult& run) {
+    Json json = to_json(run.counters);
+    json["map"] = Json::array();
+    for (const LaneEntry& entry : run.map) json["map"].push_back(to_json(entry));
+    return json;
+}
+
+}  // namespace
+
+Json to_json(const BenchOptions& options) {
+    return {{"ranks", options.ranks},       {"pairs", options.hot_pairs()},
+            {"unused", options.unused},     {"trickle", options.trickle},
+            {"window", options.window},     {"size_min", options.size_min},
+            {"size_max", options.size_max}, {"iterations", options.iterations},
+            {"warmup", options.warmup},     {"time_ns", options.time},
+            {"settle_ns", options.settle},  {"seed", options.seed},
+            {"verify", options.verify}};
+}
+
+Json to_json(const LaneEntry& entry) {
+    return {{"rank", entry.rank},   {"peer", entry.peer},   {"lane", entry.lane},
+            {"state", entry.state}, {"score", entry.score}, {"why", entry.why}};
+}
+
+Json to_json(const LaneCounters& counters) {
+    return {{"promotions", counters.promotions},
+            {"demotions", counters.demotions},
+            {"denials", counters.denials},
+            {"replays", counters.replays}};
+}
+
+void add_runs(Json& document, std::span<const RunResult> runs) {
+    document["rows"] = Json::array();
+    for (const RunResult& run : runs) {
+        for (const Row& row : run.rows) document["rows"].push_back(row_json(run, row));
+    }
+    const auto dynamic = std::ranges::find(runs, "dynamic", &RunResult::mode);
+    document["lanes"] = lanes_json(dynamic == runs.end() ? runs.back() : *dynamic);
+    document["modes"] = Json::object();
+    for (const RunResult& run : runs) {
+        Json& mode = document["modes"][run.mode];
+        mode["rows"] = Json::array();
+        for (const Row& row : run.rows) mode["rows"].push_back(row_json(run, row));
+        mode["lanes"] = lanes_json(run);
+    }
+}
+
+void write_json(const std::string& path, const Json& document) {
+    std::ofstream file(path);
+    file << document.dump(2) << '\n';
+    file.close();
+    if (!file) {
+        throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+    }
+}
+
+}  // namespace tools

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/program/host.h"
+
+namespace tools {
+
+// One endpoint of one rank, as the library describes it.
+struct LaneEntry {
+    unsigned rank = 0;
+    unsigned peer = 0;
+    std::string lane;   // transport: dc_mlx5, rc_mlx5, ...
+    std::string state;  // scalable, requesting, switching, dedicated, ...
+    double score = 0;
+    std::string why;
+};
+
+struct LaneCounters {
+    uint64_t promotions = 0;
+    uint64_t demotions = 0;
+    uint64_t denials = 0;
+    uint64_t replays = 0;
+
+    LaneCounters& operator+=(const LaneCounters& other) {
+        promotions += other.promotions;
+        demotions += other.demotions;
+        denials += other.denials;
+        replays += other.replays;
+        return *this;
+    }
+};
+
+// All ranks' samples for one message size, put together.
+struct Row {
+    uint64_t size = 0;
+    double messages_per_second = 0;
+    double megabytes_per_second = 0;  // of 10^6 bytes
+    double latency = 0;               // microseconds of one exchange; 0 where there is none
+};
+
+// What one run of a benchmark in one mode gave.
+struct RunResult {
+    std::string mode;  // UCX_LANES: dynamic, scalable, dedicated
+    std::vector<Row> rows;
+    LaneCounters counters;
+    std::vector<LaneEntry> map;  // by rank, then peer
+};
+
+// Total messages over the mean time of the ranks that sent, as the OSU benchmarks count.
+Row combine(const std::vector<Sample>& samples);
+
+}  // namespace tools
