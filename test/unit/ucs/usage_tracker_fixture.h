@@ -49,12 +49,11 @@ class TrackedTraffic : public UsageTracker::Listener {
     // Owners send `rates[id]` messages per second, evenly, for `span`. The steps are fine enough
     // for every window to see its share.
     void run(Duration span, const std::map<Id, double>& rates, Duration step = 100us) {
-        std::map<Id, double> due;
         for (const Time end = clock.now() + span; clock.now() < end; clock.advance(step)) {
             tracker->progress(clock.now());
             for (const auto& [id, rate] : rates) {
-                due[id] += rate * seconds(step);
-                for (; due[id] >= 1; due[id] -= 1) send(id);
+                due_[id] += rate * seconds(step);
+                for (; due_[id] >= 1; due_[id] -= 1) send(id);
             }
         }
         tracker->progress(clock.now());
@@ -78,6 +77,9 @@ class TrackedTraffic : public UsageTracker::Listener {
     std::vector<Event> events;
     std::set<Id> promoted;
     std::function<void(Id)> on_promote;
+
+  private:
+    std::map<Id, double> due_;  // messages, in fractions, not sent yet
 };
 
 }  // namespace ucs::test
