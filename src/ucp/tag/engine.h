@@ -3,22 +3,38 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "ucp/core/request.h"
 #include "ucp/core/wire.h"
 #include "ucp/dt/buffer.h"
 #include "ucp/tag/matcher.h"
+#include "ucs/datastruct/memory_pool.h"
 
 namespace ucp {
 
 class Worker;
 
-/** The part of a posted receive's request. */
+class Memory;
+
+/** The part of a receive's request: tagged messages, and data of active messages by rendezvous. */
 struct TagReceive : ExpectedReceive {
+    static constexpr bool kNeedsNoDestructor = true;  //!< a hook that is unlinked by then
+
+    Request* request = nullptr;  //!< the request that this is the part of
     Unpacker buffer;
-    size_t arrived = 0;  //!< bytes of an eager message's fragments so far
+    size_t arrived = 0;  //!< bytes of the message's fragments so far
+
+    // rendezvous only (proto/rndv_receive)
+    Memory* user_memory = nullptr;  //!< the handle that came with the receive
+    Memory* memory = nullptr;       //!< a registration of our own, to be destroyed
+    uint64_t sender = 0;            //!< uuid
+    uint64_t sender_request = 0;
+    size_t wanted = 0;  //!< bytes to fetch: all of the message that fits
 };
+
+/** Make a request a receive into a user's buffer. @return UCS_ERR_INVALID_PARAM as Unpacker::open
+ */
+ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params);
 
 enum class TagMessageKind : uint8_t {
     kEager,       //!< all of the data is here
@@ -26,15 +42,19 @@ enum class TagMessageKind : uint8_t {
     kRendezvous,  //!< `data` is the announcement (RndvRts) as it came
 };
 
-/** A message that waits for its receive. Owns its bytes. */
+/** A message that waits for its receive. Owns its bytes. What ucp_tag_message_h points to. */
 struct TagMessage : UnexpectedMessage {
+    static constexpr size_t kInlineBytes = 64;
+
     TagMessageKind kind = TagMessageKind::kEager;
     size_t length = 0;          //!< of the whole message
     size_t arrived = 0;         //!< bytes in `data` so far
-    std::byte* data = nullptr;  //!< malloc'd, `length` bytes (kRendezvous: the announcement)
+    std::byte* data = nullptr;  //!< room for the message (kRendezvous: the announcement)
     uint64_t sync_sender = 0;   //!< uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request = 0;
     MessageId id{};
+    size_t room = 0;  //!< bytes of `data`
+    std::byte inline_data[kInlineBytes];
 };
 
 /** Tag matching of a worker: the queues, and what happens when the two sides meet. */
@@ -42,6 +62,20 @@ class TagEngine {
   public:
     explicit TagEngine(Worker& worker) : worker_(worker) {}
     ~TagEngine();
+    TagEngine(const TagEngine&) = delete;
+    TagEngine& operator=(const TagEngine&) = delete;
+
+    // --- the user's calls ---
+
+    ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, const OpParams& params);
+    /** The earliest message that fits, taken out of the queues if `remove`; null if none. */
+    TagMessage* probe(Tag tag, Tag mask, bool remove);
+    ucs_status_ptr_t receive_message(TagMessage& message, void* buffer, size_t count,
+                                     const OpParams& params);
+    /** @return false if the receive has been matched: it ends as it ends */
+    bool cancel(Request& receive);
+
+    // --- arriving messages ---
 
     /** The receive that an arriving message goes to, taken out of the queues; null if none. */
     Request* take_expected(Tag tag);
@@ -64,8 +98,11 @@ class TagEngine {
     Matcher& matcher() { return matcher_; }
 
   private:
+    void give(Request& receive, TagMessage& message);
+
     Worker& worker_;
     Matcher matcher_;
+    ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };
 
 void add_rndv_handlers(Worker& worker);

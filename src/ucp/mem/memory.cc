@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/mem/memory.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "ucp/core/context.h"
+#include "ucs/datastruct/bits.h"
+#include "ucs/log.h"
+#include "ucs/memory/detector.h"
+#include "ucs/memory/pages.h"
+
+namespace ucp {
+
+namespace {
+
+constexpr unsigned kAllAccesses = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE |
+                                  UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
+constexpr unsigned kAllFlags =
+    UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED | UCP_MEM_MAP_SYMMETRIC_RKEY;
+
+/** The range that a device is told of: whole 8-byte words, for atomics (see the class). */
+ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t length,
+                            uct::MemoryHandle** handle) {
+    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), 8);
+    const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, 8);
+    return domain.register_memory(reinterpret_cast<void*>(start), end - start, handle);
+}
+
+/** RDMA (5) was "unknown" up to UCX 1.15, and is no kind of memory that can be had here. */
+bool is_host_or_unknown(ucs_memory_type_t type) {
+    return type == UCS_MEMORY_TYPE_HOST || type >= UCS_MEMORY_TYPE_RDMA;
+}
+
+}  // namespace
+
+ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, Memory** result) {
+    const uint64_t fields = params.field_mask;
+    if ((fields & UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER) != 0) return UCS_ERR_UNSUPPORTED;
+    if ((fields & UCP_MEM_MAP_PARAM_FIELD_LENGTH) == 0) return UCS_ERR_INVALID_PARAM;
+    void* address = (fields & UCP_MEM_MAP_PARAM_FIELD_ADDRESS) ? params.address : nullptr;
+    const unsigned flags = (fields & UCP_MEM_MAP_PARAM_FIELD_FLAGS) ? params.flags : 0;
+    const unsigned prot = (fields & UCP_MEM_MAP_PARAM_FIELD_PROT) ? params.prot : kAllAccesses;
+    const bool allocate = (flags & UCP_MEM_MAP_ALLOCATE) != 0;
+    if ((flags & ~kAllFlags) != 0 || (prot & ~kAllAccesses) != 0) return UCS_ERR_INVALID_PARAM;
+    if ((flags & UCP_MEM_MAP_FIXED) != 0 &&
+        (!allocate || address == nullptr || !ucs::is_aligned(address, ucs::page_size())))
+        return UCS_ERR_INVALID_PARAM;
+    if (address == nullptr && !allocate && params.length > 0) return UCS_ERR_INVALID_PARAM;
+    if (params.length > PTRDIFF_MAX) return UCS_ERR_INVALID_PARAM;
+    if ((fields & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0 &&
+        !is_host_or_unknown(params.memory_type))
+        return UCS_ERR_UNSUPPORTED;
+
+    auto* memory = new (std::nothrow) Memory(context);
+    if (memory == nullptr) return UCS_ERR_NO_MEMORY;
+    memory->prot_ = prot;
+    memory->address_ = address;
+    memory->length_ = params.length;
+    ucs_status_t status = UCS_OK;
+    if (allocate && params.length > 0)
+        status = memory->allocate(params, address, params.length);
+    else
+        memory->type_ = ucs::detect_memory(address, params.length).type;
+    if (status == UCS_OK && memory->type_ != UCS_MEMORY_TYPE_HOST) status = UCS_ERR_UNSUPPORTED;
+    if (status == UCS_OK) status = memory->register_everywhere();
+    if (status != UCS_OK) {
+        destroy(memory);
+        return status;
+    }
+    *result = memory;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::create(Context& context, void* address, size_t length, Memory** result) {
+    auto* memory = new (std::nothrow) Memory(context);
+    if (memory == nullptr) return UCS_ERR_NO_MEMORY;
+    memory->address_ = address;
+    memory->length_ = length;
+    const ucs_status_t status = memory->register_everywhere();
+    if (status != UCS_OK) {
+        destroy(memory);
+        return status;
+    }
+    *result = memory;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, size_t length) {
+    const bool fixed = (params.field_mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) != 0 &&
+                       (params.flags & UCP_MEM_MAP_FIXED) != 0;
+    const size_t bytes = ucs::align_up(length, ucs::page_size());
+    // MAP_FIXED replaces what is mapped there: that is what the flag's users ask for.
+    void* mapped = mmap(hint, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0), -1, 0);
+    if (mapped == MAP_FAILED) return UCS_ERR_NO_MEMORY;
+    address_ = mapped;
+    allocated_ = bytes;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::register_everywhere() {
+    ContextLock lock(context_);
+    handles_.assign(context_.domains().size(), nullptr);
+    if (length_ == 0) return UCS_OK;
+    for (size_t i = 0; i < handles_.size(); ++i) {
+        Domain& domain = context_.domains()[i];
+        if (!domain.memory->attributes().can_register) continue;
+        const ucs_status_t status = register_range(*domain.memory, address_, length_, &handles_[i]);
+        if (status != UCS_OK) {
+            ucs::log_debug("{} refuses to register {} bytes: {}", domain.device, length_,
+                           ucs_status_string(status));
+            handles_[i] = nullptr;
+            return status;
+        }
+    }
+    region_ = context_.regions().add(*this);
+    return UCS_OK;
+}
+
+void Memory::release() {
+    ContextLock lock(context_);
+    context_.regions().remove(region_);
+    for (size_t i = 0; i < handles_.size(); ++i) {
+        if (handles_[i] != nullptr) context_.domains()[i].memory->deregister_memory(handles_[i]);
+    }
+    if (allocated_ > 0) munmap(address_, allocated_);
+}
+
+void Memory::destroy(Memory* memory) {
+    memory->release();
+    delete memory;
+}
+
+ucs_status_t Memory::advise(const ucp_mem_advise_params_t& params) const {
+    constexpr uint64_t kFields = UCP_MEM_ADVISE_PARAM_FIELD_ADDRESS |
+                                 UCP_MEM_ADVISE_PARAM_FIELD_LENGTH |
+                                 UCP_MEM_ADVISE_PARAM_FIELD_ADVICE;
+    if ((params.field_mask & kFields) != kFields) return UCS_ERR_INVALID_PARAM;
+    if (params.advice != UCP_MADV_NORMAL && params.advice != UCP_MADV_WILLNEED)
+        return UCS_ERR_INVALID_PARAM;
+    const auto start = reinterpret_cast<uintptr_t>(params.address);
+    if (!covers(start, params.length)) return UCS_ERR_INVALID_PARAM;
+    if (params.advice == UCP_MADV_WILLNEED && params.length > 0) {
+        // A hint: what the kernel makes of it does not matter.
+        const uintptr_t page = ucs::align_down(start, ucs::page_size());
+        (void)madvise(reinterpret_cast<void*>(page), start + params.length - page, MADV_WILLNEED);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t Registration::open(Context& context, unsigned index, void* address, size_t length) {
+    ContextLock lock(context);
+    uct::MemoryDomain& memory = *context.domains()[index].memory;
+    if (!memory.attributes().can_register) return UCS_ERR_UNSUPPORTED;
+    uct::MemoryHandle* opened = nullptr;
+    const ucs_status_t status = register_range(memory, address, length, &opened);
+    if (status != UCS_OK) return status;
+    handle = opened;
+    domain = index;
+    return UCS_OK;
+}
+
+void Registration::close(Context& context) {
+    if (handle == nullptr) return;
+    ContextLock lock(context);
+    context.domains()[domain].memory->deregister_memory(handle);
+    handle = nullptr;
+}
+
+}  // namespace ucp

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ucp/api/ucp.h"
+#include "ucs/memory/memory_type.h"
+#include "uct/api/memory_domain.h"
+
+namespace ucp {
+
+class Context;
+
+/**
+ * Memory known to all domains of a context: what ucp_mem_h points to.
+ *
+ * Registrations are rounded outward to 8 bytes, so that an atomic operation on a smaller word at
+ * the edge can go through the 8-byte word around it. While it lives, the context's RegionTable
+ * names it, so that emulated remote accesses are checked against it.
+ *
+ * Thread rule: create() and destroy() take the context's lock; the rest is constant.
+ */
+class Memory {
+  public:
+    /** As ucp_mem_map. */
+    static ucs_status_t map(Context& context, const ucp_mem_map_params_t& params, Memory** memory);
+    /**
+     * Register a buffer of an operation that came without a handle.
+     * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
+     */
+    static ucs_status_t create(Context& context, void* address, size_t length, Memory** memory);
+    static void destroy(Memory* memory);
+
+    Context& context() const { return context_; }
+    void* address() const { return address_; }
+    size_t length() const { return length_; }
+    ucs_memory_type_t type() const { return type_; }
+    uint64_t region() const { return region_; }
+
+    /** The registration with a domain; null if that domain cannot register memory. */
+    uct::MemoryHandle* handle(unsigned domain) const { return handles_[domain]; }
+
+    bool covers(uint64_t address, size_t length) const {
+        const auto start = reinterpret_cast<uintptr_t>(address_);
+        return address >= start && address - start <= length_ &&
+               length <= length_ - (address - start);
+    }
+    bool allows(unsigned prot) const { return (prot_ & prot) == prot; }
+
+    ucs_status_t advise(const ucp_mem_advise_params_t& params) const;
+
+  private:
+    explicit Memory(Context& context) : context_(context) {}
+    ~Memory() = default;
+    ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
+    ucs_status_t register_everywhere();
+    void release();
+
+    Context& context_;
+    void* address_ = nullptr;
+    size_t length_ = 0;
+    size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
+    unsigned prot_ = ~0u;
+    ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
+    uint64_t region_ = 0;
+    std::vector<uct::MemoryHandle*> handles_;  //!< one for each domain
+};
+
+/** A registration with one domain for the length of one operation. */
+struct Registration {
+    uct::MemoryHandle* handle = nullptr;
+    unsigned domain = 0;
+
+    ucs_status_t open(Context& context, unsigned domain, void* address, size_t length);
+    void close(Context& context);
+    bool is_open() const { return handle != nullptr; }
+};
+
+}  // namespace ucp

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/mem/packed_key.h"
+
+#include <cstring>
+
+#include "ucp/core/context.h"
+#include "ucp/mem/memory.h"
+
+namespace ucp {
+
+namespace {
+
+/** Fowler, Noll, Vo: FNV-1a with 32 bits. Against accidents, not against intent. */
+uint32_t checksum(std::span<const std::byte> bytes) {
+    uint32_t hash = 0x811c9dc5;
+    for (std::byte byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x01000193;
+    return hash;
+}
+
+constexpr size_t kChecked = offsetof(PackedKeyHeader, version);
+
+/** function(domain index, domain, registration) for each domain that gives the memory a key. */
+template <typename Function>
+void for_each_key(const Memory& memory, Function function) {
+    std::span<Domain> domains = memory.context().domains();
+    for (unsigned i = 0; i < domains.size() && i <= UINT8_MAX; ++i) {
+        const size_t length = domains[i].memory->attributes().remote_key_length;
+        if (memory.handle(i) == nullptr || length == 0 || length > UINT8_MAX) continue;
+        function(i, domains[i], length);
+    }
+}
+
+}  // namespace
+
+size_t packed_key_size(const Memory& memory) {
+    size_t size = sizeof(PackedKeyHeader);
+    for_each_key(
+        memory, [&](unsigned, Domain&, size_t length) { size += sizeof(PackedKeyEntry) + length; });
+    return size;
+}
+
+void pack_key(const Memory& memory, std::span<std::byte> bytes) {
+    PackedKeyHeader header{};
+    header.magic = PackedKeyHeader::kMagic;
+    header.version = PackedKeyHeader::kVersion;
+    header.memory_type = memory.type();
+    header.size = static_cast<uint32_t>(bytes.size());
+    header.identity = memory.context().regions().identity();
+    header.region = memory.region();
+    header.address = reinterpret_cast<uintptr_t>(memory.address());
+    header.length = memory.length();
+    std::byte* out = bytes.data() + sizeof(header);
+    for_each_key(memory, [&](unsigned index, Domain& domain, size_t length) {
+        const PackedKeyEntry entry{static_cast<uint8_t>(index), static_cast<uint8_t>(length),
+                                   domain.kind};
+        std::memcpy(out, &entry, sizeof(entry));
+        domain.memory->pack_remote_key(memory.handle(index), {out + sizeof(entry), length});
+        out += sizeof(entry) + length;
+        ++header.entries;
+    });
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    header.checksum = checksum(bytes.subspan(kChecked));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+}
+
+ucs_status_t PackedKey::parse(const void* bytes, PackedKey* key) {
+    if (bytes == nullptr) return UCS_ERR_INVALID_PARAM;
+    PackedKeyHeader header;
+    std::memcpy(&header, bytes, sizeof(header));
+    if (header.magic != PackedKeyHeader::kMagic || header.size > kMaxPackedKey)
+        return UCS_ERR_INVALID_ADDR;
+    return parse({static_cast<const std::byte*>(bytes), header.size}, key);
+}
+
+ucs_status_t PackedKey::parse(std::span<const std::byte> bytes, PackedKey* key) {
+    PackedKeyHeader& header = key->header_;
+    if (bytes.size() < sizeof(header) || bytes.size() > kMaxPackedKey) return UCS_ERR_INVALID_ADDR;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    if (header.magic != PackedKeyHeader::kMagic || header.version != PackedKeyHeader::kVersion ||
+        header.size != bytes.size() || header.reserved != 0 ||
+        header.memory_type >= UCS_MEMORY_TYPE_LAST ||
+        header.checksum != checksum(bytes.subspan(kChecked)))
+        return UCS_ERR_INVALID_ADDR;
+    uint64_t end = 0;
+    if (__builtin_add_overflow(header.address, header.length, &end)) return UCS_ERR_INVALID_ADDR;
+
+    std::span<const std::byte> rest = bytes.subspan(sizeof(header));
+    key->entries_ = rest;
+    for (unsigned i = 0; i < header.entries; ++i) {
+        PackedKeyEntry entry;
+        if (rest.size() < sizeof(entry)) return UCS_ERR_INVALID_ADDR;
+        std::memcpy(&entry, rest.data(), sizeof(entry));
+        if (entry.length == 0 || rest.size() - sizeof(entry) < entry.length)
+            return UCS_ERR_INVALID_ADDR;
+        rest = rest.subspan(sizeof(entry) + entry.length);
+    }
+    return rest.empty() ? UCS_OK : UCS_ERR_INVALID_ADDR;
+}
+
+std::span<const std::byte> PackedKey::find(unsigned domain, uint32_t kind) const {
+    std::span<const std::byte> rest = entries_;
+    while (!rest.empty()) {
+        PackedKeyEntry entry;
+        std::memcpy(&entry, rest.data(), sizeof(entry));
+        rest = rest.subspan(sizeof(entry));
+        if (entry.domain == domain && entry.kind == kind) return rest.first(entry.length);
+        rest = rest.subspan(entry.length);
+    }
+    return {};
+}
+
+}  // namespace ucp

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucs/type/status.h"
+
+namespace ucp {
+
+class Memory;
+
+/** A remote key as bytes: a header, then one entry for each domain that allows remote access. */
+#pragma pack(push, 1)
+struct PackedKeyHeader {
+    static constexpr uint32_t kMagic = 0x4b524c53;
+    static constexpr uint8_t kVersion = 1;
+
+    uint32_t magic;
+    uint32_t checksum;  //!< over everything behind this field: the program carries the bytes around
+    uint8_t version;
+    uint8_t memory_type;
+    uint8_t entries;
+    uint8_t reserved;   //!< 0
+    uint32_t size;      //!< bytes in all, this header included
+    uint64_t identity;  //!< of the owner's RegionTable
+    uint64_t region;    //!< the memory's name in it; 0: none (empty memory)
+    uint64_t address;
+    uint64_t length;
+};
+
+struct PackedKeyEntry {
+    uint8_t domain;  //!< index in the owner's context, as in its worker addresses
+    uint8_t length;  //!< bytes of key that follow
+    uint32_t kind;   //!< hash of the name of the domain's component
+};
+#pragma pack(pop)
+
+inline constexpr size_t kMaxPackedKey = 16384;
+
+/** A remote key's bytes that have been checked: header and entries are consistent and in bounds. */
+class PackedKey {
+  public:
+    /** Bytes that come without their length: it is read from the header, then checked as below. */
+    static ucs_status_t parse(const void* bytes, PackedKey* key);
+    /** @return UCS_ERR_INVALID_ADDR unless the bytes are exactly one key */
+    static ucs_status_t parse(std::span<const std::byte> bytes, PackedKey* key);
+
+    const PackedKeyHeader& header() const { return header_; }
+    /** The key of a domain of the owner; empty if there is none of that kind. */
+    std::span<const std::byte> find(unsigned domain, uint32_t kind) const;
+
+  private:
+    PackedKeyHeader header_{};
+    std::span<const std::byte> entries_;
+};
+
+size_t packed_key_size(const Memory& memory);
+/** Write packed_key_size() bytes. */
+void pack_key(const Memory& memory, std::span<std::byte> bytes);
+
+}  // namespace ucp

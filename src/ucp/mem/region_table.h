@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ucs/datastruct/slot_table.h"
+
+namespace ucp {
+
+class Memory;
+
+/**
+ * The mapped memory of a context, by names that remote keys carry.
+ *
+ * Transports without remote access have the target's processor do it on behalf of the peer; there
+ * is no device then to hold the peer to what was mapped. So each emulated access presents the name
+ * and the context's identity, a random number, and the target checks them, the range and the access
+ * right here.
+ */
+class RegionTable {
+  public:
+    explicit RegionTable(uint64_t identity = 0) : identity_(identity) {}
+
+    uint64_t identity() const { return identity_; }
+    /** @return a name; never 0 */
+    uint64_t add(Memory& memory) { return slots_.insert(memory).packed() + 1; }
+    /** No effect for names that are not in use. */
+    void remove(uint64_t region) { slots_.erase(Slots::Handle::unpack(region - 1)); }
+    /** Where a peer may access; null if it may not. @param prot  bits UCP_MEM_MAP_PROT_REMOTE_* */
+    void* access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+                 unsigned prot) const;
+
+  private:
+    using Slots = ucs::SlotTable<Memory>;
+
+    Slots slots_;
+    uint64_t identity_;
+};
+
+}  // namespace ucp

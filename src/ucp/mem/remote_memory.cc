@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/mem/remote_memory.h"
+
+#include <compare>
+#include <tuple>
+
+#include "ucp/core/context.h"
+
+namespace ucp {
+
+ucs_status_t RemoteMemory::open(Context& context, const PackedKey& packed,
+                                std::span<const DomainPair> pairs) {
+    close();
+    context_ = &context;
+    header_ = packed.header();
+    ContextLock lock(context);
+    for (const DomainPair& pair : pairs) {
+        if (count_ == kMaxKeys) break;
+        if (pair.local >= context.domains().size()) continue;
+        if (find(pair) != uct::kInvalidRemoteKey) continue;
+        const Domain& domain = context.domains()[pair.local];
+        const std::span<const std::byte> bytes = packed.find(pair.remote, domain.kind);
+        if (bytes.empty()) continue;
+        uct::RemoteKey key = uct::kInvalidRemoteKey;
+        if (bytes.size() != domain.memory->attributes().remote_key_length ||
+            domain.memory->unpack_remote_key(bytes, &key) != UCS_OK) {
+            close();
+            return UCS_ERR_INVALID_ADDR;
+        }
+        entries_[count_++] = {pair, domain.memory.get(), key};
+    }
+    return UCS_OK;
+}
+
+void RemoteMemory::close() {
+    if (count_ == 0) return;
+    ContextLock lock(*context_);
+    for (const Entry& entry : std::span(entries_).first(count_))
+        entry.domain->release_remote_key(entry.key);
+    count_ = 0;
+}
+
+ucs_status_t RemoteMemory::pointer(uint64_t address, void** pointer) const {
+    if (context_ == nullptr || header_.identity != context_->regions().identity())
+        return UCS_ERR_UNREACHABLE;
+    if (!covers(address, 0)) return UCS_ERR_INVALID_ADDR;
+    *pointer = reinterpret_cast<void*>(address);
+    return UCS_OK;
+}
+
+int RemoteMemory::compare(const RemoteMemory& a, const RemoteMemory& b) {
+    const auto order = [](const RemoteMemory& key) {
+        return std::tuple(key.header_.identity, key.header_.region, key.header_.address,
+                          key.header_.length);
+    };
+    const auto result = order(a) <=> order(b);
+    return result < 0 ? -1 : (result > 0 ? 1 : 0);
+}
+
+}  // namespace ucp

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucp/mem/packed_key.h"
+#include "uct/api/memory_domain.h"
+
+namespace ucp {
+
+class Context;
+
+/** A domain of ours and the domain of the peer that it reaches, over some lane. */
+struct DomainPair {
+    uint8_t local;
+    uint8_t remote;
+    friend bool operator==(DomainPair, DomainPair) = default;
+};
+
+/**
+ * The right to access memory of a peer, for the lanes of one endpoint: what ucp_rkey_h points to.
+ *
+ * Holds one transport key for each domain pair of the endpoint that the peer's bytes serve. A lane
+ * for which find() gives kInvalidRemoteKey goes by emulation, which needs only the header.
+ */
+class RemoteMemory {
+  public:
+    static constexpr size_t kMaxKeys = 4;
+
+    RemoteMemory() = default;
+    RemoteMemory(const RemoteMemory&) = delete;
+    RemoteMemory& operator=(const RemoteMemory&) = delete;
+    ~RemoteMemory() { close(); }
+
+    /** @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed */
+    ucs_status_t open(Context& context, const PackedKey& packed, std::span<const DomainPair> pairs);
+    void close();
+
+    uct::RemoteKey find(DomainPair pair) const {
+        for (const Entry& entry : std::span(entries_).first(count_)) {
+            if (entry.pair == pair) return entry.key;
+        }
+        return uct::kInvalidRemoteKey;
+    }
+
+    bool covers(uint64_t address, size_t length) const {
+        return address >= header_.address && address - header_.address <= header_.length &&
+               length <= header_.length - (address - header_.address);
+    }
+    const PackedKeyHeader& header() const { return header_; }
+
+    /** As ucp_rkey_ptr: memory of this very process only. */
+    ucs_status_t pointer(uint64_t address, void** pointer) const;
+    /** An order by what the keys give access to. */
+    static int compare(const RemoteMemory& a, const RemoteMemory& b);
+
+  private:
+    struct Entry {
+        DomainPair pair;
+        uct::MemoryDomain* domain;
+        uct::RemoteKey key;
+    };
+
+    Context* context_ = nullptr;
+    PackedKeyHeader header_{};
+    size_t count_ = 0;
+    std::array<Entry, kMaxKeys> entries_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucp/mem/packed_key.h"
+
+// Messages of a rendezvous. Every parser takes bytes from outside: it returns false unless lengths
+// and fields are consistent, and the spans that it hands out lie within the message.
+namespace ucp {
+
+#pragma pack(push, 1)
+
+/** Announces data: kRndvRts and kRndvAmRts. The remote key and the user's header follow. */
+struct RndvRts {
+    uint64_t envelope;  //!< the tag; for active messages an AmHeader
+    uint64_t sender;    //!< uuid
+    uint64_t request;   //!< the sender's, to name in the answer
+    uint64_t length;    //!< bytes of data
+    uint64_t address;   //!< of the data in the sender's memory, for a get
+    uint32_t key_length;
+    uint32_t header_length;
+};
+
+/** Done, from the receiver (kRndvAts) or, after a put or a failure, from the sender (kRndvAtp). */
+struct RndvDone {
+    uint64_t request;  //!< the addressee's
+    uint64_t from;     //!< uuid
+    int8_t status;
+};
+
+/** Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put. */
+struct RndvRtr {
+    uint64_t request;   //!< the sender's
+    uint64_t from;      //!< the receiver's uuid
+    uint64_t receiver;  //!< the receiver's request, to name in what follows
+    uint64_t offset;
+    uint64_t end;
+    uint64_t address;  //!< of byte `offset`
+    uint32_t key_length;
+};
+
+/** A piece of the data: kRndvData. */
+struct RndvData {
+    uint64_t request;  //!< the receiver's
+    uint64_t from;     //!< uuid
+    uint64_t offset;
+};
+
+#pragma pack(pop)
+
+/** A message of a fixed header and bytes behind it. @return false if it is too short */
+template <typename Header>
+bool read_header(const void* data, size_t length, Header* header,
+                 std::span<const std::byte>* rest) {
+    if (length < sizeof(Header)) return false;
+    __builtin_memcpy(header, data, sizeof(Header));
+    *rest = {static_cast<const std::byte*>(data) + sizeof(Header), length - sizeof(Header)};
+    return true;
+}
+
+/** An announcement that has been checked. */
+struct Announcement {
+    RndvRts rts{};
+    bool has_key = false;
+    PackedKey key;
+    std::span<const std::byte> header;  //!< the user's, active messages only
+};
+bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);
+
+struct ClearToSend {
+    RndvRtr rtr{};
+    bool has_key = false;
+    PackedKey key;
+};
+bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message);
+
+/** @return false also if the status is no status */
+bool parse_done(std::span<const std::byte> bytes, RndvDone* done);
+
+}  // namespace ucp

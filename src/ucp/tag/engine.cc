@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/tag/engine.h"
+
+#include <cstdlib>
+
+#include "ucp/core/worker.h"
+#include "ucp/mem/memory.h"
+#include "ucp/proto/eager.h"
+#include "ucp/proto/rndv.h"
+
+namespace ucp {
+
+namespace {
+
+void note_error(Request& request, ucs_status_t status) {
+    if (status != UCS_OK && request.status == UCS_OK) request.status = status;
+}
+
+void release_receive(Request& request) {
+    TagReceive& receive = request.part<TagReceive>();
+    receive.buffer.close();
+    if (receive.memory != nullptr) Memory::destroy(receive.memory);
+    receive.memory = nullptr;
+}
+
+}  // namespace
+
+ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
+    TagReceive& receive = request.emplace<TagReceive>();
+    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+    if (status != UCS_OK) return status;
+    receive.request = &request;
+    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
+    request.flags |= Request::kReceive;
+    request.cleanup = release_receive;
+    return UCS_OK;
+}
+
+TagEngine::~TagEngine() {
+    matcher_.drain_expected([](ExpectedReceive& expected) {
+        release_receive(*static_cast<TagReceive&>(expected).request);
+    });
+    matcher_.remove_unexpected_if(
+        [](UnexpectedMessage&) { return true; },
+        [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
+}
+
+ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
+                                    const OpParams& params) {
+    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
+        return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
+    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    const ucs_status_t status = open_receive(*request, buffer, count, params);
+    if (status != UCS_OK) {
+        worker_.recycle(*request);
+        return UCS_STATUS_PTR(status);
+    }
+    TagReceive& receive = request->part<TagReceive>();
+    receive.tag = tag;
+    receive.mask = mask;
+    if (message == nullptr) {
+        matcher_.post(receive);
+    } else {
+        matcher_.remove(*message);
+        give(*request, static_cast<TagMessage&>(*message));
+    }
+    if (request->is_finished() && params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
+        *params.raw().recv_info.tag_info = request->tag_info;
+    return worker_.end_call(*request, params);
+}
+
+TagMessage* TagEngine::probe(Tag tag, Tag mask, bool remove) {
+    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    if (message != nullptr && remove) matcher_.remove(*message);
+    return static_cast<TagMessage*>(message);
+}
+
+ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, size_t count,
+                                            const OpParams& params) {
+    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    const ucs_status_t status = open_receive(*request, buffer, count, params);
+    if (status != UCS_OK) {
+        worker_.recycle(*request);
+        return UCS_STATUS_PTR(status);
+    }
+    give(*request, message);
+    if (request->is_finished() && params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
+        *params.raw().recv_info.tag_info = request->tag_info;
+    return worker_.end_call(*request, params);
+}
+
+/** The message has left the queues; it is consumed. */
+void TagEngine::give(Request& receive, TagMessage& message) {
+    if (message.kind != TagMessageKind::kRendezvous) {
+        eager_receive_kept(worker_, receive, message);
+        return;
+    }
+    matched(receive, message.tag, message.length);
+    receive_rndv(worker_, receive, {message.data, message.room});
+    free(message);
+}
+
+bool TagEngine::cancel(Request& request) {
+    TagReceive& receive = request.part<TagReceive>();
+    if (!receive.is_posted()) return false;
+    matcher_.withdraw(receive);
+    worker_.finish_later(request, UCS_ERR_CANCELED);
+    return true;
+}
+
+Request* TagEngine::take_expected(Tag tag) {
+    ExpectedReceive* expected = matcher_.take_expected(tag);
+    return expected == nullptr ? nullptr : static_cast<TagReceive*>(expected)->request;
+}
+
+TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
+    TagMessage* message = messages_.create();
+    if (message == nullptr) return nullptr;
+    message->data = bytes <= TagMessage::kInlineBytes ? message->inline_data
+                                                      : static_cast<std::byte*>(std::malloc(bytes));
+    if (message->data == nullptr) {
+        messages_.destroy(message);
+        return nullptr;
+    }
+    message->tag = tag;
+    message->kind = kind;
+    message->length = bytes;
+    message->room = bytes;
+    return message;
+}
+
+void TagEngine::free(TagMessage& message) {
+    if (message.data != message.inline_data) std::free(message.data);
+    messages_.destroy(&message);
+}
+
+void TagEngine::matched(Request& receive, Tag tag, size_t length) {
+    receive.tag_info = {tag, length};
+    if (length > receive.part<TagReceive>().buffer.length())
+        note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
+}
+
+void TagEngine::store(Request& receive, size_t offset, const void* data, size_t length) {
+    note_error(receive, receive.part<TagReceive>().buffer.unpack(offset, data, length));
+}
+
+}  // namespace ucp
