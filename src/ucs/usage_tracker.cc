@@ -64,10 +64,12 @@ double UsageTracker::weight(const Sample& sample) const {
            static_cast<double>(sample.bytes) / options_.bytes_per_message;
 }
 
-void UsageTracker::touch_slow(Hook& hook, OwnerId id) {
+void UsageTracker::touch_slow(Hook& hook, OwnerId id, size_t bytes) {
     Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) { keep_evicted(oldest); });
     sample.hook = &hook;
     sample.id = id;
+    ++sample.messages;
+    sample.bytes += bytes;
 }
 
 // An owner with a score keeps its count though its entry goes to somebody else. The count of one

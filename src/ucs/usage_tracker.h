@@ -44,11 +44,12 @@ class UsageTracker {
     class Hook;
 
   private:
+    // The counters are apart, or compilers pack both into a vector: twice the instructions.
     struct Sample {
-        Hook* hook = nullptr;
-        OwnerId id = 0;
         uint64_t messages = 0;
+        Hook* hook = nullptr;
         uint64_t bytes = 0;
+        OwnerId id = 0;
     };
     using SampleLru = Lru<Sample>;
     static constexpr uint16_t kNoScore = 0xffff;
@@ -115,8 +116,10 @@ class UsageTracker {
 
     // Counts one message of `bytes`. Only while armed.
     void touch(Hook& hook, OwnerId id, size_t bytes) {
-        if (!lru_.is_newest(hook.sample_)) [[unlikely]]
-            touch_slow(hook, id);
+        if (!lru_.is_newest(hook.sample_)) [[unlikely]] {
+            touch_slow(hook, id, bytes);
+            return;
+        }
         Sample& sample = lru_.newest();
         ++sample.messages;
         sample.bytes += bytes;
@@ -184,7 +187,7 @@ class UsageTracker {
         double local;
     };
 
-    void touch_slow(Hook& hook, OwnerId id);
+    void touch_slow(Hook& hook, OwnerId id, size_t bytes);
     double weight(const Sample& sample) const;
     void keep_evicted(const Sample& sample);
 
