@@ -172,8 +172,7 @@ ucs_status_t ucm_test_events(int events);
 /** @return UCS_OK if all of these events are external, else UCS_ERR_UNSUPPORTED. */
 ucs_status_t ucm_test_external_events(int events);
 
-/* --- the system's calls, bypassing events
- * --------------------------------------------------------- */
+/* --- the system's calls, bypassing events */
 void* ucm_orig_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset);
 int ucm_orig_munmap(void* addr, size_t length);
 void* ucm_orig_mremap(void* old_address, size_t old_size, size_t new_size, int flags);
@@ -183,8 +182,7 @@ void* ucm_orig_sbrk(intptr_t increment);
 int ucm_orig_brk(void* addr);
 int ucm_orig_madvise(void* addr, size_t length, int advice);
 
-/* --- the system's calls, with events: as the functions of the same names in the C library
- * ------------- */
+/* --- the system's calls, with events: as the functions of the same names in the C library */
 void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset);
 int ucm_munmap(void* addr, size_t length);
 void* ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags);
@@ -196,8 +194,7 @@ int ucm_madvise(void* addr, size_t length, int advice);
 /** As dlopen. */
 void* ucm_dlopen(const char* filename, int flag);
 
-/* --- reports of a caller that saw the change itself
- * ----------------------------------------------- */
+/* --- reports of a caller that saw the change itself */
 /** Memory was mapped at @a addr. */
 void ucm_vm_mmap(void* addr, size_t length);
 /** Memory at @a addr is about to be unmapped. */

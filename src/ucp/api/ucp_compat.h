@@ -47,8 +47,7 @@ typedef enum {
     UCP_ATOMIC_FETCH_OP_LAST
 } ucp_atomic_fetch_op_t;
 
-/* --- requests
- * -------------------------------------------------------------------------------------- */
+/* --- requests */
 
 /** @return Non-zero if the operation ended. */
 int ucp_request_is_completed(void* request);
@@ -57,8 +56,7 @@ void ucp_request_release(void* request);
 /** As ucp_tag_recv_request_test. */
 ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info);
 
-/* --- endpoints and workers
- * ------------------------------------------------------------------------- */
+/* --- endpoints and workers */
 
 /** Flush, close, and wait for it. */
 void ucp_ep_destroy(ucp_ep_h ep);
@@ -74,16 +72,14 @@ ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags, ucp_send_callback_
 ucs_status_t ucp_worker_flush(ucp_worker_h worker);
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags, ucp_send_callback_t cb);
 
-/* --- remote keys
- * ----------------------------------------------------------------------------------- */
+/* --- remote keys */
 
 /** As ucp_memh_pack without flags; released by ucp_rkey_buffer_release. */
 ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void** rkey_buffer_p,
                            size_t* size_p);
 void ucp_rkey_buffer_release(void* rkey_buffer);
 
-/* --- tagged messages
- * ------------------------------------------------------------------------------- */
+/* --- tagged messages */
 
 ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb);
@@ -102,8 +98,7 @@ ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void* buffer, size_t c
                                      ucp_datatype_t datatype, ucp_tag_message_h message,
                                      ucp_tag_recv_callback_t cb);
 
-/* --- active messages: the receiver's handler must be set by ucp_worker_set_am_handler
- * ----------------- */
+/* --- active messages: the receiver's handler must be set by ucp_worker_set_am_handler */
 
 /** @param cb  NULL takes the handler away. @param flags  Bits of ucp_am_cb_flags. */
 ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_callback_t cb,
@@ -112,8 +107,7 @@ ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker, uint16_t id, ucp_am_
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
                                 ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags);
 
-/* --- streams
- * --------------------------------------------------------------------------------------- */
+/* --- streams */
 
 /** @param flags  None yet: 0. */
 ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
@@ -124,8 +118,7 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
                                     ucp_datatype_t datatype, ucp_stream_recv_callback_t cb,
                                     size_t* length, unsigned flags);
 
-/* --- one-sided operations: lengths in bytes, operands of 4 or 8 bytes
- * --------------------------------- */
+/* --- one-sided operations: lengths in bytes, operands of 4 or 8 bytes */
 
 ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);

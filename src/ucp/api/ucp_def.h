@@ -9,8 +9,7 @@
 #include "ucs/memory/memory_type.h"
 #include "ucs/type/status.h"
 
-/* --- handles: opaque, made and released by the functions named here
- * ------------------------------- */
+/* --- handles: opaque, made and released by the functions named here */
 
 /** The library as one program uses it: configuration, devices, memory. ucp_init, ucp_cleanup. */
 typedef struct ucp_context* ucp_context_h;
@@ -51,8 +50,7 @@ typedef enum {
 } ucp_err_handling_mode_t;
 
 /* --- callbacks: called from within the library, mostly from ucp_worker_progress. They may start
- *     operations and free requests, and must not call ucp_worker_progress.
- * ------------------------- */
+ *     operations and free requests, and must not call ucp_worker_progress. */
 
 /** Prepare or take down the user's part of a request; called once for the memory, not for each use.
  */
@@ -119,8 +117,7 @@ typedef struct ucp_listener_conn_handler {
     void* arg;
 } ucp_listener_conn_handler_t;
 
-/* --- structures that the headers of several subjects need
- * ----------------------------------------- */
+/* --- structures that the headers of several subjects need */
 
 /** Events that make the file descriptor of a worker readable; bits to be combined. */
 typedef enum ucp_wakeup_event_types {

@@ -109,8 +109,7 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params,
                            size_t* buffer_size_p);
 void ucp_memh_buffer_release(void* buffer, const ucp_memh_buffer_release_params_t* params);
 
-/* --- remote keys: threads as for the endpoint
- * ------------------------------------------------------ */
+/* --- remote keys: threads as for the endpoint */
 
 /**
  * Make a key for use on one endpoint from what its peer packed.

@@ -100,8 +100,7 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
  */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 
-/* --- sleeping: contexts with UCP_FEATURE_WAKEUP
- * ------------------------------------------------------ */
+/* --- sleeping: contexts with UCP_FEATURE_WAKEUP */
 
 /** A descriptor for poll or epoll, owned by the worker; use it after ucp_worker_arm gave UCS_OK. */
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int* fd);
@@ -114,8 +113,7 @@ void ucp_worker_wait_mem(ucp_worker_h worker, void* address);
 /** Wake a sleeper. Any thread, in every thread mode. */
 ucs_status_t ucp_worker_signal(ucp_worker_h worker);
 
-/* --- order and completion of one-sided operations
- * ---------------------------------------------------- */
+/* --- order and completion of one-sided operations */
 
 /**
  * Operations started later on an endpoint take effect after those started before, on each endpoint

@@ -26,8 +26,7 @@ BEGIN_C_DECLS
 /** UCPX_API_VERSION of the library. Any thread. */
 unsigned ucpx_get_api_version(void);
 
-/* --- lanes
- * ----------------------------------------------------------------------------------------- */
+/* --- lanes */
 
 /**
  * Where a link (an endpoint and its peer's) stands between its scalable and its dedicated lane.
@@ -109,8 +108,7 @@ typedef struct ucpx_lanes {
     size_t entry_size;    /**< sizeof(ucpx_lane_t) */
 } ucpx_lanes_t;
 
-/* --- endpoints
- * ------------------------------------------------------------------------------------- */
+/* --- endpoints */
 
 /** Fields of ucpx_ep_attr_t. */
 enum ucpx_ep_attr_field {
@@ -164,8 +162,7 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr);
  */
 ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy);
 
-/* --- workers
- * --------------------------------------------------------------------------------------- */
+/* --- workers */
 
 /** One link the worker keeps book of. */
 typedef struct ucpx_link {

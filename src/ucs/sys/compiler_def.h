@@ -83,15 +83,9 @@
 
 /** A statement that compiles only where the constant @a _cond is true. */
 #define UCS_STATIC_ASSERT(_cond) \
-    {                            \
-        switch (0) {             \
-            case 0:              \
-            case (_cond):;       \
-        }                        \
-    }
+    { (void)sizeof(char[(_cond) ? 1 : -1]); }
 
-/* --- code that runs when the object file is loaded or unloaded
- * ------------------------------------ */
+/* --- code that runs when the object file is loaded or unloaded */
 #define UCS_CONCAT_LINE_EXPAND_(_prefix, _line) _prefix##_##_line
 #define UCS_CONCAT_LINE_(_prefix, _line) UCS_CONCAT_LINE_EXPAND_(_prefix, _line)
 #define UCS_STATIC_INIT \
