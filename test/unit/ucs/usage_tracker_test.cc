@@ -334,6 +334,8 @@ TEST(UsageTracker, AFullTableMakesRoomForABetterOnly) {
     EXPECT_FALSE(traffic.hooks[2].tracked());
     traffic.run_rounds(1, {{5, 100000}});
     EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
+    traffic.run_rounds(1, {{5, 100000}, {6, 1000}});
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
 }
 
 TEST(UsageTracker, NonsenseFromAPeerCountsAsNothing) {
@@ -354,6 +356,20 @@ TEST(UsageTracker, ProgressMayBeSeldom) {
     EXPECT_GT(traffic.tracker->rounds(), 20u);
     EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[1]).local, 10000, 1500);
     EXPECT_EQ(traffic.promoted, std::set<Id>{1});
+}
+
+TEST(UsageTracker, AnIntervalLastsUntilItHadAWindow) {
+    TrackedTraffic traffic({.windows = 1, .duty = 1});
+    traffic.tracker->progress(traffic.clock.now());
+    ASSERT_TRUE(traffic.tracker->armed());
+    traffic.tracker->disarm(traffic.clock.now());  // at once: nothing was observed
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_EQ(traffic.tracker->rounds(), 0u);
+    EXPECT_TRUE(traffic.tracker->armed());
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_EQ(traffic.tracker->rounds(), 1u);
 }
 
 // An hour without progress says nothing about the hour's traffic.
