@@ -33,9 +33,9 @@ bool find_name(FunctionRef<bool(const TableBase&, size_t, const std::string&)> f
     for (const TableBase* table = runtime().tables.load(); table != nullptr;
          table = table->next()) {
         for (size_t index = 0; index < table->size(); ++index) {
-            const std::string_view name = table->variable(index).name;
             for (const std::string_view prefix : table->prefixes()) {
-                if (function(*table, index, fmt::format("{}{}", prefix, name))) return true;
+                if (function(*table, index, fmt::format("{}{}", prefix, table->name(index))))
+                    return true;
             }
         }
     }
@@ -76,6 +76,12 @@ std::string comment(std::string_view text) {
     return commented;
 }
 
+bool has_title(const Runtime& runtime, std::string_view title) {
+    const TableBase* table = runtime.tables.load();
+    while (table != nullptr && table->title() != title) table = table->next();
+    return table != nullptr;
+}
+
 void push(std::atomic<TableBase*>& head, TableBase& table, TableBase*& next) {
     next = head.load();
     while (!head.compare_exchange_weak(next, &table)) {
@@ -92,7 +98,7 @@ void Registry::move(Runtime& from, Runtime& to) {
     TableBase* table = from.tables.exchange(nullptr);
     while (table != nullptr) {
         TableBase* const next = table->next_;
-        push(to.tables, *table, table->next_);
+        if (!has_title(to, table->title())) push(to.tables, *table, table->next_);
         table = next;
     }
 }

@@ -21,7 +21,7 @@ struct Registry {
     // In the order of their titles.
     static std::vector<const TableBase*> tables();
 
-    // Hands the tables of a module to the shared list.
+    // Hands the tables of a module to the shared list, those left out that are there already.
     static void move(Runtime& from, Runtime& to);
 };
 

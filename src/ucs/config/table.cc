@@ -13,9 +13,9 @@ TableBase::TableBase(std::string_view title, std::initializer_list<std::string_v
 }
 
 const Source::Setting* TableBase::lookup(size_t index, const Source& source) const {
-    const std::string_view name = variable(index).name;
     for (const std::string_view prefix : prefixes_) {
-        if (const auto* setting = source.find(fmt::format("{}{}", prefix, name))) return setting;
+        if (const auto* setting = source.find(fmt::format("{}{}", prefix, name(index))))
+            return setting;
     }
     return nullptr;
 }

@@ -72,7 +72,8 @@ constexpr auto field(std::string_view name, std::string_view default_text, std::
 }
 
 // A table without the type of its values: what printing, checking and spelling need. A table
-// registers itself for the life of the process and is never destroyed before its end.
+// registers itself for the life of the process and is never destroyed before its end. Its title is
+// its own: tables of one title are copies of one, linked into the main library and a module.
 class TableBase {
   public:
     struct Variable {
@@ -90,6 +91,7 @@ class TableBase {
     std::span<const std::string_view> prefixes() const { return prefixes_; }
 
     virtual size_t size() const = 0;
+    virtual std::string_view name(size_t index) const = 0;
     virtual Variable variable(size_t index) const = 0;
     // Whether `text` is a value of that variable; if so `canonical` becomes its printed form.
     virtual bool check(size_t index, std::string_view text, std::string& canonical) const = 0;
@@ -138,6 +140,8 @@ class Table final : public TableBase {
     }
 
     size_t size() const override { return fields_.size(); }
+
+    std::string_view name(size_t index) const override { return fields_[index].name; }
 
     Variable variable(size_t index) const override {
         const Field<T>& field = fields_[index];

@@ -47,5 +47,28 @@ TEST(Runtime, AModuleAdoptsTheMainLibrarysState) {
     EXPECT_EQ(config::Registry::tables().size(), tables);
 }
 
+struct Empty {
+    bool flag;
+};
+
+constexpr config::Field<Empty> kFields[] = {config::field<&Empty::flag>("FLAG", "n", "A flag.")};
+
+// Both link ucs, and with it the tables of ucs itself.
+TEST(Runtime, ATableThatTheModuleHasTooIsListedOnce) {
+    Runtime& own = runtime();
+    const size_t tables = config::Registry::tables().size();
+    Runtime of_module{.environment = own.environment, .clock = own.clock, .entropy = own.entropy};
+    internal::current_runtime = &of_module;
+    const config::Table<Empty> copy("logging", {"TESTCOPY_"}, kFields);
+    const config::Table<Empty> fresh("test of a module", {"TESTMODULE_"}, kFields);
+    EXPECT_EQ(config::Registry::tables().size(), 2u);
+    adopt_runtime(own);
+    EXPECT_EQ(config::Registry::tables().size(), tables + 1);
+    EXPECT_TRUE(config::is_known("TESTMODULE_FLAG"));
+    EXPECT_FALSE(config::is_known("TESTCOPY_FLAG"));
+    EXPECT_EQ(own.tables.load(), &fresh);
+    own.tables = const_cast<config::TableBase*>(fresh.next());
+}
+
 }  // namespace
 }  // namespace ucs
