@@ -19,6 +19,7 @@ QUALIFIERS = {"extern", "static", "inline", "__inline", "__inline__", "__extensi
 @dataclass
 class Declarations:
     files: set = field(default_factory=set)
+    origins: dict = field(default_factory=dict)  # (kind, name): file
     enumerators: list = field(default_factory=list)
     types: list = field(default_factory=list)  # as a C++ program writes them
     fields: list = field(default_factory=list)  # (type, path)
@@ -47,28 +48,33 @@ def read(compiler, include, headers, packages):
         [*compiler, "-x", "c", "-E", "-dD", "-I", include, "-"],
         input=source, capture_output=True, text=True, check=True).stdout
     result = Declarations()
-    text = []
-    ours = False
+    text = {}  # file: its lines
+    file = None  # the one being read, if it is one of ours
     package = re.compile(r"(.*)/(?:%s)/(?:.*/)?[^/]+\.h$" % "|".join(packages))
     for line in output.splitlines():
         if marker := MARKER.match(line):
             path = marker.group(1)
             found = package.match(path)
-            ours = bool(found) and found.group(1) == include
-            if found and not ours:
+            if found and found.group(1) != include:
                 raise RuntimeError(f"{path} was included, which does not lie under {include}")
-            if ours:
-                result.files.add(path[len(include) + 1:])
+            file = path[len(include) + 1:] if found else None
         elif line.startswith("#"):
-            if ours and (macro := DEFINE.match(line)):
+            if file and (macro := DEFINE.match(line)):
                 name, parenthesis, parameters, replacement = macro.groups()
                 if parenthesis is None:
                     result.macros[name] = replacement
+                    result.origins[("macro", name)] = file
                 else:
-                    result.function_macros[name] = len([p for p in parameters.split(",") if p])
-        elif ours:
-            text.append(line)
-    _parse(TOKEN.findall("\n".join(text)), result)
+                    count = len([p for p in parameters.split(",") if p])
+                    result.function_macros[name] = count
+                    result.origins[("macro", f"{name}({count})")] = file
+        elif file:
+            text.setdefault(file, []).append(line)
+    for file, lines in text.items():
+        result.files.add(file)
+        _parse(TOKEN.findall("\n".join(lines)), result)
+        for name in result.names():
+            result.origins.setdefault(name, file)
     return result
 
 
@@ -106,7 +112,7 @@ def _split(tokens, separator):
         if tokens[i] in "({[":
             end = _matching(tokens, i)
             part += tokens[i:end + 1]
-            if separator == ";" and tokens[i] == "{" and part[-(end - i + 2)] == ")":
+            if separator == ";" and tokens[i] == "{" and part[:i - end - 1][-1:] == [")"]:
                 yield part
                 part = []
             i = end + 1

@@ -48,7 +48,9 @@ static void compiler(void) {
     UCS_V_INITIALIZED(local);
     UCS_STATIC_ASSERT(sizeof(int) == 4);
     ucs_compiler_fence();
+#ifdef ucs_prefetch  // UCX newer than 1.16 has it no more
     ucs_prefetch(storage);
+#endif
     char text[16];
     NUMBER(format(text, "%d", 12));
     NUMBER((char*)UCS_PTR_BYTE_OFFSET(storage, 5) - storage);
