@@ -108,8 +108,8 @@ void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* titl
  * @param config  NULL: the environment is read.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (no features, or unknown ones), UCS_ERR_NO_DEVICE (no
  *         transport is left that offers the features), UCS_ERR_NOT_IMPLEMENTED (another major
- *         version; a newer minor version is accepted with a warning), UCS_ERR_NO_MEMORY. Any
- * thread.
+ *         version; a newer minor version is accepted with a warning), UCS_ERR_NO_MEMORY.
+ *         Any thread.
  */
 ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version,
                               const ucp_params_t* params, const ucp_config_t* config,

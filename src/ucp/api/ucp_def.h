@@ -52,8 +52,7 @@ typedef enum {
 /* --- callbacks: called from within the library, mostly from ucp_worker_progress. They may start
  *     operations and free requests, and must not call ucp_worker_progress. */
 
-/** Prepare or take down the user's part of a request; called once for the memory, not for each use.
- */
+/** Prepare or take down the user's part of a request: once for the memory, not for each use. */
 typedef void (*ucp_request_init_callback_t)(void* request);
 typedef void (*ucp_request_cleanup_callback_t)(void* request);
 
