@@ -18,7 +18,8 @@ class FunctionRef<Return(Args...)> {
     template <typename Function>
     requires(!std::is_same_v<std::remove_cvref_t<Function>, FunctionRef> &&
              std::is_invocable_r_v<Return, Function&, Args...>)
-        FunctionRef(Function&& function)  // NOLINT(google-explicit-constructor)
+        // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
+        FunctionRef(Function&& function)
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
           call_([](void* object, Args... args) -> Return {
               return (*static_cast<std::remove_reference_t<Function>*>(object))(
