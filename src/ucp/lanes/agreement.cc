@@ -15,11 +15,14 @@ std::uint32_t Negotiator::free_slots() const {
     return config_.cap > spoken_for ? config_.cap - spoken_for : 0;
 }
 
-Link* Negotiator::worst_established(bool resident_only) {
+// Of the links that hold or will hold a slot: only those that may go now, or all.
+Link* Negotiator::worst_booked(bool may_go) {
     Link* worst = nullptr;
     for (auto& [peer, link] : links_) {
-        if (link.state != LinkState::kEstablished) continue;
-        if (resident_only && now_ < link.since + config_.min_residence) continue;
+        if (!books_slot(link.state)) continue;
+        const bool settled =
+            link.state == LinkState::kEstablished && now_ >= link.since + config_.min_residence;
+        if (may_go && !settled) continue;
         if (worst == nullptr || link.rank() < worst->rank()) worst = &link;
     }
     return worst;
@@ -56,7 +59,7 @@ void Negotiator::consider() {
     if (best == nullptr) return;
     const Link* victim = nullptr;
     if (free_slots() == 0) {
-        victim = worst_established(true);
+        victim = worst_booked(true);
         if (victim == nullptr) return;
     }
     const Rank floor = floor_of(victim);
@@ -83,6 +86,12 @@ void Negotiator::request(Link& link, const Rank& floor) {
 
 void Negotiator::on_request(Link& link, const Message& message) {
     hear(link, message.half);
+    if (potential(link) > message.floor) {
+        // The asker would take the link: what it last denied is over. If this end must deny, it
+        // asks by itself as soon as it can.
+        link.has_threshold = false;
+        link.retry_at = std::min(link.retry_at, link.asked_at + config_.busy_retry);
+    }
     if (link.state == LinkState::kRequested || link.state == LinkState::kWithdrawing) {
         if (link.low_end) return;  // crossing: the other end answers ours
         set_state(link, LinkState::kIdle, Reason::kProgress);
@@ -130,22 +139,18 @@ void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
     }
     tell(link, true);
     Link* victim = nullptr;
+    Rank floor = floor_of(nullptr);
     if (free_slots() == 0) {
-        victim = worst_established(true);
-        if (victim == nullptr) {
-            // Not now; and not later either, if it does not beat what is too young to go.
-            const Link* young = worst_established(false);
-            if (young != nullptr && link.rank() <= floor_of(young)) {
-                deny(link, epoch, DenyReason::kOutranked, floor_of(young));
-            } else {
-                deny(link, epoch, DenyReason::kBusy, {});
-            }
-            return;
-        }
+        victim = worst_booked(true);
+        floor = floor_of(worst_booked(false));
     }
-    const Rank floor = floor_of(victim);
     if (link.rank() <= floor || link.rank() <= asker_floor) {
         deny(link, epoch, DenyReason::kOutranked, floor);
+        return;
+    }
+    // It beats the worst link, but that one may not go yet; or it is the own request that books.
+    if (free_slots() == 0 && (victim == nullptr || link.rank() <= floor_of(victim))) {
+        deny(link, epoch, DenyReason::kBusy, {});
         return;
     }
     start_round(link, epoch);
@@ -186,7 +191,7 @@ void Negotiator::on_accept(Link& link, const Message& message) {
     outstanding_ = nullptr;
     if (free_slots() == 0) {
         // Nothing was let in on the pledge, so what it was made on is still there.
-        Link* victim = worst_established(true);
+        Link* victim = worst_booked(true);
         assert(victim != nullptr);
         demote(*victim, Reason::kOutranked);
     }
@@ -223,6 +228,7 @@ void Negotiator::on_deny(Link& link, const Message& message) {
 void Negotiator::back_off(Link& link, Time base, Time most) {
     const std::uint32_t doublings = std::min(link.denials, 30u);
     ++link.denials;
+    link.denied_score = link.score();
     const Time delay = base > (most >> doublings) ? most : base << doublings;
     link.retry_at = now_ + delay + spread(link.id, worker_, link.denials, delay);
 }

@@ -96,6 +96,7 @@ struct Link {
     Epoch epoch = 0;  // of the current round, or of the last
     Score estimate = 0;
     std::uint32_t denials = 0;
+    Score denied_score = 0;
     Time asked_at = 0;
     Time retry_at = 0;
     bool has_threshold = false;

@@ -190,7 +190,6 @@ void Negotiator::advance(Time now) {
             continue;
         }
         if (link.timer <= now_) expire(link);
-        if (link.state == LinkState::kEstablished && is_cold(link)) demote(link, Reason::kCold);
     }
 }
 
@@ -208,12 +207,19 @@ void Negotiator::expire(Link& link) {
     send(link.peer, std::move(ping));
 }
 
-// What became possible: lanes for links whose slot is free now, answers, an own request.
+// What became possible or due: slots given back, answers, lanes for links whose slot is free now,
+// an own request.
 void Negotiator::settle() {
+    const Score warm = std::max<Score>(1, admission() / 2);
     for (auto& [peer, link] : links_) {
-        const bool leaving = link.closing || link.policy == Policy::kScalable;
-        if (link.state == LinkState::kEstablished && leaving) {
-            demote(link, link.closing ? Reason::kClosing : Reason::kPolicy);
+        if (link.state != LinkState::kEstablished) continue;
+        if (link.closing) {
+            demote(link, Reason::kClosing);
+        } else if (link.policy == Policy::kScalable) {
+            demote(link, Reason::kPolicy);
+        } else if (link.score() < warm && now_ >= link.since + config_.min_residence &&
+                   !settle_due_) {
+            demote(link, Reason::kCold);
         }
     }
     answer_deferred();

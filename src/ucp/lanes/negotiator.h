@@ -19,7 +19,7 @@ inline constexpr Time kMillisecond = 1'000'000;
 struct Config {
     std::uint32_t cap = 20;
     std::uint32_t margin_permille = 200;
-    std::uint32_t tolerance_permille = 100;
+    std::uint32_t tolerance_permille = 50;
     Score min_score = 1;
     std::uint32_t trickle_ratio = 100;
     Time min_residence = 200 * kMillisecond;
@@ -227,12 +227,12 @@ class Negotiator {
     Score half_of(const Link& link) const;
     void tell(Link& link, bool always);
     void hear(Link& link, Score half);
-    bool is_cold(const Link& link) const;
+    void reconsider(Link& link);
     void age(Link& link);
 
     // agreement.cc: requests and answers.
     std::uint32_t free_slots() const;
-    Link* worst_established(bool resident_only);
+    Link* worst_booked(bool may_go);
     Rank floor_of(const Link* victim) const;
     Rank potential(const Link& link) const { return {half_of(link) + link.heard, link.id}; }
     void consider();

@@ -30,11 +30,24 @@ void Negotiator::tell(Link& link, bool always) {
     }
     link.told = half;
     link.told_at = now_;
+    reconsider(link);
 }
 
 void Negotiator::hear(Link& link, Score half) {
     link.heard = half;
     link.heard_at = now_;
+    reconsider(link);
+}
+
+// A link that has grown by more than the margin since it was denied starts its back-off anew: the
+// denial was about another link, and the floor may have changed as well.
+void Negotiator::reconsider(Link& link) {
+    if (link.denials == 0 ||
+        link.score() <= with_margin(link.denied_score, config_.margin_permille)) {
+        return;
+    }
+    link.denials = 0;
+    link.retry_at = std::min(link.retry_at, link.asked_at + config_.retry_after);
 }
 
 Score Negotiator::admission() const {
@@ -44,11 +57,6 @@ Score Negotiator::admission() const {
         if (!is_pinned(link.score())) hottest = std::max(hottest, link.score());
     }
     return std::max(config_.min_score, hottest / config_.trickle_ratio);
-}
-
-bool Negotiator::is_cold(const Link& link) const {
-    return now_ >= link.since + config_.min_residence &&
-           link.score() < std::max<Score>(1, admission() / 2);
 }
 
 // Repeats what was told, forgets what was not repeated.

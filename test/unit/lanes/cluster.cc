@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "unit/lanes/cluster.h"
+
+#include <algorithm>
+
+namespace lanes_test {
+
+using ucp::lanes::kNever;
+using ucp::lanes::MessageType;
+using ucp::lanes::Switch;
+
+namespace {
+constexpr Time kMicrosecond = 1000;
+constexpr std::size_t kErrorsKept = 20;
+}  // namespace
+
+// --- Node
+
+Node::Node(Cluster& cluster, std::size_t index_of, std::uint64_t worker_id, const Config& config)
+    : negotiator(config, worker_id, *this), index(index_of), worker(worker_id), cluster_(cluster) {}
+
+PeerId Node::identify(Peer peer) {
+    return {cluster_[peer].worker, 0};
+}
+
+bool Node::usable(Peer peer) const {
+    const auto found = endpoints.find(peer);
+    return !dead && (found == endpoints.end() || !found->second.failed);
+}
+
+void Node::send(Peer peer, const Message& message) {
+    Packet packet{Packet::Kind::kControl, LaneKind::kScalable, 0, 0, {}};
+    packet.bytes.resize(encoded_size(message));
+    if (encode(message, packet.bytes) != packet.bytes.size()) cluster_.error("encode");
+    post(peer, std::move(packet));
+}
+
+void Node::post(Peer peer, Packet packet) {
+    if (!usable(peer)) return;
+    if (packet.lane == LaneKind::kDedicated) {
+        Endpoint& endpoint = endpoints[peer];
+        if (endpoint.uid == 0 || !endpoint.connected) cluster_.error("post without a lane");
+        packet.lane_uid = endpoint.remote_uid;
+        ++endpoint.on_dedicated;
+    }
+    cluster_.wire(index, peer, std::move(packet));
+}
+
+void Node::create_lane(Peer peer) {
+    const bool fails = cluster_.delay(0, 100) < cluster_.create_failures;
+    if (lanes_alive() >= negotiator.config().cap) cluster_.error("a lane above the cap");
+    const std::uint64_t uid = cluster_.next_uid++;
+    if (!fails) endpoints[peer].uid = uid;
+    cluster_.after(cluster_.delay(0, 200 * kMicrosecond), [this, peer, uid, fails] {
+        if (dead) return;
+        std::vector<std::uint8_t> address(8);
+        for (std::size_t i = 0; i < 8; ++i) address[i] = static_cast<std::uint8_t>(uid >> (8 * i));
+        negotiator.on_lane_created(peer, fails ? UCS_ERR_NO_RESOURCE : UCS_OK, address);
+    });
+}
+
+void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned) {
+    std::uint64_t remote = 0;
+    for (std::size_t i = 0; i < 8; ++i) remote |= std::uint64_t{address[i]} << (8 * i);
+    cluster_.after(cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {
+        if (dead || !negotiator.find(peer)) return;
+        if (negotiator.find(peer)->state == LinkState::kConnecting) {
+            endpoints[peer].remote_uid = remote;
+            endpoints[peer].connected = true;
+        }
+        negotiator.on_lane_ready(peer, UCS_OK);
+    });
+}
+
+void Node::destroy_lane(Peer peer) {
+    Endpoint& endpoint = endpoints[peer];
+    const bool peer_lives =
+        !endpoint.failed && !cluster_[peer].dead && !cluster_[peer].endpoints[index].failed;
+    if (endpoint.uid == 0) cluster_.error("no lane to destroy");
+    if (peer_lives && endpoint.on_dedicated != 0) cluster_.error("destroyed with operations");
+    if (peer_lives && !endpoint.held.empty()) cluster_.error("destroyed with held messages");
+    cluster_.after(cluster_.delay(0, 100 * kMicrosecond), [this, peer] {
+        if (dead) return;
+        Endpoint& gone = endpoints[peer];
+        gone.uid = gone.remote_uid = gone.on_dedicated = 0;
+        gone.connected = gone.flushing = false;
+        gone.held.clear();
+        negotiator.on_lane_destroyed(peer);
+    });
+}
+
+void Node::start_tx_switch(Peer peer, const Message& mark) {
+    cluster_.after(cluster_.delay(0, 50 * kMicrosecond), [this, peer, mark] {
+        if (!usable(peer) || !negotiator.switch_of(peer)) return;
+        send(peer, mark);
+        negotiator.on_marker_posted(peer);
+        pump(peer);
+    });
+}
+
+void Node::stop_tx_and_mark(Peer peer, const Message& dmark) {
+    cluster_.after(cluster_.delay(0, 50 * kMicrosecond), [this, peer, dmark] {
+        if (!usable(peer) || !negotiator.switch_of(peer)) return;
+        Packet packet{Packet::Kind::kControl, LaneKind::kDedicated, 0, 0, {}};
+        packet.bytes.resize(encoded_size(dmark));
+        encode(dmark, packet.bytes);
+        post(peer, std::move(packet));
+        negotiator.on_marker_posted(peer);
+        endpoints[peer].flushing = true;
+    });
+}
+
+// The flush includes the marker, so it starts when that is posted.
+void Node::flush_lane(Peer) {}
+
+void Node::try_flushed(Peer peer) {
+    Endpoint& endpoint = endpoints[peer];
+    if (!endpoint.flushing || endpoint.on_dedicated != 0) return;
+    endpoint.flushing = false;
+    negotiator.on_flushed(peer);
+}
+
+void Node::on_arrived(Peer to) {
+    if (dead || endpoints[to].on_dedicated == 0) return;
+    --endpoints[to].on_dedicated;
+    try_flushed(to);
+}
+
+void Node::open_rx_gate(Peer peer) {
+    Endpoint& endpoint = endpoints[peer];
+    while (!endpoint.held.empty()) {
+        const Packet packet = std::move(endpoint.held.front());
+        endpoint.held.pop_front();
+        deliver(peer, packet);
+    }
+}
+
+// The other end's transport notices its broken lane a little later.
+void Node::fail_endpoint(Peer peer, ucs_status_t) {
+    endpoints[peer].failed = true;
+    cluster_.after(cluster_.notice, [this, peer] { cluster_.noticed(peer, index); });
+}
+
+void Node::closed(Peer peer) {
+    if (endpoints[peer].closed) cluster_.error("closed twice");
+    endpoints[peer].closed = true;
+}
+
+void Node::notify(Peer peer, const Change& change) {
+    if (cluster_.on_step) cluster_.on_step();
+    if (cluster_.on_change) cluster_.on_change(index, peer, change);
+}
+
+void Node::send_data(Peer peer, std::uint64_t count) {
+    endpoints[peer].wanted += count;
+    pump(peer);
+}
+
+void Node::put(Peer peer) {
+    const Switch* direction = negotiator.switch_of(peer);
+    if (!usable(peer) || direction == nullptr) return;
+    using State = ucp::lanes::TxDirection::State;
+    const State state = direction->tx.state();
+    if (state != State::kMarking && state != State::kWindowed && state != State::kDedicated) return;
+    post(peer, {Packet::Kind::kPut, LaneKind::kDedicated, 0, 0, {}});
+}
+
+void Node::pump(Peer peer) {
+    Endpoint& endpoint = endpoints[peer];
+    while (usable(peer) && endpoint.posted < endpoint.wanted) {
+        Switch* direction = negotiator.switch_of(peer);
+        if (direction != nullptr && !direction->tx.may_post()) return;
+        const LaneKind lane = direction ? direction->tx.lane() : LaneKind::kScalable;
+        if (direction != nullptr) direction->tx.posted();
+        post(peer, {Packet::Kind::kData, lane, 0, ++endpoint.posted, {}});
+    }
+}
+
+void Node::arrive(Peer from, const Packet& packet) {
+    Endpoint& endpoint = endpoints[from];
+    if (endpoint.failed) return;
+    if (packet.lane == LaneKind::kDedicated) {
+        if (endpoint.uid != packet.lane_uid || !endpoint.connected) {
+            if (!cluster_[from].endpoints[index].failed) cluster_.error("sent to no lane");
+            return;
+        }
+        const Switch* direction = negotiator.switch_of(from);
+        const bool open = direction && direction->rx.delivers(LaneKind::kDedicated);
+        if (packet.kind != Packet::Kind::kPut && (!open || !endpoint.held.empty())) {
+            endpoint.held.push_back(packet);
+            endpoint.most_held = std::max(endpoint.most_held, endpoint.held.size());
+            return;
+        }
+    }
+    deliver(from, packet);
+}
+
+void Node::deliver(Peer from, const Packet& packet) {
+    if (packet.kind == Packet::Kind::kPut) return;
+    if (packet.kind == Packet::Kind::kControl) {
+        Message message;
+        if (decode(packet.bytes, message) != UCS_OK) cluster_.error("decode");
+        if (negotiator.on_message(from, message) != UCS_OK) {
+            cluster_.error(std::string("violation: ") + name(message.type));
+        }
+        return;
+    }
+    const Switch* direction = negotiator.switch_of(from);
+    const LaneKind open = direction ? direction->rx.lane() : LaneKind::kScalable;
+    if (open != packet.lane) cluster_.error("data from the closed lane");
+    if (++endpoints[from].delivered != packet.number) cluster_.error("data out of order");
+}
+
+std::uint64_t Node::lanes_alive() const {
+    return static_cast<std::uint64_t>(std::count_if(
+        endpoints.begin(), endpoints.end(), [](const auto& at) { return at.second.uid != 0; }));
+}
+
+// --- Cluster
+
+Cluster::Cluster(std::size_t nodes, const Config& config, std::uint64_t seed) : random_(seed) {
+    for (std::size_t i = 0; i < nodes; ++i) {
+        // The ids' order is no function of the index.
+        const std::uint64_t worker = (random_() << 8) | i;
+        nodes_.push_back(std::make_unique<Node>(*this, i, worker, config));
+    }
+}
+
+Time Cluster::delay(Time least, Time most) {
+    return least + random_() % (most - least + 1);
+}
+
+void Cluster::at(Time when, std::function<void()> what) {
+    due_.push({std::max(when, now_), order_++, std::move(what)});
+}
+
+void Cluster::run(Time end) {
+    while (true) {
+        Time next = due_.empty() ? kNever : due_.top().when;
+        for (const auto& node : nodes_) {
+            if (!node->dead) next = std::min(next, node->negotiator.next_deadline());
+        }
+        if (next > end) break;
+        now_ = std::max(now_, next);
+        for (const auto& node : nodes_) {
+            if (!node->dead && node->negotiator.next_deadline() <= now_) {
+                node->negotiator.advance(now_);
+            }
+        }
+        if (!due_.empty() && due_.top().when <= now_) {
+            const auto what = due_.top().what;
+            due_.pop();
+            what();
+        }
+        check();
+    }
+    now_ = end;
+}
+
+void Cluster::check() {
+    for (const auto& node : nodes_) {
+        if (node->dead) continue;
+        if (node->lanes_alive() > node->negotiator.config().cap) error("above the cap");
+        if (!node->negotiator.consistent()) error("inconsistent");
+    }
+}
+
+void Cluster::sample_every(Time interval) {
+    after(delay(0, interval), [this, interval] { sample(interval); });
+}
+
+void Cluster::sample(Time interval) {
+    for (const auto& [pair, half] : halves) {
+        const auto& [from, to] = pair;
+        Node& node = *nodes_[from];
+        if (node.dead || node.endpoints[to].failed || node.endpoints[to].closed) continue;
+        node.negotiator.advance(now_);
+        node.negotiator.on_score(to, half);
+    }
+    after(interval, [this, interval] { sample(interval); });
+}
+
+void Cluster::kill(std::size_t victim) {
+    nodes_[victim]->dead = true;
+}
+
+void Cluster::noticed(std::size_t observer, std::size_t victim) {
+    Node& node = *nodes_[observer];
+    if (node.dead || node.endpoints[victim].failed) return;
+    node.endpoints[victim].failed = true;
+    node.negotiator.advance(now_);
+    node.negotiator.on_peer_died(victim);
+}
+
+void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
+    if (nodes_[to]->dead) {
+        after(notice, [this, from, to] { noticed(from, to); });
+        return;
+    }
+    Time& last = last_arrival_[{from, to, packet.lane}];
+    const bool ordered = packet.kind != Node::Packet::Kind::kPut;
+    Time when = now_ + delay(1 * kMicrosecond, 30 * kMicrosecond);
+    if (ordered) when = last = std::max(when, last);
+    at(when, [this, from, to, packet = std::move(packet)] {
+        Node& receiver = *nodes_[to];
+        if (on_step) on_step();
+        if (!receiver.dead && !nodes_[from]->dead) {
+            receiver.negotiator.advance(now_);
+            receiver.arrive(from, packet);
+        } else if (!nodes_[from]->dead) {
+            after(notice, [this, from, to] { noticed(from, to); });
+            return;
+        }
+        if (packet.lane == LaneKind::kDedicated) nodes_[from]->on_arrived(to);
+    });
+}
+
+void Cluster::error(const std::string& what) {
+    if (errors.size() < kErrorsKept) errors.push_back(std::to_string(now_) + ": " + what);
+}
+
+bool Cluster::established(std::size_t a, std::size_t b) {
+    const Link* link = nodes_[a]->negotiator.find(b);
+    return link != nullptr && link->state == LinkState::kEstablished;
+}
+
+std::uint64_t Cluster::switches() const {
+    std::uint64_t sum = 0;
+    for (const auto& node : nodes_) {
+        sum += node->negotiator.counters().promotions + node->negotiator.counters().demotions;
+    }
+    return sum;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> Cluster::matched() {
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;
+    for (std::size_t a = 0; a < size(); ++a) {
+        if (nodes_[a]->dead) continue;
+        for (const auto& [b, link] : nodes_[a]->negotiator.links()) {
+            if (a < b && !nodes_[b]->dead && established(a, b) && established(b, a))
+                pairs.emplace_back(a, b);
+        }
+    }
+    return pairs;
+}
+
+void Cluster::check_quiet() {
+    for (std::size_t a = 0; a < size(); ++a) {
+        if (nodes_[a]->dead) continue;
+        for (auto& [b, endpoint] : nodes_[a]->endpoints) {
+            const std::string pair = std::to_string(a) + "-" + std::to_string(b) + ": ";
+            const Link* link = nodes_[a]->negotiator.find(b);
+            const LinkState state = link ? link->state : LinkState::kIdle;
+            if (nodes_[b]->dead) {
+                if (state != LinkState::kIdle) error(pair + "a slot for the dead");
+                continue;
+            }
+            if (state != LinkState::kIdle && state != LinkState::kEstablished) {
+                error(pair + "stuck in " + name(state));
+            }
+            if (established(a, b) != established(b, a)) error(pair + "the ends disagree");
+            if (link && link->deferred) error(pair + "never answered");
+            if (!endpoint.held.empty()) error(pair + "held messages");
+            if (nodes_[b]->endpoints[a].delivered != endpoint.wanted && !endpoint.failed) {
+                error(pair + "lost data");
+            }
+        }
+    }
+}
+
+}  // namespace lanes_test

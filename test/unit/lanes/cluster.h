@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ucp/lanes/negotiator.h"
+
+namespace lanes_test {
+
+using ucp::lanes::Change;
+using ucp::lanes::Config;
+using ucp::lanes::LaneKind;
+using ucp::lanes::Link;
+using ucp::lanes::LinkState;
+using ucp::lanes::Message;
+using ucp::lanes::Negotiator;
+using ucp::lanes::Peer;
+using ucp::lanes::PeerId;
+using ucp::lanes::Score;
+using ucp::lanes::Time;
+
+class Cluster;
+
+// A worker with one endpoint to each other node: the negotiator, and the least that its embedding
+// code must do to move numbered messages over two lanes. The peer handle is the other node's index.
+class Node : public ucp::lanes::Sink {
+  public:
+    Node(Cluster& cluster, std::size_t index, std::uint64_t worker, const Config& config);
+
+    void send_data(Peer peer, std::uint64_t count);
+    void put(Peer peer);
+
+    PeerId identify(Peer peer) override;
+    void send(Peer peer, const Message& message) override;
+    void create_lane(Peer peer) override;
+    void connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned lanes) override;
+    void destroy_lane(Peer peer) override;
+    void start_tx_switch(Peer peer, const Message& mark) override;
+    void open_tx_window(Peer peer) override { pump(peer); }
+    void open_rx_gate(Peer peer) override;
+    void stop_tx_and_mark(Peer peer, const Message& dmark) override;
+    void flush_lane(Peer peer) override;
+    void resume_tx(Peer peer) override { pump(peer); }
+    void fail_endpoint(Peer peer, ucs_status_t status) override;
+    void closed(Peer peer) override;
+    void notify(Peer peer, const Change& change) override;
+
+    struct Packet {
+        enum class Kind { kControl, kData, kPut } kind;
+        LaneKind lane;
+        std::uint64_t lane_uid;  // of the receiver's dedicated lane
+        std::uint64_t number;
+        std::vector<std::uint8_t> bytes;
+    };
+    void arrive(Peer from, const Packet& packet);
+    void on_arrived(Peer to);  // one of this node's packets left the dedicated lane
+
+    std::uint64_t lanes_alive() const;
+
+    struct Endpoint {
+        // Of the dedicated lane. 0: there is none.
+        std::uint64_t uid = 0;
+        std::uint64_t remote_uid = 0;
+        bool connected = false;
+        bool flushing = false;
+        std::uint64_t on_dedicated = 0;  // posted there and not yet arrived
+        std::uint64_t wanted = 0;        // messages the program has sent
+        std::uint64_t posted = 0;
+        std::uint64_t delivered = 0;
+        std::deque<Packet> held;
+        std::size_t most_held = 0;
+        bool failed = false;
+        bool closed = false;
+    };
+    std::map<Peer, Endpoint> endpoints;
+    Negotiator negotiator;
+    std::size_t index;
+    std::uint64_t worker;
+    bool dead = false;
+
+  private:
+    bool usable(Peer peer) const;
+    void pump(Peer peer);
+    void post(Peer peer, Packet packet);
+    void deliver(Peer from, const Packet& packet);
+    void try_flushed(Peer peer);
+
+    Cluster& cluster_;
+};
+
+// A discrete simulation of nodes whose lanes are FIFO with random delays. Every check that fails is
+// a line in `errors`. A function of the seed.
+class Cluster {
+  public:
+    Cluster(std::size_t nodes, const Config& config, std::uint64_t seed);
+
+    Node& operator[](std::size_t i) { return *nodes_[i]; }
+    std::size_t size() const { return nodes_.size(); }
+    Time now() const { return now_; }
+    std::mt19937_64& random() { return random_; }
+    Time delay(Time least, Time most);
+
+    void at(Time when, std::function<void()> what);
+    void after(Time delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
+    // Runs what is due until `end`, and the negotiators' timers.
+    void run(Time end);
+
+    // Halves told to the negotiators every `interval`, from now on; the program may change them.
+    void sample_every(Time interval);
+    std::map<std::pair<std::size_t, std::size_t>, Score> halves;
+
+    // The node stops. Others notice when they send to it, `notice` later.
+    void kill(std::size_t victim);
+    void noticed(std::size_t observer, std::size_t victim);
+    Time notice = 3'000'000;
+
+    void wire(std::size_t from, std::size_t to, Node::Packet packet);
+    void error(const std::string& what);
+
+    bool established(std::size_t a, std::size_t b);
+    std::uint64_t switches() const;
+    // Pairs (a < b) with a dedicated lane at both ends.
+    std::vector<std::pair<std::size_t, std::size_t>> matched();
+    // All links are Idle or Established at both ends alike, nothing is held, all data arrived.
+    void check_quiet();
+
+    std::vector<std::string> errors;
+    std::uint64_t next_uid = 1;
+    // Called for each transition: tests kill, demote or close at a chosen step.
+    std::function<void(std::size_t node, Peer peer, const Change& change)> on_change;
+    // Called before each delivery and each transition.
+    std::function<void()> on_step;
+    // Chance, in percent, that a lane cannot be made.
+    unsigned create_failures = 0;
+
+  private:
+    struct Due {
+        Time when;
+        std::uint64_t order;
+        std::function<void()> what;
+        bool operator>(const Due& other) const {
+            return std::pair(when, order) > std::pair(other.when, other.order);
+        }
+    };
+
+    void check();
+    void sample(Time interval);
+
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+    std::map<std::tuple<std::size_t, std::size_t, LaneKind>, Time> last_arrival_;
+    std::mt19937_64 random_;
+    Time now_ = 0;
+    std::uint64_t order_ = 0;
+};
+
+}  // namespace lanes_test

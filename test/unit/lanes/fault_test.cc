@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Faults at each step: the steps of one run are counted, then the run is repeated once for each of
+// them with the fault there.
+#include <gtest/gtest.h>
+
+#include "unit/lanes/cluster.h"
+
+namespace lanes_test {
+namespace {
+
+using ucp::lanes::kMillisecond;
+using ucp::lanes::Reason;
+
+// Nodes 0 and 1 are hot, then 0 and 2 are hotter at cap 1: every state of every role occurs.
+// `on_step` sees each delivery and each transition.
+void play(Cluster& cluster, const std::function<void()>& on_step) {
+    cluster.on_step = on_step;
+    cluster.halves = {{{0, 1}, 1000}, {{1, 0}, 500}};
+    cluster.sample_every(50 * kMillisecond);
+    const auto talk = [&cluster] {
+        for (std::size_t a = 0; a < 3; ++a) {
+            for (std::size_t b = 0; b < 3; ++b) {
+                if (a == b || cluster[a].dead) continue;
+                cluster[a].send_data(b, 3);
+                cluster[a].put(b);
+            }
+        }
+    };
+    for (int i = 0; i < 10; ++i) {
+        cluster.after(i * 40 * kMillisecond + cluster.delay(0, kMillisecond), talk);
+    }
+    cluster.run(250 * kMillisecond);
+    cluster.halves[{0, 2}] = 5000;
+    cluster.run(450 * kMillisecond);
+}
+
+Config config() {
+    Config made;
+    made.cap = 1;
+    made.trickle_ratio = 0;
+    made.min_residence = 50 * kMillisecond;
+    made.wait_timeout = 20 * kMillisecond;
+    made.refresh = 100 * kMillisecond;
+    made.stale_after = 200 * kMillisecond;
+    return made;
+}
+
+std::size_t steps_of_a_run() {
+    std::size_t steps = 0;
+    Cluster cluster(3, config(), 7);
+    play(cluster, [&] { ++steps; });
+    cluster.check_quiet();
+    EXPECT_TRUE(cluster.errors.empty()) << cluster.errors.front();
+    EXPECT_TRUE(cluster.established(0, 2));
+    EXPECT_FALSE(cluster.established(0, 1));
+    return steps;
+}
+
+TEST(LanesFaults, APeerKilledAtEachStep) {
+    const std::size_t steps = steps_of_a_run();
+    ASSERT_GT(steps, 100u);
+    for (std::size_t victim = 0; victim < 3; ++victim) {
+        for (std::size_t step = 0; step < steps; ++step) {
+            Cluster cluster(3, config(), 7);
+            std::size_t at = 0;
+            play(cluster, [&] {
+                if (at++ == step) cluster.kill(victim);
+            });
+            // Whoever holds anything for the dead finds out; the survivors go on together.
+            const std::size_t a = victim == 0 ? 1 : 0;
+            const std::size_t b = victim == 2 ? 1 : 2;
+            cluster.halves[{a, b}] = 3000;
+            cluster.run(6000 * kMillisecond);
+            cluster.check_quiet();
+            ASSERT_TRUE(cluster.errors.empty())
+                << "victim " << victim << " step " << step << ": " << cluster.errors.front();
+            ASSERT_TRUE(cluster.established(a, b) && cluster.established(b, a))
+                << "victim " << victim << " step " << step;
+        }
+    }
+}
+
+// The dedicated lane of one end breaks at each step. Either the round is withdrawn, or both ends'
+// endpoints fail and their slots are free.
+TEST(LanesFaults, ALaneThatFailsAtEachStep) {
+    const std::size_t steps = steps_of_a_run();
+    std::size_t failures = 0;
+    for (std::size_t end = 0; end < 3; ++end) {
+        for (std::size_t step = 0; step < steps; ++step) {
+            Cluster cluster(3, config(), 7);
+            const std::size_t peer = end == 0 ? 1 : 0;
+            std::size_t at = 0;
+            play(cluster, [&] {
+                if (at++ != step || cluster[end].endpoints[peer].uid == 0) return;
+                cluster[end].negotiator.on_lane_failed(peer, UCS_ERR_ENDPOINT_TIMEOUT);
+            });
+            cluster.run(3000 * kMillisecond);
+            const bool failed = cluster[end].endpoints[peer].failed;
+            failures += failed;
+            for (const auto& [a, b] : {std::pair{end, peer}, std::pair{peer, end}}) {
+                const Link* link = cluster[a].negotiator.find(b);
+                ASSERT_TRUE(!failed || link == nullptr)
+                    << "end " << end << " step " << step << ": " << name(link->state);
+            }
+            cluster.check_quiet();
+            ASSERT_TRUE(cluster.errors.empty())
+                << "end " << end << " step " << step << ": " << cluster.errors.front();
+        }
+    }
+    EXPECT_GT(failures, 20u);
+}
+
+// Lanes that cannot be made: every round ends, nothing is held, and it works once they can.
+TEST(LanesFaults, LanesThatCannotBeMade) {
+    Config patient = config();
+    patient.retry_after = 10 * kMillisecond;
+    patient.retry_max = 20 * kMillisecond;
+    Cluster cluster(2, patient, 3);
+    cluster.create_failures = 101;
+    cluster.halves = {{{0, 1}, 1000}, {{1, 0}, 500}};
+    cluster.sample_every(20 * kMillisecond);
+    cluster.run(500 * kMillisecond);
+    EXPECT_GT(cluster[0].negotiator.counters().withdrawals, 2u);
+    EXPECT_FALSE(cluster.established(0, 1));
+    cluster.create_failures = 0;
+    cluster.run(700 * kMillisecond);
+    cluster.check_quiet();
+    EXPECT_TRUE(cluster.errors.empty()) << cluster.errors.front();
+    EXPECT_TRUE(cluster.established(0, 1) && cluster.established(1, 0));
+}
+
+// The talk's picture: 15 of 15 taken, the 16th is denied; a hotter one replaces the coldest.
+TEST(LanesCapacity, FifteenOfFifteen) {
+    Config picture;
+    picture.cap = 15;
+    Cluster cluster(17, picture, 5);
+    for (std::size_t i = 1; i <= 15; ++i) cluster.halves[{i, 0}] = 1000 + 100 * i;
+    cluster.sample_every(100 * kMillisecond);
+    cluster.run(1000 * kMillisecond);
+    EXPECT_EQ(15u, cluster[0].negotiator.held());
+
+    cluster.halves[{16, 0}] = 1050;
+    cluster.run(2000 * kMillisecond);
+    EXPECT_FALSE(cluster.established(16, 0));
+    EXPECT_GE(cluster[16].negotiator.counters().denials_received, 1u);
+    EXPECT_EQ(Reason::kOutranked, cluster[16].negotiator.find(0)->reason);
+    EXPECT_EQ(15u, cluster[0].negotiator.held());
+
+    cluster.halves[{16, 0}] = 5000;
+    cluster.run(4000 * kMillisecond);
+    EXPECT_TRUE(cluster.established(16, 0) && cluster.established(0, 16));
+    EXPECT_FALSE(cluster.established(1, 0));
+    EXPECT_EQ(15u, cluster[0].negotiator.held());
+    cluster.check_quiet();
+    EXPECT_TRUE(cluster.errors.empty()) << cluster.errors.front();
+}
+
+}  // namespace
+}  // namespace lanes_test
