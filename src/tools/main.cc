@@ -4,8 +4,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "tools/bench/command.h"
 #include "tools/info/command.h"
@@ -22,9 +24,11 @@ int main(int argc, char** argv) {
     tools::add_bench(app, argc, argv);
     tools::add_sim(app);
     tools::add_info(app);
-    tools::add_run(app);
+    // CLI11 would read a program's options after "--" as its own.
+    char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
+    tools::add_run(app, {std::min(dashes + 1, argv + argc), argv + argc});
     try {
-        app.parse(argc, argv);
+        app.parse(static_cast<int>(dashes - argv), argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error);
     } catch (const std::exception& error) {

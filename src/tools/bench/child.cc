@@ -94,7 +94,7 @@ JobPlace JobPlace::from_string(const std::string& text) {
 void run_child(const JobPlace& place, const std::string& benchmark, const BenchOptions& options) {
     ProcessHost host(place, options.ranks);
     Context context(options.ranks);
-    Worker worker(context);
+    Worker worker(context.handle());
     host.tell({{"address", to_hex(worker.address())}});
     std::vector<std::string> addresses;
     for (unsigned peer = 0; peer < options.ranks; ++peer) {

@@ -52,7 +52,7 @@ void print_devices() {
     std::fflush(stdout);
     const Context context(1);
     ucp_context_print_info(context.handle(), stdout);
-    const Worker worker(context);
+    const Worker worker(context.handle());
     ucp_worker_print_info(worker.handle(), stdout);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tools/program/pacer.h"
+#include "tools/program/sink.h"
 #include "tools/program/trickle.h"
 #include "tools/program/verify.h"
 
@@ -121,7 +122,10 @@ Task mbw_mr(Rank& rank, const BenchOptions& options) {
     for (const unsigned peer : unused) rank.connect(peer);
 
     Trickle trickle(rank, options, role.sends ? unused : std::vector<unsigned>());
-    TrickleSink sink(rank, options);
+    Sink sink(rank, {.stream = Stream::kTrickle,
+                     .max_size = options.size_max,
+                     .seed = options.seed,
+                     .verify = options.verify});
     rank.spawn(sink.run());
     Pair pair(rank, options, role.partner.value_or(rank.index()), trickle);
 

@@ -54,15 +54,17 @@ void Rank::reap() {
 
 bool Rank::step() {
     wake_due();
-    const bool resumed = !ready_.empty();
+    resumed_ = !ready_.empty();
     while (!ready_.empty()) {
         const std::coroutine_handle<> next = ready_.front();
         ready_.pop_front();
         next.resume();
     }
-    if (resumed) reap();
+    if (resumed_) reap();
     const bool progressed = ucp_worker_progress(worker_) != 0;
-    return resumed || progressed;
+    ready_.insert(ready_.end(), yielded_.begin(), yielded_.end());
+    yielded_.clear();
+    return resumed_ || progressed;
 }
 
 Task Rank::close() {

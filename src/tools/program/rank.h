@@ -72,6 +72,8 @@ class Rank {
     // Wake what is due, run it, progress the worker once. Throws what a coroutine threw.
     // @return whether anything happened
     bool step();
+    // Whether the last step ran a coroutine.
+    bool resumed() const { return resumed_; }
 
     // The earliest time at which a sleeping coroutine wants to run; INT64_MAX if none sleeps.
     int64_t next_timer() const { return timers_.empty() ? INT64_MAX : timers_.top().when; }
@@ -80,6 +82,8 @@ class Rank {
     auto barrier();
     // Awaitable: the host's clock has reached `when`.
     auto sleep_until(int64_t when);
+    // Awaitable: the worker has been progressed once more.
+    auto yield();
     // Flush and close all endpoints.
     Task close();
 
@@ -110,8 +114,10 @@ class Rank {
 
     std::list<Task> tasks_;
     std::deque<std::coroutine_handle<>> ready_;
+    std::deque<std::coroutine_handle<>> yielded_;  // ready after the next progress
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     uint64_t timers_started_ = 0;
+    bool resumed_ = false;
     uint64_t barriers_entered_ = 0;
     std::coroutine_handle<> at_barrier_;
 };
@@ -207,6 +213,18 @@ inline auto Rank::sleep_until(int64_t when) {
         void await_resume() const {}
     };
     return Awaiter{*this, when};
+}
+
+inline auto Rank::yield() {
+    struct Awaiter {
+        Rank& rank;
+        bool await_ready() const { return false; }
+        void await_suspend(std::coroutine_handle<> waiter) const {
+            rank.yielded_.push_back(waiter);
+        }
+        void await_resume() const {}
+    };
+    return Awaiter{*this};
 }
 
 }  // namespace tools

@@ -25,28 +25,4 @@ Task Trickle::finish() {
     co_await batch_.done();
 }
 
-TrickleSink::TrickleSink(Rank& rank, const BenchOptions& options)
-    : rank_(rank),
-      options_(options),
-      batch_(rank),
-      buffer_(options.size_max, 1),
-      sequences_(rank.count(), SequenceCheck(options.seed, Stream::kTrickle)) {}
-
-Task TrickleSink::run() {
-    const auto message = buffer_.slot(0, options_.size_max);
-    while (!stopping_) {
-        batch_.receive(make_tag(Stream::kTrickle, 0), kAnySender, message.data(), message.size());
-        co_await batch_.done();
-        if (batch_.cancelled()) co_return;
-        if (!options_.verify) continue;
-        const unsigned sender = tag_sender(batch_.received().sender_tag);
-        sequences_.at(sender).check(message.first(batch_.received().length), sender, rank_.index());
-    }
-}
-
-void TrickleSink::stop() {
-    stopping_ = true;
-    batch_.cancel();
-}
-
 }  // namespace tools

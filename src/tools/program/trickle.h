@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "tools/program/options.h"
@@ -33,24 +32,6 @@ class Trickle {
     Batch batch_;
     MessageBuffer buffer_;
     std::vector<SequenceCheck> sequences_;  // as peers_
-};
-
-// Receives what trickles in from any rank, until it is stopped.
-class TrickleSink {
-  public:
-    TrickleSink(Rank& rank, const BenchOptions& options);
-
-    Task run();
-    // After the last barrier: what is still on its way is not waited for.
-    void stop();
-
-  private:
-    Rank& rank_;
-    const BenchOptions& options_;
-    Batch batch_;
-    MessageBuffer buffer_;
-    std::vector<SequenceCheck> sequences_;  // by sender
-    bool stopping_ = false;
 };
 
 }  // namespace tools

@@ -31,11 +31,11 @@ Context::~Context() {
     ucp_cleanup(handle_);
 }
 
-Worker::Worker(const Context& context) {
+Worker::Worker(ucp_context_h context) {
     ucp_worker_params_t params{};
     params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     params.thread_mode = UCS_THREAD_MODE_SINGLE;
-    check(ucp_worker_create(context.handle(), &params, &handle_), "worker");
+    check(ucp_worker_create(context, &params, &handle_), "worker");
 }
 
 Worker::~Worker() {

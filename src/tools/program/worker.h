@@ -24,7 +24,7 @@ class Context {
 // A worker of one thread. Throws std::runtime_error.
 class Worker {
   public:
-    explicit Worker(const Context& context);
+    explicit Worker(ucp_context_h context);
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();

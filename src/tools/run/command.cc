@@ -62,7 +62,6 @@ void set_up_open_mpi(const Environment& environment) {
 }
 
 void run_program(const RunCommand& command, std::vector<std::string> program) {
-    if (!program.empty() && program.front() == "--") program.erase(program.begin());
     if (program.empty()) throw CLI::RequiredError("a command to run");
     const Paths paths = Paths::find();
     const Environment environment(command.verbose);
@@ -81,15 +80,18 @@ void run_program(const RunCommand& command, std::vector<std::string> program) {
 
 }  // namespace
 
-void add_run(CLI::App& app) {
+void add_run(CLI::App& app, std::vector<std::string> after_dashes) {
     auto command = std::make_shared<RunCommand>();
     CLI::App* run = app.add_subcommand(
         "run", "Run an MPI or OpenSHMEM program over Swiftlane: run [-v] [--soft] -- COMMAND...");
     run->add_flag("-v,--verbose", command->verbose, "Say what is set in the environment");
     run->add_flag("--soft", command->soft, "On the emulated adapter");
     run->prefix_command();
-    run->allow_extras();
-    run->callback([command, run] { run_program(*command, run->remaining()); });
+    run->callback([command, run, program = std::move(after_dashes)] {
+        std::vector<std::string> words = run->remaining();
+        words.insert(words.end(), program.begin(), program.end());
+        run_program(*command, std::move(words));
+    });
 }
 
 }  // namespace tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/program/shift.h"
+
+#include <algorithm>
+
+#include "tools/program/sink.h"
+
+namespace tools {
+
+std::vector<unsigned> hot_peers(unsigned rank, unsigned ranks, unsigned hot, unsigned phase) {
+    const unsigned distances = (ranks - 1) / 2;  // a distance of half the ring has one side only
+    std::vector<unsigned> peers;
+    for (unsigned i = 0; peers.size() < hot && i < distances; ++i) {
+        const unsigned distance = 1 + (phase * ((hot + 1) / 2) + i) % distances;
+        peers.push_back((rank + distance) % ranks);
+        if (peers.size() < hot) peers.push_back((rank + ranks - distance) % ranks);
+    }
+    return peers;
+}
+
+Task shift(Rank& rank, const ShiftOptions& options) {
+    for (unsigned step = 1; step < rank.count(); ++step) {
+        rank.connect((rank.index() + step) % rank.count());
+    }
+    Sink sink(rank, {.stream = Stream::kHot,
+                     .max_size = options.flow.size,
+                     .seed = options.flow.seed,
+                     .verify = options.flow.verify,
+                     .depth = options.flow.window});
+    rank.spawn(sink.run());
+    co_await rank.barrier();
+    const int64_t start = rank.host().now();
+    Flow flow(rank, options.flow);
+    for (unsigned phase = 0; phase < options.phases; ++phase) {
+        std::vector<PeerWeight> weights;
+        for (const unsigned peer : hot_peers(rank.index(), rank.count(), options.hot, phase)) {
+            weights.push_back({peer, 1.0});
+        }
+        co_await flow.run(std::move(weights), start + (phase + 1) * options.time);
+    }
+    rank.host().report({.size = options.flow.size,
+                        .messages = flow.messages(),
+                        .elapsed = rank.host().now() - start});
+    co_await rank.barrier();
+    sink.stop();
+}
+
+}  // namespace tools

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+#include "tools/common/bench_options.h"
+#include "tools/common/units.h"
+#include "tools/report/table.h"
+#include "tools/sim/report.h"
+#include "tools/sim/study.h"
+#include "uct/api/module.h"
+#include "uct/ib/component.h"
+
+namespace tools {
+namespace {
+
+struct SimCommand {
+    StudyOptions study;
+    std::vector<std::string> model;
+    std::vector<std::string> settings;
+    std::string json;
+    bool map = false;
+};
+
+// "NAME=VALUE", split.
+std::pair<std::string, std::string> split_setting(const std::string& option,
+                                                  const std::string& text) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == text.npos) {
+        throw CLI::ValidationError(option, fmt::format("'{}' is not NAME=VALUE", text));
+    }
+    return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void set_model_field(softhca::Model& model, const std::string& text) {
+    const auto [name, value] = split_setting("--model", text);
+    bool found = false;
+    softhca::Model::for_each(model, [&](std::string_view field, double& current) {
+        if (field != name) return;
+        found = true;
+        try {
+            size_t used = 0;
+            current = std::stod(value, &used);
+            if (used == value.size() && current >= 0) return;
+        } catch (const std::exception&) {
+        }
+        throw CLI::ValidationError("--model", fmt::format("'{}' is no number", value));
+    });
+    if (found) return;
+    std::string names;
+    softhca::Model::for_each(
+        model, [&](std::string_view field, double&) { names += fmt::format(" {}", field); });
+    throw CLI::ValidationError("--model", fmt::format("no field '{}'; there are{}", name, names));
+}
+
+void run_sim(SimCommand& command) {
+    StudyOptions& study = command.study;
+    study.zipf.flow.seed = study.shift.flow.seed = study.bench.seed;
+    study.zipf.flow.verify = study.shift.flow.verify = study.bench.verify;
+    study.zipf.flow.size = study.shift.flow.size = study.bench.size_max;
+    study.zipf.flow.window = study.shift.flow.window = study.bench.window;
+    study.zipf.time = study.shift.time = study.bench.time;
+    study.shift.hot = study.cap;
+    check_options(study.bench, study.benchmark == "mbw_mr");
+    for (const std::string& field : command.model) set_model_field(study.model, field);
+    for (const std::string& setting : command.settings) {
+        study.variables.push_back(split_setting("--set", setting));
+    }
+
+    fmt::print("{}", study_title(study));
+    std::fflush(stdout);
+    const bool live = isatty(STDERR_FILENO) != 0;
+    std::vector<StudyRun> runs;
+    for (const std::string& mode : study.modes) {
+        if (live) fmt::print(stderr, "\r\033[Ksimulating {} ...", mode);
+        runs.push_back(run_mode(study, mode));
+    }
+    if (live) fmt::print(stderr, "\r\033[K");
+    fmt::print("{}", study_text(study, runs));
+    for (const StudyRun& run : runs) {
+        if (command.map) fmt::print("{}", lane_map(run.result));
+    }
+    if (!command.json.empty()) write_json(command.json, study_json(study, runs));
+}
+
+void add_study_options(CLI::App& app, SimCommand& command) {
+    StudyOptions& study = command.study;
+    app.add_option("--lanes", study.modes, "Kinds of run, one after the other")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
+        ->capture_default_str();
+    app.add_option("--cap", study.cap, "Dedicated lanes a rank may hold (UCX_MAX_PRIORITY_EPS)")
+        ->capture_default_str();
+    add_time(app, "--interval", study.interval,
+             "Between rankings (UCX_DYNAMIC_TL_SWITCH_INTERVAL)");
+    app.add_option("--margin", study.margin, "Hysteresis (UCX_DYNAMIC_TL_MARGIN)")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+    app.add_option("--dc-cost-scale", study.dc_cost_scale,
+                   "Multiplies what DC costs more than RC in the model")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--model", command.model, "Set a field of the adapter model (docs/softhca.md)")
+        ->type_name("NAME=VALUE");
+    app.add_option("--set", command.settings, "Set a UCX_ variable for all ranks")
+        ->type_name("NAME=VALUE");
+    app.add_option("--json", command.json, "Write the results there")->type_name("FILE");
+    app.add_flag("--map", command.map, "Print every endpoint's lane as well");
+}
+
+void add_study(CLI::App& sim, const std::string& name, const std::string& help,
+               const BenchOptions& defaults) {
+    auto command = std::make_shared<SimCommand>();
+    StudyOptions& study = command->study;
+    study.benchmark = name;
+    study.bench = defaults;
+    study.model = softhca::Model::from_environment();
+    CLI::App& app = *sim.add_subcommand(name, help);
+    add_common_options(app, study.bench);
+    if (name == "mbw_mr") add_mbw_mr_options(app, study.bench);
+    if (name == "zipf") {
+        app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others")
+            ->capture_default_str();
+        app.add_option("--exponent", study.zipf.exponent,
+                       "The k-th hottest peer gets k^-exponent of what the hottest gets")
+            ->check(CLI::Range(0.0, 10.0))
+            ->capture_default_str();
+    }
+    if (name == "shift") {
+        app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
+            ->check(CLI::Range(2, 1000))
+            ->capture_default_str();
+    }
+    add_study_options(app, *command);
+    app.callback([command] { run_sim(*command); });
+}
+
+int sim_main(int argc, char** argv) {
+    uct::add_component(uct::ib_component());
+    CLI::App app{"Benchmarks with many ranks in one process, on modelled adapters and time",
+                 "swiftlane sim"};
+    app.require_subcommand(1);
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+        return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
+    });
+    const BenchOptions pairs{
+        .ranks = 64, .size_min = 8, .size_max = 512, .time = 1'000'000, .settle = 20'000'000};
+    add_study(app, "mbw_mr", "Multi-pair bandwidth and message rate", pairs);
+    add_study(app, "alltoall", "All-to-all exchange", pairs);
+    const BenchOptions flows{
+        .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 40'000'000};
+    add_study(app, "zipf", "Peers of heavy-tailed heat", flows);
+    add_study(app, "shift", "A hot set that moves", flows);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error);
+    } catch (const std::exception& error) {
+        std::fflush(stdout);
+        fmt::print(stderr, "swiftlane: {}\n", error.what());
+        std::fflush(nullptr);
+        _exit(1);
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace tools
+
+int main(int argc, char** argv) {
+    return tools::sim_main(argc, argv);
+}

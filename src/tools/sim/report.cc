@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/sim/report.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "tools/common/units.h"
+#include "tools/report/table.h"
+
+namespace tools {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+std::string time_text(int64_t nanoseconds) {
+    return format_time(static_cast<double>(nanoseconds));
+}
+
+void write_observations(Out out, const StudyOptions& options, const StudyRun& run) {
+    const LaneCounters& counters = run.result.counters;
+    fmt::format_to(out, "\n# {} (modelled)\n", run.result.mode);
+    fmt::format_to(out, "promotions            {:>12}   counted at each end of a link\n",
+                   counters.promotions);
+    fmt::format_to(out, "demotions             {:>12}\n", counters.demotions);
+    fmt::format_to(out, "denials               {:>12}\n", counters.denials);
+    fmt::format_to(out, "replays               {:>12}\n", counters.replays);
+    const char* part = options.benchmark == "shift" ? "of each phase" : "of the run";
+    fmt::format_to(out, "time to settle        {:>12}   last switch in the first half {}\n",
+                   time_text(run.settled), part);
+    fmt::format_to(out, "late switches         {:>12}   in the second half {}\n", run.late_switches,
+                   part);
+    fmt::format_to(out, "most dedicated lanes  {:>12}   of any node at any time; cap {}\n",
+                   run.peak, run.cap);
+    fmt::format_to(out,
+                   "stall of a switch     {:>12}   longest gap between two deliveries of a link\n",
+                   time_text(run.stall));
+    fmt::format_to(out, "other gaps            {:>12}   longest on those links; mean {}\n",
+                   time_text(run.steady_gap), format_time(run.typical_gap));
+}
+
+void write_matching(Out out, const StudyOptions& options, const MatchingReport& matching) {
+    fmt::format_to(out, "\n# Admitted links against a greedy b-matching of the measured traffic\n");
+    fmt::format_to(out, "links admitted        {:>12}   greedy {}\n", matching.admitted,
+                   matching.greedy);
+    fmt::format_to(out, "weight                {:>12.4f}   of the greedy one's\n",
+                   matching.ratio());
+    fmt::format_to(out, "links that differ     {:>12}\n", matching.differing);
+    fmt::format_to(out, "outside the margin    {:>12}   of {}\n", matching.unexplained.size(),
+                   options.margin);
+    for (const WeightedLink& link : matching.unexplained) {
+        fmt::format_to(out, "    {} - {}: {} messages\n", link.a, link.b, link.weight);
+    }
+}
+
+void write_recoveries(Out out, const StudyRun& run) {
+    fmt::format_to(out, "\n# {}: intervals until 0.95 of the rate before the hot set moved\n",
+                   run.result.mode);
+    for (size_t i = 0; i < run.recoveries.size(); ++i) {
+        const Recovery& recovery = run.recoveries[i];
+        fmt::format_to(out, "move {:<4}{:>12}   rate before {:.0f}/s\n", i + 1,
+                       recovery.intervals ? std::to_string(*recovery.intervals) : "never",
+                       recovery.rate_before);
+    }
+}
+
+Json run_json(const StudyRun& run) {
+    Json json{{"duration_ns", run.duration},
+              {"messages", run.messages},
+              {"switches", run.switches},
+              {"late_switches", run.late_switches},
+              {"settled_ns", run.settled},
+              {"cap", run.cap},
+              {"peak", run.peak},
+              {"stall_ns", run.stall},
+              {"steady_gap_ns", run.steady_gap},
+              {"typical_gap_ns", run.typical_gap}};
+    if (run.matching) {
+        const MatchingReport& matching = *run.matching;
+        json["matching"] = {{"admitted", matching.admitted},
+                            {"greedy", matching.greedy},
+                            {"weight", matching.weight},
+                            {"greedy_weight", matching.greedy_weight},
+                            {"ratio", matching.ratio()},
+                            {"differing", matching.differing},
+                            {"outside_margin", matching.unexplained.size()}};
+    }
+    if (!run.recoveries.empty()) {
+        json["recoveries"] = Json::array();
+        for (const Recovery& recovery : run.recoveries) {
+            Json entry{{"rate_before", recovery.rate_before}, {"intervals", nullptr}};
+            if (recovery.intervals) entry["intervals"] = *recovery.intervals;
+            json["recoveries"].push_back(std::move(entry));
+        }
+        json["timeline"] = run.timeline;
+    }
+    return json;
+}
+
+std::vector<RunResult> results_of(std::span<const StudyRun> runs) {
+    std::vector<RunResult> results;
+    for (const StudyRun& run : runs) results.push_back(run.result);
+    return results;
+}
+
+}  // namespace
+
+std::string study_title(const StudyOptions& options) {
+    return fmt::format(
+        "# swiftlane sim {}: {} ranks, cap {}, seed {}, DC costs x {}; modelled: "
+        "rates and times follow from the adapter model, not from hardware\n",
+        options.benchmark, options.bench.ranks, options.cap, options.bench.seed,
+        options.dc_cost_scale);
+}
+
+std::string study_text(const StudyOptions& options, std::span<const StudyRun> runs) {
+    std::string text;
+    const Out out = std::back_inserter(text);
+    const bool latency = options.benchmark == "alltoall";
+    for (const StudyRun& run : runs) {
+        fmt::format_to(out, "\n# {} (modelled)\n{}", run.result.mode, row_header(latency));
+        for (const Row& row : run.result.rows) text += row_line(row, latency);
+    }
+    text += comparison(results_of(runs));
+    for (const StudyRun& run : runs) {
+        if (run.switches != 0 || run.result.mode == "dynamic") {
+            write_observations(out, options, run);
+        }
+        if (run.matching) write_matching(out, options, *run.matching);
+        if (!run.recoveries.empty()) write_recoveries(out, run);
+    }
+    return text;
+}
+
+Json study_json(const StudyOptions& options, std::span<const StudyRun> runs) {
+    Json document{{"benchmark", options.benchmark},
+                  {"modelled", true},
+                  {"version", SWIFTLANE_VERSION},
+                  {"options", to_json(options.bench)}};
+    Json& json = document["options"];
+    json["cap"] = options.cap;
+    json["interval_ns"] = options.interval;
+    json["dc_cost_scale"] = options.dc_cost_scale;
+    json["margin"] = options.margin;
+    Json& model = document["model"];
+    softhca::Model::for_each(options.model,
+                             [&model](const char* name, double value) { model[name] = value; });
+    add_runs(document, results_of(runs));
+    for (const StudyRun& run : runs) {
+        document["modes"][run.result.mode]["observed"] = run_json(run);
+    }
+    return document;
+}
+
+}  // namespace tools

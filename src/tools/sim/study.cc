@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/sim/study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/program/alltoall.h"
+#include "tools/program/mbw_mr.h"
+#include "tools/sim/world.h"
+
+namespace tools {
+namespace {
+
+// A lane is kept for at least so many rankings, as in the library's defaults.
+constexpr int64_t kResidenceIntervals = 2;
+constexpr double kRecovered = 0.95;
+// The rate before a move is the mean over so many intervals.
+constexpr unsigned kReferenceIntervals = 5;
+
+softhca::Model scaled_model(const StudyOptions& options) {
+    softhca::Model model = options.model;
+    const double scale = options.dc_cost_scale;
+    model.dci_switch *= scale;
+    model.dc_header *= scale;
+    // What a DC work request costs more than one of RC.
+    model.thread_gap_dc = model.thread_gap_rc + (model.thread_gap_dc - model.thread_gap_rc) * scale;
+    model.nic_gap_dc = model.nic_gap_rc + (model.nic_gap_dc - model.nic_gap_rc) * scale;
+    return model;
+}
+
+WorldOptions world_options(const StudyOptions& options, const std::string& mode) {
+    WorldOptions world;
+    world.ranks = options.bench.ranks;
+    world.seed = options.bench.seed;
+    world.model = scaled_model(options);
+    world.interval = options.interval;
+    world.variables = {
+        {"UCX_TLS", "self,dc_mlx5,rc_mlx5"},
+        {"UCX_LANES", mode},
+        {"UCX_MAX_PRIORITY_EPS", std::to_string(options.cap)},
+        {"UCX_DYNAMIC_TL_SWITCH_INTERVAL", fmt::format("{}ns", options.interval)},
+        {"UCX_DYNAMIC_TL_MIN_RESIDENCE",
+         fmt::format("{}ns", kResidenceIntervals * options.interval)},
+        {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
+    };
+    world.variables.insert(world.variables.end(), options.variables.begin(),
+                           options.variables.end());
+    return world;
+}
+
+Task program(Rank& rank, const StudyOptions& options) {
+    if (options.benchmark == "mbw_mr") return mbw_mr(rank, options.bench);
+    if (options.benchmark == "alltoall") return alltoall(rank, options.bench);
+    if (options.benchmark == "zipf") return zipf(rank, options.zipf);
+    return shift(rank, options.shift);
+}
+
+// Marks half-time on behalf of all ranks.
+Task call_half_time(Rank& rank, Observer& observer, int64_t when) {
+    co_await rank.sleep_until(when);
+    observer.mark();
+}
+
+Task leave(Rank& rank) {
+    co_await rank.barrier();
+    co_await rank.close();
+    co_await rank.barrier();
+}
+
+MatchingReport judge_matching(const StudyOptions& options, const Observer& observer,
+                              const std::vector<LaneEntry>& map) {
+    const unsigned ranks = options.bench.ranks;
+    std::vector<WeightedLink> links;
+    std::vector<WeightedLink> admitted;
+    for (unsigned a = 0; a < ranks; ++a) {
+        for (unsigned b = a + 1; b < ranks; ++b) {
+            const LinkTraffic& there = observer.link(a, b);
+            const LinkTraffic& back = observer.link(b, a);
+            const uint64_t weight =
+                there.messages - there.before_mark + back.messages - back.before_mark;
+            if (weight != 0) links.push_back({a, b, weight});
+        }
+    }
+    for (const WeightedLink& link : links) {
+        const bool holds = std::ranges::any_of(map, [&](const LaneEntry& entry) {
+            return entry.state == "established" && std::min(entry.rank, entry.peer) == link.a &&
+                   std::max(entry.rank, entry.peer) == link.b;
+        });
+        if (holds) admitted.push_back(link);
+    }
+    return compare_matching(links, admitted, ranks, options.cap, options.margin);
+}
+
+void judge_switches(const StudyOptions& options, const Observer& observer, StudyRun& run) {
+    const bool shifts = options.benchmark == "shift";
+    const int64_t phase = shifts ? options.shift.time : run.duration;
+    run.switches = observer.switches().size();
+    for (const SwitchEvent& event : observer.switches()) {
+        // The ranks' first phase starts a little after time 0, the end may be a little late.
+        const int64_t index =
+            std::min<int64_t>(event.time / phase, shifts ? options.shift.phases - 1 : 0);
+        const int64_t in_phase = event.time - index * phase;
+        if (in_phase > phase / 2) {
+            ++run.late_switches;
+        } else {
+            run.settled = std::max(run.settled, in_phase);
+        }
+    }
+}
+
+void judge_gaps(const Observer& observer, unsigned ranks, StudyRun& run) {
+    uint64_t messages = 0;
+    for (unsigned a = 0; a < ranks; ++a) {
+        for (unsigned b = 0; b < ranks; ++b) {
+            const LinkTraffic& link = observer.link(a, b);
+            if (link.longest_switch_gap == 0) continue;
+            run.stall = std::max(run.stall, link.longest_switch_gap);
+            run.steady_gap = std::max(run.steady_gap, link.longest_gap);
+            run.typical_gap += static_cast<double>(link.sum_of_gaps);
+            messages += link.gaps;
+        }
+    }
+    if (messages != 0) run.typical_gap /= static_cast<double>(messages);
+}
+
+void judge_recovery(const StudyOptions& options, StudyRun& run) {
+    const int64_t per_phase = options.shift.time / run.interval;
+    const auto size = static_cast<int64_t>(run.timeline.size());
+    for (unsigned phase = 1; phase < options.shift.phases; ++phase) {
+        const int64_t moved = phase * per_phase;
+        if (moved >= size || moved < kReferenceIntervals) continue;
+        double before = 0;
+        for (int64_t i = moved - kReferenceIntervals; i < moved; ++i) {
+            before += static_cast<double>(run.timeline[i]) / kReferenceIntervals;
+        }
+        Recovery recovery;
+        recovery.rate_before = before * 1e9 / static_cast<double>(run.interval);
+        for (int64_t i = moved; i < std::min(moved + per_phase, size); ++i) {
+            if (static_cast<double>(run.timeline[i]) < kRecovered * before) continue;
+            recovery.intervals = static_cast<unsigned>(i - moved);
+            break;
+        }
+        run.recoveries.push_back(recovery);
+    }
+}
+
+}  // namespace
+
+StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
+    World world(world_options(options, mode));
+    Observer& observer = world.observer();
+    world.run([&](Rank& rank) {
+        if (rank.index() == 0 && options.benchmark == "zipf") {
+            rank.spawn(call_half_time(rank, observer, options.zipf.time / 2));
+        }
+        return program(rank, options);
+    });
+
+    StudyRun run;
+    run.duration = world.now();
+    run.interval = observer.interval();
+    run.messages = observer.messages();
+    run.timeline = observer.timeline();
+    run.result.mode = mode;
+    for (const auto& samples : world.samples()) run.result.rows.push_back(combine(samples));
+    run.result.map = world.lanes();
+    run.result.counters = world.counters();
+    for (unsigned rank = 0; rank < world.size(); ++rank) {
+        const SlotUse slots = world.slots(rank);
+        run.cap = std::max(run.cap, slots.cap);
+        run.peak = std::max(run.peak, slots.peak);
+    }
+    judge_switches(options, observer, run);
+    judge_gaps(observer, world.size(), run);
+    if (options.benchmark == "zipf" && mode == "dynamic") {
+        run.matching = judge_matching(options, observer, run.result.map);
+    }
+    if (options.benchmark == "shift") judge_recovery(options, run);
+    world.run(leave);
+    return run;
+}
+
+}  // namespace tools

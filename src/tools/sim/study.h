@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "softhca/model.h"
+#include "tools/program/options.h"
+#include "tools/program/shift.h"
+#include "tools/program/zipf.h"
+#include "tools/report/result.h"
+#include "tools/sim/matching.h"
+
+namespace tools {
+
+// What a simulation is asked for.
+struct StudyOptions {
+    std::string benchmark;  // mbw_mr, alltoall, zipf, shift
+    BenchOptions bench;
+    ZipfOptions zipf;
+    ShiftOptions shift;
+    std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
+    unsigned cap = 4;
+    int64_t interval = 1'000'000;  // nanoseconds between the library's rankings
+    double dc_cost_scale = 1;
+    double margin = 0.2;
+    softhca::Model model;
+    std::vector<std::pair<std::string, std::string>> variables;  // UCX_*, as the user gave them
+};
+
+// After each move of the hot set: sampling intervals until the rate is back to 0.95 of what it was
+// before; nothing if it never was.
+struct Recovery {
+    double rate_before = 0;  // messages per second
+    std::optional<unsigned> intervals;
+};
+
+// One mode's simulation, with what only an observer of the whole cluster can see. Times are virtual
+// nanoseconds.
+struct StudyRun {
+    RunResult result;
+    int64_t duration = 0;
+    uint64_t messages = 0;       // delivered
+    uint64_t switches = 0;       // ends of links that took or left a dedicated lane
+    uint64_t late_switches = 0;  // of these, in the second half (shift: of a phase)
+    int64_t settled = 0;         // time of the last switch of the first half (shift: phase)
+    unsigned cap = 0;
+    unsigned peak = 0;       // most dedicated lanes that any node ever held
+    int64_t stall = 0;       // longest gap between deliveries on a link across a switch
+    int64_t steady_gap = 0;  // longest on the same links otherwise
+    double typical_gap = 0;  // mean on the same links
+    std::optional<MatchingReport> matching;  // zipf, dynamic
+    std::vector<Recovery> recoveries;        // shift
+    std::vector<uint64_t> timeline;          // messages delivered in each interval
+    int64_t interval = 0;
+};
+
+StudyRun run_mode(const StudyOptions& options, const std::string& mode);
+
+}  // namespace tools
