@@ -8,6 +8,7 @@
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/answer.h"
 #include "ucp/proto/rndv.h"
 #include "ucp/tag/engine.h"
 #include "ucs/log.h"
@@ -133,7 +134,7 @@ bool start_get(Endpoint& endpoint, Request& request, const Announcement& announc
 /** The receive that a message names, if it waits for data of the peer that the message is from. */
 Request* find_receive(Worker& worker, uint64_t id, uint64_t from) {
     Request* request = worker.find_request(id);
-    if (request == nullptr || (request->flags & Request::kReceive) == 0) return nullptr;
+    if (request == nullptr || !is_receive(*request)) return nullptr;
     return request->part<TagReceive>().sender == from ? request : nullptr;
 }
 
@@ -156,8 +157,7 @@ ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescripto
     worker.tags().store(*request, header.offset, payload.data(), payload.size());
     receive.arrived += payload.size();
     if (receive.arrived == receive.wanted) {
-        worker.unname_request(*request);
-        request->complete(UCS_OK);
+        answered(*request, UCS_OK);
     }
     return UCS_OK;
 }
@@ -174,8 +174,7 @@ ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         ucs::log_warn("end of an unknown rendezvous dropped");
         return UCS_OK;
     }
-    worker.unname_request(*request);
-    request->complete(static_cast<ucs_status_t>(done.status));
+    answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
 
@@ -217,6 +216,7 @@ void receive_rndv(Worker& worker, Request& request, std::span<const std::byte> b
     receive.sender = rts.sender;
     receive.sender_request = rts.request;
     receive.wanted = std::min<size_t>(rts.length, receive.buffer.length());
+    request.received = receive.wanted;
     Endpoint* endpoint = worker.find_endpoint(rts.sender);
     if (endpoint == nullptr) return worker.finish_later(request, UCS_ERR_CONNECTION_RESET);
     const bool truncated = receive.wanted < rts.length;

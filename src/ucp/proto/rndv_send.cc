@@ -7,6 +7,7 @@
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/answer.h"
 #include "ucp/proto/rndv.h"
 #include "ucs/log.h"
 
@@ -87,7 +88,7 @@ ucs_status_t post_rts(Request& request, const Lane& lane) {
     send.announcing = true;
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_rts, &pack);
     send.announcing = false;
-    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (sent < 0) return answer_lost(request, static_cast<ucs_status_t>(sent));
     if (!send.asked) return UCS_OK;
     --request.count;  // the answer's reference: it came, and posting goes on
     return UCS_INPROGRESS;
@@ -172,8 +173,7 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
         return UCS_OK;
     }
-    worker.unname_request(*request);
-    request->complete(static_cast<ucs_status_t>(done.status));
+    answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
 
@@ -251,8 +251,7 @@ ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t en
     request.post = post_rts;
     request.cleanup = finish_send;
     request.flags |= Request::kNeedsGreeting;
-    ++request.count;  // the answer
-    request.worker->name_request(request);
+    await_answer(request);
     return UCS_OK;
 }
 

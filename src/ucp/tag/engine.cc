@@ -31,9 +31,12 @@ ucs_status_t open_receive(Request& request, void* buffer, size_t count, const Op
     if (status != UCS_OK) return status;
     receive.request = &request;
     receive.user_memory = reinterpret_cast<Memory*>(params.memory());
-    request.flags |= Request::kReceive;
     request.cleanup = release_receive;
     return UCS_OK;
+}
+
+bool is_receive(const Request& request) {
+    return request.cleanup == release_receive;
 }
 
 TagEngine::~TagEngine() {
@@ -45,18 +48,30 @@ TagEngine::~TagEngine() {
         [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
 }
 
+Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
+                          ucs_status_t* status) {
+    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
+    if (request == nullptr) {
+        *status = UCS_ERR_NO_MEMORY;
+        return nullptr;
+    }
+    *status = open_receive(*request, buffer, count, params);
+    if (*status != UCS_OK) {
+        worker_.recycle(*request);
+        return nullptr;
+    }
+    request->flags |= Request::kReceive | Request::kInCall;
+    return request;
+}
+
 ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
                                     const OpParams& params) {
     UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
-    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
-    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    const ucs_status_t status = open_receive(*request, buffer, count, params);
-    if (status != UCS_OK) {
-        worker_.recycle(*request);
-        return UCS_STATUS_PTR(status);
-    }
+    ucs_status_t status = UCS_OK;
+    Request* request = begin(buffer, count, params, &status);
+    if (request == nullptr) return UCS_STATUS_PTR(status);
     TagReceive& receive = request->part<TagReceive>();
     receive.tag = tag;
     receive.mask = mask;
@@ -66,8 +81,6 @@ ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mas
         matcher_.remove(*message);
         give(*request, static_cast<TagMessage&>(*message));
     }
-    if (request->is_finished() && params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
-        *params.raw().recv_info.tag_info = request->tag_info;
     return worker_.end_call(*request, params);
 }
 
@@ -79,16 +92,10 @@ TagMessage* TagEngine::probe(Tag tag, Tag mask, bool remove) {
 
 ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, size_t count,
                                             const OpParams& params) {
-    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
-    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    const ucs_status_t status = open_receive(*request, buffer, count, params);
-    if (status != UCS_OK) {
-        worker_.recycle(*request);
-        return UCS_STATUS_PTR(status);
-    }
+    ucs_status_t status = UCS_OK;
+    Request* request = begin(buffer, count, params, &status);
+    if (request == nullptr) return UCS_STATUS_PTR(status);
     give(*request, message);
-    if (request->is_finished() && params.has(UCP_OP_ATTR_FIELD_RECV_INFO))
-        *params.raw().recv_info.tag_info = request->tag_info;
     return worker_.end_call(*request, params);
 }
 
@@ -104,6 +111,7 @@ void TagEngine::give(Request& receive, TagMessage& message) {
 }
 
 bool TagEngine::cancel(Request& request) {
+    if (!is_receive(request)) return false;
     TagReceive& receive = request.part<TagReceive>();
     if (!receive.is_posted()) return false;
     matcher_.withdraw(receive);

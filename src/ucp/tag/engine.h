@@ -32,9 +32,13 @@ struct TagReceive : ExpectedReceive {
     size_t wanted = 0;  //!< bytes to fetch: all of the message that fits
 };
 
-/** Make a request a receive into a user's buffer. @return UCS_ERR_INVALID_PARAM as Unpacker::open
+/**
+ * Make a request a receive into a user's buffer.
+ * @return UCS_ERR_INVALID_PARAM as Unpacker::open(); the request holds nothing then
  */
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params);
+/** Was the request made by open_receive()? */
+bool is_receive(const Request& request);
 
 enum class TagMessageKind : uint8_t {
     kEager,       //!< all of the data is here
@@ -98,6 +102,7 @@ class TagEngine {
     Matcher& matcher() { return matcher_; }
 
   private:
+    Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message);
 
     Worker& worker_;
