@@ -18,7 +18,8 @@ uint32_t kind_of(std::string_view name);
 
 /** One transport of a worker, as its address tells it. */
 struct AddressEntry {
-    uint32_t kind = 0;  //!< kind_of() the transport's name
+    uint32_t kind = 0;   //!< kind_of() the transport's name
+    uint8_t domain = 0;  //!< index in the owner's context, as in its remote keys
     uct::DeviceType device_type = uct::DeviceType::kNetwork;
     uct::Reach reach = uct::Reach::kInterface;
     float bandwidth = 0;  //!< bytes per second

@@ -35,10 +35,10 @@ struct Config {
     unsigned max_priority_endpoints = 0;
     double hysteresis_margin = 0;
     ucs::Duration min_residence{};
-    ucs::Duration sample_window{};
+    double sample_duty = 0;
+    unsigned sample_windows = 0;
     double min_score = 0;
     unsigned switch_window = 0;
-    bool address_debug_info = false;
 };
 
 extern const ucs::config::Table<Config> kConfigTable;

@@ -10,6 +10,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/core/config.h"
+#include "ucp/mem/region_table.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
@@ -78,6 +79,7 @@ class Context {
     /** Serialises memory domains; recursive, taken only if is_shared_by_threads(). */
     std::recursive_mutex& mutex() { return mutex_; }
 
+    RegionTable& regions() { return regions_; }
     uint64_t draw_uuid();
     void print_info(FILE* stream) const;
 
@@ -100,6 +102,7 @@ class Context {
     bool mt_workers_shared_ = false;
     std::string name_;
     std::recursive_mutex mutex_;
+    RegionTable regions_;
 };
 
 /** Takes the context's mutex for a scope, if several threads use it. */

@@ -39,7 +39,7 @@ struct LaneState;
 class Endpoint : public boost::intrusive::list_base_hook<>,
                  public boost::intrusive::unordered_set_base_hook<> {
   public:
-    Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index,
+    Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index, DomainPair domains,
              std::unique_ptr<uct::Endpoint> scalable);
     ~Endpoint();
     Endpoint(const Endpoint&) = delete;
@@ -47,6 +47,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     Worker& worker() const { return *worker_; }
     uint64_t remote_uuid() const { return remote_uuid_; }
+    /** Names the endpoint within its worker; never used twice. */
+    uint32_t serial() const { return serial_; }
 
     // --- fast path ---
 
@@ -59,7 +61,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
      * and no fence is due.
      */
-    bool one_sided_ready() const;
+    bool one_sided_ready() const {
+        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == fence_sequence();
+    }
     /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
     Lane one_sided_lane();
     /** A one-sided operation was posted past the queue: fences have to know. */
@@ -74,7 +78,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_ptr_t submit(Request& request, const OpParams& params);
     /** Start a request of the library's own (kInternal), or one that was submitted before. */
     void start(Request& request);
-    /** Take a request out of the send queue. @return false if it is not there (any more) */
+    /**
+     * Take a request out of the send queue; its posting reference is the caller's then.
+     * @return false if it is not there (any more)
+     */
     bool withdraw(Request& request);
     bool has_backlog() const { return has_backlog_; }
 
@@ -99,12 +106,17 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void remote_operation_started() { ++remote_started_; }
     void remote_operation_finished();
     uint32_t remote_operations() const { return remote_started_ - remote_finished_; }
+    uint32_t remote_started() const { return remote_started_; }
+    uint32_t remote_finished() const { return remote_finished_; }
 
     // --- failure ---
 
     bool is_failed() const { return status_ != UCS_OK; }
     ucs_status_t status() const { return status_; }
-    /** Fail all that the endpoint holds, tell the user once. Later operations return `status`. */
+    /**
+     * Later operations return `status`; all that the endpoint holds fails, and the user is told, in
+     * the next Worker::progress().
+     */
     void fail(ucs_status_t status);
 
     // --- used by Worker, LaneDriver, the flush protocol ---
@@ -116,6 +128,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void take_from_user();
 
     unsigned scalable_index() const { return scalable_index_; }
+    DomainPair domains() const { return domains_; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
@@ -125,6 +138,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void lanes_changed();
     void pump();
     void pump_controls();
+    /** The last message of its direction on the scalable lane. */
+    void send_marker(std::span<const std::byte> message);
 
     enum Flag : uint32_t {
         kUser = 1u << 0,
@@ -135,24 +150,50 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPeerErrors = 1u << 5,  //!< UCP_ERR_HANDLING_MODE_PEER
         kPromotable = 1u << 6,  //!< both sides have a dedicated transport beside the scalable one
         kClosing = 1u << 7,
-        kDoomed = 1u << 8,  //!< freed by the next progress
+        kPumpLater = 1u << 9,
+        kPurged = 1u << 10,  //!< failed, and nothing is left in it
+        kDoomed = 1u << 8,   //!< freed by the next progress
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
     void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
 
   private:
+    uint32_t fence_sequence() const;
+
     friend class Backlog;
     friend class LaneDriver;
     friend class Worker;
 
-    /** The lane of the request's next piece; nothing while its direction is stopped. */
-    std::optional<Lane> lane_for(const Request& request);
-    ucs_status_t post_one(Request& request, const Lane& lane);
-    ucs_status_t apply_fence(const Lane& lane);
+    /** What may be done next, and on which lane. */
+    struct Step {
+        enum class Kind : uint8_t { kRequest, kFenceFlush, kEndMarker };
+        Kind kind;
+        Lane lane;
+        Request* request;
+    };
+
+    /** The next step of what waits; nothing if nothing waits or a direction is stopped. */
+    std::optional<Step> next_step();
+    std::optional<Step> step_of(Request& request);
+    /** @return UCS_OK: done, look for the next; UCS_ERR_NO_RESOURCE: wait on its lane */
+    ucs_status_t take(const Step& step);
+    ucs_status_t post(Request& request, const Lane& lane);
+    ucs_status_t flush_for_fence(const Lane& lane);
+    ucs_status_t post_first_control();
+    void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
     void enqueue(Request& request);
+    void end_posting(Request& request, ucs_status_t status);
     Backlog& backlog();
+    Lane dedicated_lane() const;
+    uint8_t lane_bit(const Lane& lane) const {
+        return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
+    }
     void update_fast_path();
+    void purge();
+
+    static constexpr uint8_t kScalableBit = 1;
+    static constexpr uint8_t kDedicatedBit = 2;
 
     // First cache line: all that a short send reads.
     uct::Endpoint* tx_lane_;
@@ -164,12 +205,14 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint32_t fence_seen_ = 0;     //!< Worker::fence_sequence() that one-sided operations obey
     uint8_t one_sided_used_ = 0;  //!< lanes with one-sided operations since the last fence
     uint8_t scalable_index_;      //!< Worker::interface()
+    DomainPair domains_;          //!< of both lanes: they share a device at either end
     ucs_status_t status_ = UCS_OK;
     bool has_backlog_ = false;  //!< a request waits
 
     std::unique_ptr<uct::Endpoint> scalable_;
     LaneState* lane_state_ = nullptr;
     std::unique_ptr<Backlog> backlog_;
+    uint32_t serial_;
     uint32_t remote_started_ = 0;
     uint32_t remote_finished_ = 0;
     ucp_err_handler_cb_t error_callback_ = nullptr;

@@ -10,6 +10,7 @@
 #include <boost/intrusive/list.hpp>
 
 #include "ucp/api/ucp.h"
+#include "ucp/mem/remote_memory.h"
 #include "uct/api/interface.h"
 #include "uct/api/types.h"
 
@@ -22,7 +23,7 @@ class Worker;
 struct Lane {
     uct::Endpoint& endpoint;
     const uct::InterfaceAttributes& attributes;
-    unsigned domain;  //!< Context::domains() index, for registrations
+    DomainPair domains;  //!< here, for registrations; there, for remote keys
 };
 
 /**
@@ -66,7 +67,7 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         kDoneInCall = 1u << 10,    //!< finished while kInCall
     };
 
-    enum class CallbackKind : uint8_t { kNone, kSend, kTagReceive, kAmReceive, kInternal };
+    enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kInternal };
 
     union Callback {
         ucp_send_nbx_callback_t send;
@@ -83,8 +84,8 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     Worker* worker = nullptr;
     Endpoint* endpoint = nullptr;  //!< null for receives
     uint32_t flags = 0;
-    CallbackKind callback_kind = CallbackKind::kNone;
-    Callback on_finish{};
+    CallbackKind callback_kind = CallbackKind::kSend;
+    Callback on_finish{};  //!< null: nobody is told
     void* user_data = nullptr;
     Post post = nullptr;
     Cleanup cleanup = nullptr;  //!< releases what the part holds; called once, before the callback
@@ -95,11 +96,12 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     ucp_tag_recv_info_t tag_info{};  //!< tag receives
     size_t received = 0;             //!< AM data receives: bytes
 
-    /** The protocol's own data; one type a request, trivially destructible. */
+    /** The protocol's own data; one type a request. It is never destroyed, only cleaned up. */
     template <typename T, typename... Args>
     T& emplace(Args&&... args) {
         static_assert(sizeof(T) <= kPartSize && alignof(T) <= 8);
-        static_assert(std::is_trivially_destructible_v<T>);
+        static_assert(std::is_trivially_destructible_v<T> ||
+                      requires { requires T::kNeedsNoDestructor; });
         return *new (part_) T{std::forward<Args>(args)...};
     }
     template <typename T>

@@ -64,7 +64,16 @@ class Worker {
     uint32_t gate() const { return gate_; }
     std::recursive_mutex& mutex() { return mutex_; }
     ucs_thread_mode_t thread_mode() const { return thread_mode_; }
-    void touch(Endpoint& endpoint, size_t bytes);
+    void set_gate(Gate bit, bool on) { gate_ = on ? gate_ | bit : gate_ & ~uint32_t{bit}; }
+    /** The tracker is armed: count a send. */
+    void touch(Endpoint& endpoint, size_t bytes) {
+        tracker_->touch(endpoint.tracker_hook(), endpoint.remote_uuid(), bytes);
+    }
+    void touch_if_armed(Endpoint& endpoint, size_t bytes) {
+        if ((gate_ & kGateTracker) != 0) touch(endpoint, bytes);
+    }
+    /** Largest message that may go by am_short, from UCX_BCOPY_THRESH. */
+    size_t short_limit() const { return short_limit_; }
 
     // --- progress and time ---
 
@@ -106,8 +115,21 @@ class Worker {
     }
     /** ucp_ep_close_nbx(). */
     ucs_status_ptr_t close_endpoint(Endpoint& endpoint, unsigned flags, const OpParams& params);
-    /** Free the endpoint at the end of this or the next progress(). */
+    /** Free the endpoint in the next progress(). */
     void doom(Endpoint& endpoint);
+    void pump_later(Endpoint& endpoint);
+    void purge_later(Endpoint& endpoint);
+    /** End the named requests of a failed endpoint. */
+    void abort_named(Endpoint& endpoint, ucs_status_t status);
+    /** The answer that the request waits for will not come. */
+    void abort(Request& request, ucs_status_t status);
+    uint32_t next_serial() { return ++serials_; }
+    /** A dedicated lane came or went. */
+    void count_dedicated(int change);
+    /** A message that a receive gate held back. */
+    void deliver_held(uint8_t id, void* data, size_t length);
+    /** A flush whose lanes are flushed waits for answers of the peer, if any are due. */
+    void wait_for_answers(Request& request);
 
     // --- requests ---
 
@@ -115,18 +137,19 @@ class Worker {
     Request* allocate_request(uint32_t flags = Request::kInternal);
     /**
      * A request for a user's call: in the user's memory if the parameters say so, with the
-     * callback that they hold.
+     * callback that they hold. kInCall is set: end_call() or Endpoint::submit() ends the call, or
+     * recycle() if it was in vain.
      */
     Request* begin_request(const OpParams& params, Request::CallbackKind kind);
     /** A request that was never started, or is finished, and whose handle nobody holds. */
     void recycle(Request& request);
     /**
      * A receive's or an internal request's result for the user's call that began it: takes the
-     * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Call with
-     * kInCall set since begin_request().
+     * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Fills
+     * recv_info.
      */
     ucs_status_ptr_t end_call(Request& request, const OpParams& params);
-    /** Drop the request's last reference in the next progress(): for failures inside calls. */
+    /** Drop a reference of the request in the next progress(): for failures inside calls. */
     void finish_later(Request& request, ucs_status_t status);
     /** ucp_request_free() and friends. */
     void free_request(Request& request);
@@ -150,6 +173,8 @@ class Worker {
     friend class Endpoint;
     friend struct Request;
     friend class LaneDriver;
+    friend void flush_remote_finished(Endpoint& endpoint);
+    friend void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status);
 
     struct EndpointKey {
         using type = uint64_t;
@@ -165,21 +190,44 @@ class Worker {
                                         boost::intrusive::hash<EndpointHash>,
                                         boost::intrusive::power_2_buckets<true>>;
 
+    /** Prepares the user's part of each request of the pool once. */
+    class RequestChunks final : public ucs::ChunkSource {
+      public:
+        explicit RequestChunks(Context& context) : context_(context) {}
+        Chunk allocate(size_t bytes) override;
+        void release(const Chunk& chunk, size_t bytes) override;
+        void prepare(void* object, const Chunk& chunk) override;
+
+      private:
+        Context& context_;
+        std::vector<void*> prepared_;
+    };
+
     Worker(Context& context, const ucp_worker_params_t& params);
     ucs_status_t open_interfaces();
-    ucs_status_t pack_address();
-    ucs_status_t connect(const WorkerAddress& remote, std::unique_ptr<Endpoint>* endpoint);
-    void add_primary(Endpoint& endpoint);
+    ucs_status_t open_interface(unsigned resource);
+    ucs_status_t make_address();
+    ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint);
+    bool find_dedicated(const WorkerAddress& remote, const WorkerInterface& local,
+                        const AddressEntry& entry);
+    void grow_table();
+    void close_endpoint_now(Endpoint& endpoint);
+    void withdraw_lanes();
     void finish(Request& request);
     void deliver(Request& request);
-    void run_deferred();
+    void defer(Request& request);
+    unsigned run_deferred();
     void reap();
+    static ucs_status_t drop_message(void* self, void* data, size_t length,
+                                     uct::ReceiveDescriptor* descriptor);
     static void transport_failed(void* self, uct::Endpoint* lane, ucs_status_t status);
     static ucs_status_t on_hello(void* self, void* data, size_t length,
                                  uct::ReceiveDescriptor* descriptor);
 
     uint32_t gate_ = 0;
     uint32_t fence_sequence_ = 0;
+    ucs::UsageTracker* tracker_ = nullptr;
+    size_t short_limit_ = SIZE_MAX;
     Context& context_;
 
     uint64_t uuid_;
@@ -191,8 +239,9 @@ class Worker {
     std::vector<std::byte> address_;
     uint64_t message_number_ = 0;
     unsigned progress_countdown_ = 0;
-    unsigned progress_depth_ = 0;
+    bool in_progress_ = false;
 
+    RequestChunks request_chunks_;
     ucs::MemoryPool requests_;
     ucs::SlotTable<Request> named_;
     RequestQueue deferred_;
@@ -202,10 +251,19 @@ class Worker {
     std::unique_ptr<Reassembly> reassembly_;
     std::vector<WorkerInterface> interfaces_;
     std::unique_ptr<LaneDriver> lanes_;
+    size_t bucket_count_ = 16;
     std::unique_ptr<EndpointTable::bucket_type[]> buckets_;
-    std::optional<EndpointTable> by_uuid_;
+    EndpointTable by_uuid_;
     EndpointList endpoints_;
+    size_t endpoint_count_ = 0;
+    bool has_work_ = false;  //!< one of the lists below, or deferred_, has something
     std::vector<Endpoint*> doomed_;
+    std::vector<Endpoint*> to_pump_;
+    std::vector<Endpoint*> to_purge_;
+    std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
+    std::vector<Request*> answer_waiters_;
+    uint32_t serials_ = 0;
+    int dedicated_lanes_ = 0;
 };
 
 /** Takes the worker's lock for a C function, if several threads use the worker. */

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/core/backlog.h"
+
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "ucp/core/endpoint.h"
+#include "ucp/core/worker.h"
+
+namespace ucp {
+
+ControlMessage* ControlMessage::make(AmId id, std::span<const std::byte> message, Then then) {
+    void* memory = ::operator new(sizeof(ControlMessage) + message.size());
+    auto* made = new (memory) ControlMessage();
+    made->id = id;
+    made->then = then;
+    made->length = static_cast<uint32_t>(message.size());
+    std::memcpy(made->bytes(), message.data(), message.size());
+    return made;
+}
+
+void ControlMessage::free(ControlMessage* message) {
+    message->~ControlMessage();
+    ::operator delete(message);
+}
+
+Backlog::Backlog(Endpoint& endpoint)
+    : request_wait(endpoint, serve_requests), control_wait(endpoint, serve_controls) {}
+
+Backlog::~Backlog() {
+    assert(requests.empty() && controls.empty());
+    request_wait.end();
+    control_wait.end();
+}
+
+// Inside a transport's call a wait can neither leave its queue nor join another: `serving` makes
+// pump() keep off, and what has to go on elsewhere is left to the worker's progress.
+ucs_status_t Backlog::serve_requests(uct::Pending* pending) {
+    auto& wait = *static_cast<LaneWait*>(pending);
+    Endpoint& endpoint = wait.endpoint;
+    wait.serving = true;
+    const auto step = endpoint.next_step();
+    if (step && &step->lane.endpoint == wait.lane) {
+        const ucs_status_t status = endpoint.take(*step);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            wait.serving = false;
+            return status;
+        }
+    }
+    wait.serving = false;
+    const auto next = endpoint.next_step();
+    if (next && &next->lane.endpoint == wait.lane) return UCS_INPROGRESS;
+    wait.lane = nullptr;
+    if (next) endpoint.worker().pump_later(endpoint);
+    return UCS_OK;
+}
+
+ucs_status_t Backlog::serve_controls(uct::Pending* pending) {
+    auto& wait = *static_cast<LaneWait*>(pending);
+    Endpoint& endpoint = wait.endpoint;
+    wait.serving = true;
+    const ucs_status_t status = endpoint.post_first_control();
+    wait.serving = false;
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if (!endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
+    wait.lane = nullptr;
+    return UCS_OK;
+}
+
+}  // namespace ucp

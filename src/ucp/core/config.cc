@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/core/config.h"
+
+namespace ucp {
+namespace {
+
+using ucs::config::field;
+
+constexpr ucs::config::Field<Config> kFields[] = {
+    field<&Config::transports>("TLS", "all",
+                               "Transports to use: names, or the groups all, ib, rc, dc, ud, sm. "
+                               "At least one of them must be scalable (dc, self, ...)."),
+    field<&Config::net_devices>("NET_DEVICES", "all", "Network devices to use, as mlx5_0:1."),
+    field<&Config::bcopy_threshold>(
+        "BCOPY_THRESH", "auto",
+        "Messages of at least this size are copied to a buffer rather than written into the work "
+        "request itself."),
+    field<&Config::zcopy_threshold>(
+        "ZCOPY_THRESH", "auto",
+        "Messages of at least this size are sent from the user's memory, if they need not be "
+        "registered first or registering pays off."),
+    field<&Config::rndv_threshold>("RNDV_THRESH", "auto",
+                                   "Messages of at least this size are announced first and sent "
+                                   "when the receive is there."),
+    field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
+                                "How announced messages travel: the receiver reads them, the "
+                                "sender writes them, or they go as active messages."),
+    field<&Config::lanes>("LANES", "dynamic",
+                          "dynamic: the hottest endpoints get dedicated lanes; scalable: none "
+                          "does; dedicated: every endpoint asks for one at once, without a limit, "
+                          "and keeps it."),
+    field<&Config::switch_interval>("DYNAMIC_TL_SWITCH_INTERVAL", "100ms",
+                                    "Time from one ranking of the endpoints to the next; inf turns "
+                                    "lane switching off."),
+    field<&Config::progress_factor>("DYNAMIC_TL_PROGRESS_FACTOR", "32",
+                                    "One of so many progress calls looks at the clock."),
+    field<&Config::max_priority_endpoints>("MAX_PRIORITY_EPS", "20",
+                                           "Dedicated lanes that a worker holds at most; 0: none."),
+    field<&Config::hysteresis_margin>("DYNAMIC_TL_MARGIN", "0.2",
+                                      "By which part a challenger must beat the holder of a "
+                                      "dedicated lane."),
+    field<&Config::min_residence>("DYNAMIC_TL_MIN_RESIDENCE", "200ms",
+                                  "A dedicated lane is not taken away before this time."),
+    field<&Config::sample_duty>("DYNAMIC_TL_DUTY", "0.1",
+                                "Part of the time in which sends are sampled, above 0, up to 1."),
+    field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval."),
+    field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "100",
+                              "Messages per second below which an endpoint stays scalable."),
+    field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
+                                  "Messages on a new lane until the peer has acknowledged the end "
+                                  "of the old one."),
+};
+
+}  // namespace
+
+const ucs::config::Table<Config> kConfigTable("protocols and lanes", {""}, kFields);
+
+}  // namespace ucp

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/core/endpoint.h"
+
+#include <algorithm>
+
+#include "ucp/core/backlog.h"
+#include "ucp/core/flush.h"
+#include "ucp/core/handles.h"
+#include "ucp/core/reassembly.h"
+#include "ucp/core/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Endpoint::Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index,
+                   DomainPair domains, std::unique_ptr<uct::Endpoint> scalable)
+    : tx_lane_(scalable.get()),
+      worker_(&worker),
+      remote_uuid_(remote_uuid),
+      fence_seen_(worker.fence_sequence()),
+      scalable_index_(static_cast<uint8_t>(scalable_index)),
+      domains_(domains),
+      scalable_(std::move(scalable)),
+      serial_(worker.next_serial()) {
+    update_fast_path();
+}
+
+Endpoint::~Endpoint() = default;
+
+Lane Endpoint::scalable_lane() const {
+    return {*scalable_, worker_->interface(scalable_index_).transport->attributes(), domains_};
+}
+
+Lane Endpoint::dedicated_lane() const {
+    return {*lane_state_->dedicated,
+            worker_->interface(lane_state_->interface_index).transport->attributes(), domains_};
+}
+
+Lane Endpoint::one_sided_lane() {
+    if (lane_state_ != nullptr && lane_state_->takes_one_sided()) return dedicated_lane();
+    return scalable_lane();
+}
+
+void Endpoint::note_one_sided(const Lane& lane) {
+    one_sided_used_ |= lane_bit(lane);
+}
+
+bool Endpoint::owns(const uct::Endpoint* lane) const {
+    return lane == scalable_.get() ||
+           (lane_state_ != nullptr && lane == lane_state_->dedicated.get());
+}
+
+uint32_t Endpoint::fence_sequence() const {
+    return worker_->fence_sequence();
+}
+
+void Endpoint::give_to_user(const ucp_ep_params_t& params) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    set_flag(kUser);
+    if (has(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) &&
+        params.err_mode == UCP_ERR_HANDLING_MODE_PEER) {
+        set_flag(kPeerErrors);
+    }
+    if (has(UCP_EP_PARAM_FIELD_ERR_HANDLER)) {
+        error_callback_ = params.err_handler.cb;
+        error_argument_ = params.err_handler.arg;
+    }
+    if (has(UCP_EP_PARAM_FIELD_USER_DATA)) error_argument_ = params.user_data;
+}
+
+void Endpoint::take_from_user() {
+    clear_flag(kUser);
+    clear_flag(kPeerErrors);
+    error_callback_ = nullptr;
+    error_argument_ = nullptr;
+}
+
+void Endpoint::update_fast_path() {
+    tx_lane_ = scalable_.get();
+    short_limit_ = -1;
+    const uct::InterfaceAttributes* attributes = &scalable_lane().attributes;
+    if (lane_state_ != nullptr && lane_state_->direction != nullptr) {
+        using State = lanes::TxDirection::State;
+        const State state = lane_state_->direction->tx.state();
+        if (state == State::kDedicated) {
+            tx_lane_ = lane_state_->dedicated.get();
+            attributes = &dedicated_lane().attributes;
+        } else if (state != State::kScalable) {
+            return;
+        }
+    }
+    if (is_failed() || has_backlog_) return;
+    if ((attributes->capabilities & uct::kAmShort) == 0) return;
+    short_limit_ =
+        static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()));
+}
+
+void Endpoint::remote_operation_finished() {
+    ++remote_finished_;
+    flush_remote_finished(*this);
+    if (remote_operations() == 0 && has_backlog_) pump();
+}
+
+void Endpoint::fail(ucs_status_t status) {
+    if (is_failed()) return;
+    status_ = status;
+    update_fast_path();
+    worker_->purge_later(*this);
+}
+
+// Everything that holds a reference of a request of this endpoint gives it up. User callbacks run
+// here, so the endpoint may be closed meanwhile; it is not freed before the worker's reap().
+void Endpoint::purge() {
+    set_flag(kPurged);
+    if (is_users() && error_callback_ == nullptr && has_flag(kPeerErrors)) {
+        ucs::log_warn("endpoint to worker {:016x} failed: {}", remote_uuid_,
+                      ucs_status_string(status_));
+    } else {
+        ucs::log_debug("endpoint to worker {:016x} failed: {}", remote_uuid_,
+                       ucs_status_string(status_));
+    }
+    worker_->lanes().endpoint_failed(*this);
+    if (backlog_ != nullptr) {
+        backlog_->request_wait.end();
+        backlog_->control_wait.end();
+        backlog_->controls.clear_and_dispose(ControlMessage::free);
+        while (!backlog_->requests.empty()) {
+            Request& request = backlog_->requests.front();
+            backlog_->requests.pop_front();
+            request.flags &= ~Request::kQueued;
+            request.complete(status_);
+        }
+        has_backlog_ = false;
+    }
+    worker_->abort_named(*this, status_);
+    flush_endpoint_failed(*this, status_);
+    if (worker_->find_endpoint(remote_uuid_) == nullptr) {
+        worker_->reassembly().sender_failed(remote_uuid_, status_);
+    }
+    if (error_callback_ != nullptr && is_users() && has_flag(kPeerErrors)) {
+        const auto callback = error_callback_;
+        error_callback_ = nullptr;
+        callback(error_argument_, wrap(this), status_);
+    }
+}
+
+}  // namespace ucp

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/core/reassembly.h"
+
+#include <cstring>
+
+#include "ucp/core/worker.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Reassembly::~Reassembly() {
+    while (!messages_.empty()) {
+        const Sink sink = messages_.begin()->second.sink;
+        messages_.erase(messages_.begin());
+        sink.finish(worker_, sink.target, UCS_ERR_CANCELED);
+    }
+}
+
+void Reassembly::begin(MessageId id, size_t total, size_t arrived, Sink sink) {
+    const auto [place, is_new] = messages_.try_emplace(id, Message{total, arrived, sink});
+    if (!is_new) {
+        ucs::log_warn("worker {:016x} began message {} twice: dropped", id.sender, id.number);
+        sink.finish(worker_, sink.target, UCS_ERR_IO_ERROR);
+    }
+}
+
+void Reassembly::redirect(MessageId id, Sink sink) {
+    const auto found = messages_.find(id);
+    if (found != messages_.end()) found->second.sink = sink;
+}
+
+void Reassembly::sender_failed(uint64_t sender, ucs_status_t status) {
+    for (auto it = messages_.begin(); it != messages_.end();) {
+        if (it->first.sender != sender) {
+            ++it;
+            continue;
+        }
+        const Sink sink = it->second.sink;
+        messages_.erase(it);
+        sink.finish(worker_, sink.target, status);
+        it = messages_.begin();
+    }
+}
+
+ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
+                                     uct::ReceiveDescriptor*) {
+    auto& worker = *static_cast<Worker*>(arg);
+    Reassembly& self = worker.reassembly();
+    FragmentHeader header;
+    if (length <= sizeof(header)) {
+        ucs::log_warn("a fragment of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
+    const size_t bytes = length - sizeof(header);
+    const MessageId id = header.id;
+    const auto found = self.messages_.find(id);
+    if (found == self.messages_.end()) return UCS_OK;
+    Message& message = found->second;
+    const uint64_t offset = header.offset;
+    if (bytes > message.total - message.arrived || offset > message.total - bytes) {
+        ucs::log_warn("a fragment of worker {:016x} lies outside its message: dropped", id.sender);
+        return UCS_OK;
+    }
+    message.arrived += bytes;
+    const Sink sink = message.sink;
+    const bool whole = message.arrived == message.total;
+    if (whole) self.messages_.erase(found);
+    sink.store(worker, sink.target, offset, payload, bytes);
+    if (whole) sink.finish(worker, sink.target, UCS_OK);
+    return UCS_OK;
+}
+
+}  // namespace ucp

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+#include "ucp/core/wire.h"
+#include "ucs/random.h"
+#include "ucs/type/status.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+class Worker;
+
+/**
+ * Messages of which the first fragment has come and later ones have not.
+ *
+ * The first fragment's protocol says what to do with the rest: it gives a sink. Fragments that
+ * belong to no message are dropped: the message failed meanwhile, or the peer makes them up.
+ */
+class Reassembly {
+  public:
+    struct Sink {
+        /** Bytes [offset, offset + length) of the message; they lie inside it. */
+        void (*store)(Worker& worker, void* target, size_t offset, const void* data,
+                      size_t length) = nullptr;
+        /** UCS_OK: all bytes have been stored. An error: no more will come. Called once. */
+        void (*finish)(Worker& worker, void* target, ucs_status_t status) = nullptr;
+        void* target = nullptr;
+    };
+
+    explicit Reassembly(Worker& worker) : worker_(worker) {}
+    /** What never became whole ends with UCS_ERR_CANCELED. */
+    ~Reassembly();
+
+    /** @param arrived  bytes of the first fragment, stored by the caller; below `total` */
+    void begin(MessageId id, size_t total, size_t arrived, Sink sink);
+    /** Another taker for the rest: a receive was found for the message. */
+    void redirect(MessageId id, Sink sink);
+    /** Nobody wants the rest; finish() is not called. */
+    void abandon(MessageId id) { messages_.erase(id); }
+    void sender_failed(uint64_t sender, ucs_status_t status);
+
+    static ucs_status_t on_fragment(void* worker, void* data, size_t length,
+                                    uct::ReceiveDescriptor* descriptor);
+
+  private:
+    struct Message {
+        size_t total;
+        size_t arrived;
+        Sink sink;
+    };
+    struct Hash {
+        size_t operator()(const MessageId& id) const {
+            return ucs::mix64(id.sender ^ ucs::mix64(id.number));
+        }
+    };
+    struct Equal {
+        bool operator()(const MessageId& a, const MessageId& b) const {
+            return a.sender == b.sender && a.number == b.number;
+        }
+    };
+
+    Worker& worker_;
+    std::unordered_map<MessageId, Message, Hash, Equal> messages_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// The part of an endpoint that decides what is sent next, and on which lane.
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "ucp/core/backlog.h"
+#include "ucp/core/endpoint.h"
+#include "ucp/core/flush.h"
+#include "ucp/core/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Backlog& Endpoint::backlog() {
+    if (backlog_ == nullptr) backlog_ = std::make_unique<Backlog>(*this);
+    return *backlog_;
+}
+
+// --- requests
+// --------------------------------------------------------------------------------------
+
+ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
+    request.flags |= Request::kInCall;
+    start(request);
+    if (params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+        (request.flags & Request::kDoneInCall) == 0 && withdraw(request)) {
+        end_posting(request, UCS_ERR_NO_RESOURCE);
+    }
+    return worker_->end_call(request, params);
+}
+
+void Endpoint::start(Request& request) {
+    if (is_failed()) {
+        end_posting(request, status_);
+        return;
+    }
+    if (!has_backlog_) {
+        while (auto step = step_of(request)) {
+            const ucs_status_t status = step->kind == Step::Kind::kRequest
+                                            ? post(request, step->lane)
+                                            : UCS_ERR_NO_RESOURCE;
+            if (status == UCS_INPROGRESS) continue;
+            if (status == UCS_ERR_NO_RESOURCE) break;
+            end_posting(request, status);
+            return;
+        }
+    }
+    enqueue(request);
+    pump();
+}
+
+void Endpoint::enqueue(Request& request) {
+    request.flags |= Request::kQueued;
+    backlog().requests.push_back(request);
+    if (!has_backlog_) {
+        has_backlog_ = true;
+        update_fast_path();
+    }
+}
+
+bool Endpoint::withdraw(Request& request) {
+    if ((request.flags & Request::kQueued) == 0) return false;
+    request.flags &= ~Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.erase(queue.iterator_to(request));
+    if (queue.empty()) {
+        has_backlog_ = false;
+        update_fast_path();
+    }
+    pump();
+    return true;
+}
+
+std::optional<Endpoint::Step> Endpoint::next_step() {
+    if (is_failed()) return {};
+    if (lane_state_ != nullptr && !lane_state_->end_marker.empty()) {
+        return Step{Step::Kind::kEndMarker, dedicated_lane(), nullptr};
+    }
+    if (!has_backlog_) return {};
+    return step_of(backlog_->requests.front());
+}
+
+std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
+    const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
+    if ((request.flags & Request::kNoMessage) != 0) {
+        if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected) {
+            return on_scalable;
+        }
+        return Step{Step::Kind::kRequest, dedicated_lane(), &request};
+    }
+    // Operations before the fence that end with the peer's answer.
+    if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != fence_sequence() &&
+        remote_operations() != 0) {
+        return {};
+    }
+    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
+    if ((request.flags & Request::kOneSided) != 0) {
+        const Lane lane = one_sided_lane();
+        if (fence_seen_ != fence_sequence()) {
+            if (lane_state_->fence.running) return {};
+            const uint8_t other = one_sided_used_ & ~lane_bit(lane);
+            if (other != 0) {
+                return Step{Step::Kind::kFenceFlush,
+                            other == kScalableBit ? scalable_lane() : dedicated_lane(), &request};
+            }
+        }
+        return Step{Step::Kind::kRequest, lane, &request};
+    }
+    const lanes::TxDirection& direction = lane_state_->direction->tx;
+    if (!direction.may_post()) return {};
+    if (direction.lane() == lanes::LaneKind::kScalable) return on_scalable;
+    return Step{Step::Kind::kRequest, dedicated_lane(), &request};
+}
+
+ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
+    if ((request.flags & Request::kNeedsGreeting) != 0) {
+        const ucs_status_t status = greet();
+        if (status != UCS_OK) return status;
+    }
+    if ((request.flags & Request::kOneSided) != 0) {
+        if (fence_seen_ != fence_sequence()) {
+            if (one_sided_used_ != 0) {
+                const ucs_status_t status = lane.endpoint.fence();
+                if (status != UCS_OK) return status;
+            }
+            one_sided_used_ = 0;
+            fence_seen_ = fence_sequence();
+        }
+        const ucs_status_t status = request.post(request, lane);
+        if (status == UCS_OK || status == UCS_INPROGRESS) note_one_sided(lane);
+        return status;
+    }
+    const ucs_status_t status = request.post(request, lane);
+    if ((status == UCS_OK || status == UCS_INPROGRESS) && lane_state_ != nullptr &&
+        (request.flags & Request::kNoMessage) == 0) {
+        lane_state_->posted();
+    }
+    return status;
+}
+
+// One-sided operations before the fence went to the other lane: they must be done there first.
+ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
+    LaneState::Fence& fence = lane_state_->fence;
+    fence.count = 1;
+    fence.status = UCS_OK;
+    fence.lane_bit = lane_bit(lane);
+    const ucs_status_t status = lane.endpoint.flush(&fence);
+    if (status == UCS_INPROGRESS) {
+        fence.running = true;
+        return UCS_OK;
+    }
+    if (status == UCS_OK) one_sided_used_ &= static_cast<uint8_t>(~lane_bit(lane));
+    return status;
+}
+
+ucs_status_t Endpoint::take(const Step& step) {
+    switch (step.kind) {
+        case Step::Kind::kEndMarker:
+            return worker_->lanes().post_end_marker(*this);
+        case Step::Kind::kFenceFlush: {
+            const ucs_status_t status = flush_for_fence(step.lane);
+            if (status == UCS_OK || status == UCS_ERR_NO_RESOURCE) return status;
+            fail(status);
+            return UCS_OK;
+        }
+        case Step::Kind::kRequest:
+            break;
+    }
+    Request& request = *step.request;
+    const ucs_status_t status = post(request, step.lane);
+    if (status == UCS_INPROGRESS) return UCS_OK;
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if ((request.flags & Request::kQueued) == 0) return UCS_OK;
+    request.flags &= ~Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.erase(queue.iterator_to(request));
+    if (queue.empty()) {
+        has_backlog_ = false;
+        update_fast_path();
+    }
+    end_posting(request, status);
+    return UCS_OK;
+}
+
+// A request that could not be posted gets no answer either: that reference goes as well.
+void Endpoint::end_posting(Request& request, ucs_status_t status) {
+    if (status != UCS_OK && request.wire_id != 0) {
+        worker_->unname_request(request);
+        worker_->abort(request, status);
+    }
+    request.complete(status);
+}
+
+void Endpoint::pump() {
+    if (backlog_ == nullptr) {
+        if (lane_state_ == nullptr || lane_state_->end_marker.empty()) return;
+        backlog();
+    }
+    LaneWait& wait = backlog_->request_wait;
+    for (;;) {
+        if (wait.serving) return;
+        const auto step = next_step();
+        if (!step) {
+            wait.end();
+            return;
+        }
+        if (wait.lane == &step->lane.endpoint) return;
+        wait.end();
+        const ucs_status_t status = take(*step);
+        if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
+            wait.begin(step->lane.endpoint);
+        }
+    }
+}
+
+void Endpoint::lanes_changed() {
+    update_fast_path();
+    pump();
+}
+
+// --- control messages
+// ------------------------------------------------------------------------------
+
+namespace {
+
+struct PackBytes {
+    std::span<const std::byte> bytes;
+
+    static size_t pack(void* destination, void* self) {
+        const auto bytes = static_cast<PackBytes*>(self)->bytes;
+        std::memcpy(destination, bytes.data(), bytes.size());
+        return bytes.size();
+    }
+};
+
+}  // namespace
+
+void Endpoint::send_control(AmId id, std::span<const std::byte> message) {
+    queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));
+}
+
+void Endpoint::send_control_greeted(AmId id, std::span<const std::byte> message) {
+    greet();
+    send_control(id, message);
+}
+
+void Endpoint::send_marker(std::span<const std::byte> message) {
+    queue_control(AmId::kMarker, message, static_cast<uint8_t>(ControlMessage::Then::kMarked));
+}
+
+ucs_status_t Endpoint::greet() {
+    if (has_flag(kGreeted)) return UCS_OK;
+    if (!has_flag(kGreeting)) {
+        set_flag(kGreeting);
+        const HelloHeader header{worker_->uuid()};
+        const auto& address = worker_->address();
+        std::vector<std::byte> message(sizeof(header) + address.size());
+        std::memcpy(message.data(), &header, sizeof(header));
+        std::memcpy(message.data() + sizeof(header), address.data(), address.size());
+        queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
+    } else {
+        pump_controls();
+    }
+    return has_flag(kGreeted) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_t then) {
+    if (is_failed()) return;
+    if (message.size() > scalable_lane().attributes.am.max_bcopy) {
+        ucs::log_error("a control message of {} bytes does not fit into one packet of {}",
+                       message.size(), scalable_lane().attributes.transport);
+        fail(UCS_ERR_EXCEEDS_LIMIT);
+        return;
+    }
+    backlog().controls.push_back(
+        *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
+    pump_controls();
+}
+
+ucs_status_t Endpoint::post_first_control() {
+    if (is_failed()) return UCS_ERR_CANCELED;
+    ControlMessage& message = backlog_->controls.front();
+    PackBytes pack{{message.bytes(), message.length}};
+    const ssize_t sent =
+        scalable_->am_bcopy(static_cast<uint8_t>(message.id), PackBytes::pack, &pack);
+    if (sent == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    const ControlMessage::Then then = message.then;
+    backlog_->controls.pop_front();
+    ControlMessage::free(&message);
+    if (sent < 0) {
+        fail(static_cast<ucs_status_t>(sent));
+        return UCS_OK;
+    }
+    if (then == ControlMessage::Then::kGreeted) set_flag(kGreeted);
+    if (then == ControlMessage::Then::kMarked) worker_->lanes().marker_posted(*this);
+    return UCS_OK;
+}
+
+void Endpoint::pump_controls() {
+    if (backlog_ == nullptr) return;
+    LaneWait& wait = backlog_->control_wait;
+    while (!backlog_->controls.empty() && wait.lane == nullptr && !is_failed()) {
+        if (post_first_control() == UCS_ERR_NO_RESOURCE) wait.begin(*scalable_);
+    }
+}
+
+}  // namespace ucp

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/core/worker.h"
+
+#include <algorithm>
+
+#include "ucp/am/am_handlers.h"
+#include "ucp/core/reassembly.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucp/proto/eager.h"
+#include "ucp/tag/engine.h"
+#include "ucs/log.h"
+#include "ucs/sys/host.h"
+
+namespace ucp {
+
+Worker::Worker(Context& context, const ucp_worker_params_t& params)
+    : context_(context),
+      uuid_(context.draw_uuid()),
+      random_(ucs::mix64(uuid_)),
+      request_chunks_(context),
+      requests_({.name = "requests",
+                 .object_size = sizeof(Request) + context.user_request_size(),
+                 .source = &request_chunks_}),
+      tags_(std::make_unique<TagEngine>(*this)),
+      am_handlers_(std::make_unique<AmHandlers>(*this)),
+      reassembly_(std::make_unique<Reassembly>(*this)),
+      buckets_(std::make_unique<EndpointTable::bucket_type[]>(bucket_count_)),
+      by_uuid_(EndpointTable::bucket_traits(buckets_.get(), bucket_count_)) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
+    if (thread_mode_ == UCS_THREAD_MODE_MULTI) gate_ |= kGateThreads;
+    if (has(UCP_WORKER_PARAM_FIELD_NAME) && params.name != nullptr) name_ = params.name;
+    if (name_.empty()) name_ = fmt::format("{}:{}", ucs::host_name(), ucs::process_id());
+    if (name_.size() >= UCP_ENTITY_NAME_MAX) name_.resize(UCP_ENTITY_NAME_MAX - 1);
+    if (config().bcopy_threshold) short_limit_ = *config().bcopy_threshold;
+    if (short_limit_ != 0 && config().bcopy_threshold) --short_limit_;
+
+    am_table_.entries.fill({drop_message, this});
+    set_handler(AmId::kFragment, Reassembly::on_fragment);
+    set_handler(AmId::kHello, on_hello);
+    add_eager_tag_handlers(*this);
+    add_am_handlers(*this);
+    add_rndv_handlers(*this);
+    add_rma_handlers(*this);
+    lanes_ = std::make_unique<LaneDriver>(*this);
+    tracker_ = lanes_->tracker();
+}
+
+ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
+                            std::unique_ptr<Worker>* worker) {
+    std::unique_ptr<Worker> made(new Worker(context, params));
+    ucs_status_t status = made->open_interfaces();
+    if (status == UCS_OK) status = made->make_address();
+    if (status != UCS_OK) return status;
+    *worker = std::move(made);
+    return UCS_OK;
+}
+
+Worker::~Worker() {
+    withdraw_lanes();
+    for (Endpoint& endpoint : endpoints_) endpoint.take_from_user();
+    for (Endpoint& endpoint : endpoints_) endpoint.fail(UCS_ERR_CANCELED);
+    // Failing endpoints give up their requests and lanes; the work this makes is bounded.
+    for (int round = 0; round < 8 && has_work_; ++round) run_deferred();
+    reassembly_.reset();
+    tags_.reset();
+    am_handlers_.reset();
+    by_uuid_.clear();
+    // Transport endpoints go before their interfaces, and completions that this may call find their
+    // requests alive.
+    while (!endpoints_.empty()) {
+        Endpoint& endpoint = endpoints_.front();
+        endpoints_.pop_front();
+        lanes_->drop_lane(endpoint);
+        delete &endpoint;
+    }
+    deferred_.clear();
+}
+
+void Worker::set_handler(AmId id, uct::AmHandler handler) {
+    am_table_.entries[static_cast<size_t>(id)] = {handler, this};
+}
+
+ucs_status_t Worker::drop_message(void* self, void*, size_t length, uct::ReceiveDescriptor*) {
+    ucs::log_warn("worker {}: a message of {} bytes and unknown kind was dropped",
+                  static_cast<Worker*>(self)->name_, length);
+    return UCS_OK;
+}
+
+void Worker::deliver_held(uint8_t id, void* data, size_t length) {
+    const uct::AmTable::Entry& entry = am_table_.entries[id % uct::kMaxAmId];
+    entry.handler(entry.arg, data, length, nullptr);
+}
+
+// --- transports
+// ------------------------------------------------------------------------------------
+
+ucs_status_t Worker::open_interface(unsigned index) {
+    const TransportResource& resource = context_.resources()[index];
+    const uct::InterfaceParams params{context_.clock(),
+                                      random_,
+                                      am_table_,
+                                      transport_failed,
+                                      this,
+                                      uuid_,
+                                      context_.estimated_endpoints()};
+    WorkerInterface interface;
+    interface.resource = index;
+    interface.domain = resource.domain;
+    interface.kind = resource.kind;
+    interface.dedicated = -1;
+    const ucs_status_t status = context_.domains()[resource.domain].memory->open_interface(
+        resource.transport, params, &interface.transport);
+    if (status != UCS_OK) {
+        ucs::log_warn("{} on {} cannot be opened: {}", resource.transport, resource.device,
+                      ucs_status_string(status));
+        return status;
+    }
+    interfaces_.push_back(std::move(interface));
+    return UCS_OK;
+}
+
+ucs_status_t Worker::open_interfaces() {
+    ContextLock lock(context_);
+    for (unsigned index = 0; index < context_.resources().size(); ++index) open_interface(index);
+    bool has_scalable = false;
+    for (WorkerInterface& interface : interfaces_) {
+        const auto& attributes = interface.transport->attributes();
+        if (attributes.reach != uct::Reach::kInterface) continue;
+        has_scalable = true;
+        for (size_t other = 0; other < interfaces_.size(); ++other) {
+            const auto& candidate = interfaces_[other].transport->attributes();
+            if (candidate.reach != uct::Reach::kEndpoint ||
+                interfaces_[other].domain != interface.domain) {
+                continue;
+            }
+            const bool is_better =
+                interface.dedicated < 0 ||
+                candidate.overhead < interfaces_[static_cast<size_t>(interface.dedicated)]
+                                         .transport->attributes()
+                                         .overhead;
+            if (is_better) interface.dedicated = static_cast<int>(other);
+        }
+    }
+    if (!has_scalable) {
+        ucs::log_error("no scalable transport works here: UCX_TLS must admit one, dc_mlx5 say");
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t Worker::make_address() {
+    WorkerAddress address;
+    address.uuid = uuid_;
+    address.host = ucs::host_id();
+    address.name = name_;
+    std::vector<std::vector<std::byte>> storage;
+    const auto keep = [&](size_t length) { return std::span(storage.emplace_back(length)); };
+    for (const WorkerInterface& interface : interfaces_) {
+        const auto& attributes = interface.transport->attributes();
+        AddressEntry entry;
+        entry.kind = interface.kind;
+        entry.domain = static_cast<uint8_t>(interface.domain);
+        entry.device_type = attributes.device_type;
+        entry.reach = attributes.reach;
+        entry.bandwidth = static_cast<float>(attributes.bandwidth);
+        entry.latency = static_cast<float>(attributes.latency.at(context_.estimated_endpoints()));
+        const auto device = keep(attributes.device_address_length);
+        ucs_status_t status = interface.transport->get_device_address(device);
+        if (status != UCS_OK) return status;
+        entry.device = device;
+        if (attributes.reach == uct::Reach::kInterface) {
+            const auto own = keep(attributes.interface_address_length);
+            status = interface.transport->get_interface_address(own);
+            if (status != UCS_OK) return status;
+            entry.interface = own;
+        }
+        address.entries.push_back(entry);
+    }
+    address_ = pack_address(address);
+    return UCS_OK;
+}
+
+void Worker::count_dedicated(int change) {
+    dedicated_lanes_ += change;
+}
+
+// --- progress
+// --------------------------------------------------------------------------------------
+
+unsigned Worker::progress() {
+    if (in_progress_) return 0;
+    in_progress_ = true;
+    unsigned events = 0;
+    for (WorkerInterface& interface : interfaces_) {
+        events += interface.transport->progress();
+    }
+    if (has_work_ || lanes_->has_deferred()) [[unlikely]]
+        events += run_deferred();
+    if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
+        progress_countdown_ = std::max(config().progress_factor, 1u);
+        lanes_->advance(now());
+    }
+    --progress_countdown_;
+    in_progress_ = false;
+    return events;
+}
+
+ucs::Time Worker::next_deadline() const {
+    return lanes_->next_deadline();
+}
+
+unsigned Worker::run_deferred() {
+    unsigned events = 0;
+    has_work_ = false;
+    RequestQueue finished;
+    finished.swap(deferred_);
+    while (!finished.empty()) {
+        Request& request = finished.front();
+        finished.pop_front();
+        request.complete(UCS_OK);
+        ++events;
+    }
+    const auto failures = std::move(failed_lanes_);
+    failed_lanes_.clear();
+    for (const auto& [lane, status] : failures) {
+        Endpoint* endpoint = find_owner(lane);
+        if (endpoint == nullptr) continue;
+        if (lane == endpoint->scalable()) {
+            endpoint->fail(status);
+        } else {
+            lanes_->lane_failed(*endpoint, status);
+        }
+        ++events;
+    }
+    const auto purge = std::move(to_purge_);
+    to_purge_.clear();
+    for (Endpoint* endpoint : purge) endpoint->purge();
+    lanes_->run_deferred();
+    const auto pump = std::move(to_pump_);
+    to_pump_.clear();
+    for (Endpoint* endpoint : pump) {
+        endpoint->clear_flag(Endpoint::kPumpLater);
+        endpoint->pump();
+        ++events;
+    }
+    reap();
+    return events + static_cast<unsigned>(purge.size());
+}
+
+}  // namespace ucp

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// A worker's endpoints: choice of lanes, greeting, closing, failure, and when their memory goes.
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "ucp/core/backlog.h"
+#include "ucp/core/flush.h"
+#include "ucp/core/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+// --- creation
+// --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr double kReferenceBytes = 4096;
+
+/** Seconds for a message of medium size: the scale on which transports are compared. */
+double cost(const uct::InterfaceAttributes& local, const AddressEntry& remote, size_t endpoints) {
+    const double bandwidth = std::min(local.bandwidth, static_cast<double>(remote.bandwidth));
+    return std::max(local.latency.at(endpoints), static_cast<double>(remote.latency)) +
+           local.overhead + (bandwidth > 0 ? kReferenceBytes / bandwidth : 0);
+}
+
+struct Candidate {
+    double cost;
+    size_t low;  //!< index at the worker with the lower uuid: both ends choose the same pair
+    size_t high;
+    unsigned local;
+    const AddressEntry* remote;
+
+    bool operator<(const Candidate& other) const {
+        return std::tie(cost, low, high) < std::tie(other.cost, other.low, other.high);
+    }
+};
+
+}  // namespace
+
+bool Worker::find_dedicated(const WorkerAddress& remote, const WorkerInterface& local,
+                            const AddressEntry& entry) {
+    if (local.dedicated < 0 || remote.uuid == uuid_) return false;
+    const WorkerInterface& dedicated = interfaces_[static_cast<size_t>(local.dedicated)];
+    return std::any_of(remote.entries.begin(), remote.entries.end(), [&](const AddressEntry& e) {
+        return e.reach == uct::Reach::kEndpoint && e.kind == dedicated.kind &&
+               e.domain == entry.domain && dedicated.transport->is_reachable({e.device, {}, {}});
+    });
+}
+
+ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {
+    std::vector<Candidate> candidates;
+    for (unsigned index = 0; index < interfaces_.size(); ++index) {
+        const WorkerInterface& local = interfaces_[index];
+        const auto& attributes = local.transport->attributes();
+        if (attributes.reach != uct::Reach::kInterface) continue;
+        for (size_t place = 0; place < remote.entries.size(); ++place) {
+            const AddressEntry& entry = remote.entries[place];
+            if (entry.reach != uct::Reach::kInterface || entry.kind != local.kind) continue;
+            if (entry.device_type == uct::DeviceType::kSelf && remote.uuid != uuid_) continue;
+            if (!local.transport->is_reachable({entry.device, entry.interface, {}})) continue;
+            const bool is_low = uuid_ < remote.uuid;
+            candidates.push_back({cost(attributes, entry, context_.estimated_endpoints()),
+                                  is_low ? index : place, is_low ? place : index, index, &entry});
+        }
+    }
+    std::sort(candidates.begin(), candidates.end());
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    for (const Candidate& candidate : candidates) {
+        const WorkerInterface& local = interfaces_[candidate.local];
+        const AddressEntry& entry = *candidate.remote;
+        std::unique_ptr<uct::Endpoint> scalable;
+        status = local.transport->create_endpoint({entry.device, entry.interface, {}}, &scalable);
+        if (status != UCS_OK) continue;
+        const DomainPair domains{static_cast<uint8_t>(local.domain), entry.domain};
+        auto* made =
+            new Endpoint(*this, remote.uuid, candidate.local, domains, std::move(scalable));
+        if (find_dedicated(remote, local, entry)) made->set_flag(Endpoint::kPromotable);
+        endpoints_.push_back(*made);
+        ++endpoint_count_;
+        if (find_endpoint(remote.uuid) == nullptr) {
+            grow_table();
+            by_uuid_.insert(*made);
+            made->set_flag(Endpoint::kPrimary);
+        }
+        *endpoint = made;
+        return UCS_OK;
+    }
+    return status;
+}
+
+void Worker::grow_table() {
+    if (by_uuid_.size() < bucket_count_) return;
+    const size_t count = bucket_count_ * 4;
+    auto buckets = std::make_unique<EndpointTable::bucket_type[]>(count);
+    by_uuid_.rehash(EndpointTable::bucket_traits(buckets.get(), count));
+    buckets_ = std::move(buckets);
+    bucket_count_ = count;
+}
+
+ucs_status_t Worker::create_endpoint(const ucp_ep_params_t& params, Endpoint** endpoint) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    if (has(UCP_EP_PARAM_FIELD_SOCK_ADDR) || has(UCP_EP_PARAM_FIELD_CONN_REQUEST)) {
+        ucs::log_warn("endpoints by socket address are not supported yet");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (!has(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) || params.address == nullptr) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const size_t length = packed_address_length(params.address);
+    WorkerAddress remote;
+    ucs_status_t status =
+        unpack_address({reinterpret_cast<const std::byte*>(params.address), length}, &remote);
+    if (status != UCS_OK) return status;
+    Endpoint* found = find_endpoint(remote.uuid);
+    if (found == nullptr || found->is_users() || found->has_flag(Endpoint::kClosing)) {
+        status = connect(remote, &found);
+        if (status == UCS_ERR_UNREACHABLE) {
+            ucs::log_error("no transport reaches worker {} ({:016x}): see UCX_TLS here and there",
+                           remote.name, remote.uuid);
+        }
+        if (status != UCS_OK) return status;
+    }
+    found->give_to_user(params);
+    lanes_->endpoint_created(*found);
+    *endpoint = found;
+    return UCS_OK;
+}
+
+Endpoint* Worker::find_endpoint(uint64_t uuid) {
+    const auto found = by_uuid_.find(uuid);
+    return found == by_uuid_.end() ? nullptr : &*found;
+}
+
+Endpoint* Worker::find_owner(const uct::Endpoint* lane) {
+    for (Endpoint& endpoint : endpoints_) {
+        if (endpoint.owns(lane)) return &endpoint;
+    }
+    return nullptr;
+}
+
+// --- greeting
+// --------------------------------------------------------------------------------------
+
+ucs_status_t Worker::on_hello(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<Worker*>(arg);
+    HelloHeader header;
+    WorkerAddress remote;
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
+    if (length > sizeof(header)) {
+        std::memcpy(&header, data, sizeof(header));
+        const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
+        status = unpack_address({bytes, length - sizeof(header)}, &remote);
+        if (status == UCS_OK && remote.uuid != header.sender) status = UCS_ERR_INVALID_ADDR;
+    }
+    if (status != UCS_OK) {
+        ucs::log_warn("a malformed greeting of {} bytes was dropped", length);
+        return UCS_OK;
+    }
+    Endpoint* endpoint = self.find_endpoint(remote.uuid);
+    if (endpoint == nullptr) {
+        status = self.connect(remote, &endpoint);
+        if (status != UCS_OK) {
+            ucs::log_warn("worker {} ({:016x}) greets and cannot be reached: {}", remote.name,
+                          remote.uuid, ucs_status_string(status));
+            return UCS_OK;
+        }
+    }
+    endpoint->set_flag(Endpoint::kGreetedUs);
+    return UCS_OK;
+}
+
+// --- closing
+// ---------------------------------------------------------------------------------------
+
+ucs_status_ptr_t Worker::close_endpoint(Endpoint& endpoint, unsigned flags,
+                                        const OpParams& params) {
+    endpoint.set_flag(Endpoint::kClosing);
+    if ((flags & UCP_EP_CLOSE_FLAG_FORCE) != 0 || endpoint.is_failed()) {
+        endpoint.take_from_user();
+        endpoint.fail(UCS_ERR_CANCELED);
+        doom(endpoint);
+        return nullptr;
+    }
+    // The user's handle ends with this call, so the user's request waits for an inner flush: it may
+    // be freed or finished before the endpoint is.
+    Request* outer = begin_request(params, Request::CallbackKind::kSend);
+    Request* flush = allocate_request();
+    if (outer == nullptr || flush == nullptr) {
+        if (outer != nullptr) recycle(*outer);
+        if (flush != nullptr) recycle(*flush);
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    outer->flags |= Request::kInCall;
+    make_flush(*flush, endpoint);
+    flush->callback_kind = Request::CallbackKind::kInternal;
+    flush->user_data = outer;
+    flush->on_finish.internal = [](Request& inner) {
+        Worker& worker = *inner.worker;
+        worker.close_endpoint_now(*inner.endpoint);
+        static_cast<Request*>(inner.user_data)->complete(inner.status);
+    };
+    endpoint.take_from_user();
+    endpoint.start(*flush);
+    return end_call(*outer, params);
+}
+
+// A peer that has greeted may go on sending to this worker: its endpoint stays, as the library's.
+void Worker::close_endpoint_now(Endpoint& endpoint) {
+    if (endpoint.is_failed() || !endpoint.is_primary()) {
+        doom(endpoint);
+        return;
+    }
+    endpoint.clear_flag(Endpoint::kClosing);
+    lanes_->endpoint_closing(endpoint);
+    const bool is_needed =
+        endpoint.has_flag(Endpoint::kGreetedUs) || lanes_->link_of(endpoint) != nullptr;
+    if (!is_needed) doom(endpoint);
+}
+
+void Worker::doom(Endpoint& endpoint) {
+    if (endpoint.has_flag(Endpoint::kDoomed)) return;
+    endpoint.set_flag(Endpoint::kDoomed);
+    endpoint.set_flag(Endpoint::kClosing);
+    if (endpoint.is_primary() && by_uuid_.iterator_to(endpoint) != by_uuid_.end()) {
+        by_uuid_.erase(by_uuid_.iterator_to(endpoint));
+        endpoint.clear_flag(Endpoint::kPrimary);
+    }
+    doomed_.push_back(&endpoint);
+    has_work_ = true;
+}
+
+void Worker::reap() {
+    const auto doomed = std::move(doomed_);
+    doomed_.clear();
+    for (Endpoint* endpoint : doomed) {
+        const bool is_busy = endpoint->has_flag(Endpoint::kPumpLater) ||
+                             (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
+        if (is_busy || !lanes_->release_endpoint(*endpoint)) {
+            doomed_.push_back(endpoint);
+            has_work_ = true;
+            continue;
+        }
+        endpoints_.erase(endpoints_.iterator_to(*endpoint));
+        --endpoint_count_;
+        delete endpoint;
+    }
+}
+
+/** Lanes are given back in agreement with the peers, if they answer soon. */
+void Worker::withdraw_lanes() {
+    if (!lanes_->holds_lanes()) return;
+    constexpr ucs::Duration kPatience = std::chrono::milliseconds(200);
+    constexpr unsigned kIdleRounds = 2000;
+    lanes_->withdraw();
+    const ucs::Time limit = ucs::deadline(now(), kPatience);
+    for (unsigned idle = 0; lanes_->holds_lanes() && idle < kIdleRounds && now() < limit;) {
+        idle = progress() == 0 ? idle + 1 : 0;
+    }
+}
+
+// --- failure
+// ---------------------------------------------------------------------------------------
+
+void Worker::transport_failed(void* arg, uct::Endpoint* lane, ucs_status_t status) {
+    auto& self = *static_cast<Worker*>(arg);
+    self.failed_lanes_.emplace_back(lane, status);
+    self.has_work_ = true;
+}
+
+void Worker::purge_later(Endpoint& endpoint) {
+    if (endpoint.is_primary()) by_uuid_.erase(by_uuid_.iterator_to(endpoint));
+    endpoint.clear_flag(Endpoint::kPrimary);
+    to_purge_.push_back(&endpoint);
+    has_work_ = true;
+}
+
+void Worker::pump_later(Endpoint& endpoint) {
+    if (endpoint.has_flag(Endpoint::kPumpLater)) return;
+    endpoint.set_flag(Endpoint::kPumpLater);
+    to_pump_.push_back(&endpoint);
+    has_work_ = true;
+}
+
+}  // namespace ucp

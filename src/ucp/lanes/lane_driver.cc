@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/lanes/lane_driver.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+#include "ucp/core/backlog.h"
+#include "ucp/core/endpoint.h"
+#include "ucp/core/handles.h"
+#include "ucp/core/worker.h"
+#include "ucs/log.h"
+
+namespace ucp {
+namespace {
+
+bool is_enabled(const Config& config) {
+    return config.lanes != LaneMode::kScalable && config.switch_interval != ucs::kForever &&
+           (config.lanes == LaneMode::kDedicated || config.max_priority_endpoints > 0);
+}
+
+lanes::Config negotiator_config(const Config& config) {
+    lanes::Config result;
+    result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
+    if (config.lanes == LaneMode::kDedicated) {
+        result.cap = UINT32_MAX;
+        result.max_links = UINT32_MAX;
+    }
+    result.margin_permille =
+        static_cast<uint32_t>(std::clamp(config.hysteresis_margin, 0.0, 4.0) * 1000);
+    result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
+    result.min_score = static_cast<lanes::Score>(std::max(config.min_score, 1.0));
+    result.window = std::max(config.switch_window, 1u);
+    return result;
+}
+
+lanes::Time lane_time(ucs::Time now) {
+    return static_cast<lanes::Time>(now.time_since_epoch().count());
+}
+
+/** A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint. */
+#pragma pack(push, 1)
+struct LaneAddress {
+    uint32_t kind;
+    uint8_t domain;
+    uint8_t device_length;
+};
+#pragma pack(pop)
+
+}  // namespace
+
+void LaneState::hold(uint8_t id, const void* data, size_t length) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    held.push_back({id, {bytes, bytes + length}});
+    endpoint.worker().lanes().count_held();
+}
+
+LaneDriver::LaneDriver(Worker& worker)
+    : worker_(worker), negotiator_(negotiator_config(worker.config()), worker.uuid(), *this) {
+    worker.set_handler(AmId::kLane, on_control);
+    worker.set_handler(AmId::kMarker, on_control);
+    const Config& config = worker.config();
+    if (!is_enabled(config) || config.lanes != LaneMode::kDynamic) return;
+    ucs::UsageTracker::Options options;
+    options.max_promoted = config.max_priority_endpoints;
+    options.interval = config.switch_interval;
+    options.windows = config.sample_windows;
+    options.duty = config.sample_duty;
+    options.margin = config.hysteresis_margin;
+    options.min_score = config.min_score;
+    options.seed = worker.random()();
+    tracker_.emplace(options, nullptr);
+}
+
+LaneDriver::~LaneDriver() = default;
+
+// --- time
+// ------------------------------------------------------------------------------------------
+
+void LaneDriver::tick() {
+    negotiator_.advance(lane_time(worker_.now()));
+}
+
+void LaneDriver::advance(ucs::Time now) {
+    if (tracker_) {
+        const bool was_armed = tracker_->armed();
+        tracker_->progress(now);
+        if (tracker_->armed() != was_armed) {
+            if (tracker_->armed()) ++windows_;
+            worker_.set_gate(Worker::kGateTracker, tracker_->armed());
+        }
+        if (tracker_->rounds() != seen_rounds_) {
+            seen_rounds_ = tracker_->rounds();
+            rank();
+        }
+    }
+    negotiator_.advance(lane_time(now));
+}
+
+ucs::Time LaneDriver::next_deadline() const {
+    const lanes::Time deadline = negotiator_.next_deadline();
+    ucs::Time result = deadline == lanes::kNever
+                           ? ucs::kNever
+                           : ucs::Time(ucs::Duration(static_cast<int64_t>(deadline)));
+    if (tracker_) result = std::min(result, tracker_->next_event());
+    return result;
+}
+
+void LaneDriver::rank() {
+    tick();
+    scored_before_.swap(scored_);
+    scored_.clear();
+    std::vector<std::pair<lanes::Peer, lanes::Score>> scores;
+    tracker_->for_each([&](const ucs::UsageTracker::Rank& rank) {
+        Endpoint* endpoint = worker_.find_endpoint(rank.id);
+        if (endpoint == nullptr) return;
+        scores.emplace_back(enter(*endpoint), static_cast<lanes::Score>(std::min(
+                                                  rank.local, double(lanes::kMaxMeasuredHalf))));
+    });
+    for (const auto& [peer, score] : scores) {
+        scored_.push_back(peer);
+        negotiator_.on_score(peer, score);
+    }
+    for (const lanes::Peer peer : scored_before_) {
+        if (std::find(scored_.begin(), scored_.end(), peer) != scored_.end()) continue;
+        if (peers_.contains(peer)) negotiator_.on_score(peer, 0);
+    }
+}
+
+void LaneDriver::run_deferred() {
+    has_deferred_ = false;
+    std::vector<Endpoint*> due;
+    due.swap(flushes_due_);
+    for (Endpoint* endpoint : due) {
+        if (endpoint->lane_state_ != nullptr) try_flush(*endpoint->lane_state_);
+    }
+    std::vector<Buried> buried;
+    buried.swap(graveyard_);
+    for (Buried& grave : buried) {
+        grave.state->dedicated.reset();
+        worker_.count_dedicated(-1);
+        // A flush that was given up may still call back.
+        if (grave.state->fence.running || grave.state->flush.running) {
+            abandoned_.push_back(std::move(grave.state));
+        }
+        tick();
+        negotiator_.on_lane_destroyed(grave.peer);
+    }
+    std::erase_if(abandoned_,
+                  [](const auto& state) { return !state->fence.running && !state->flush.running; });
+    std::vector<lanes::Peer> forget;
+    forget.swap(to_forget_);
+    for (const lanes::Peer peer : forget) negotiator_.forget(peer);
+}
+
+// --- events
+// ----------------------------------------------------------------------------------------
+
+lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
+    const lanes::Peer peer = endpoint.serial();
+    const auto [place, is_new] = peers_.try_emplace(peer, &endpoint);
+    if (is_new && !is_adaptive(endpoint)) negotiator_.set_policy(peer, lanes::Policy::kScalable);
+    return peer;
+}
+
+bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
+    return is_enabled(worker_.config()) && endpoint.is_primary() &&
+           endpoint.has_flag(Endpoint::kPromotable) && !endpoint.is_failed();
+}
+
+void LaneDriver::endpoint_created(Endpoint& endpoint) {
+    if (worker_.config().lanes != LaneMode::kDedicated || !is_adaptive(endpoint)) return;
+    set_policy(endpoint, lanes::Policy::kDedicated);
+}
+
+void LaneDriver::endpoint_closing(Endpoint& endpoint) {
+    if (tracker_) tracker_->remove(endpoint.tracker_hook());
+    if (!peers_.contains(endpoint.serial())) return;
+    tick();
+    negotiator_.on_close(endpoint.serial());
+}
+
+void LaneDriver::endpoint_failed(Endpoint& endpoint) {
+    if (tracker_) tracker_->remove(endpoint.tracker_hook());
+    if (!peers_.contains(endpoint.serial())) return;
+    tick();
+    negotiator_.on_peer_died(endpoint.serial());
+}
+
+bool LaneDriver::release_endpoint(Endpoint& endpoint) {
+    if (tracker_) tracker_->remove(endpoint.tracker_hook());
+    const lanes::Peer peer = endpoint.serial();
+    if (!peers_.contains(peer)) return true;
+    tick();
+    negotiator_.forget(peer);
+    if (negotiator_.find(peer) != nullptr || endpoint.lane_state_ != nullptr) return false;
+    for (const Buried& grave : graveyard_) {
+        if (grave.peer == peer) return false;
+    }
+    peers_.erase(peer);
+    std::erase(flushes_due_, &endpoint);
+    std::erase(to_forget_, peer);
+    return true;
+}
+
+void LaneDriver::lane_failed(Endpoint& endpoint, ucs_status_t status) {
+    tick();
+    negotiator_.on_lane_failed(endpoint.serial(), status);
+}
+
+void LaneDriver::marker_posted(Endpoint& endpoint) {
+    if (endpoint.backlog_ != nullptr) replays_ += endpoint.backlog_->requests.size();
+    tick();
+    negotiator_.on_marker_posted(endpoint.serial());
+    endpoint.lanes_changed();
+}
+
+ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
+    LaneState& state = *endpoint.lane_state_;
+    const auto pack = [](void* destination, void* arg) -> size_t {
+        const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);
+        std::memcpy(destination, bytes.data(), bytes.size());
+        return bytes.size();
+    };
+    const ssize_t sent =
+        state.dedicated->am_bcopy(static_cast<uint8_t>(AmId::kMarker), pack, &state.end_marker);
+    if (sent == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    state.end_marker.clear();
+    tick();
+    if (sent < 0) {
+        negotiator_.on_lane_failed(endpoint.serial(), static_cast<ucs_status_t>(sent));
+        return UCS_OK;
+    }
+    if (endpoint.backlog_ != nullptr) replays_ += endpoint.backlog_->requests.size();
+    negotiator_.on_marker_posted(endpoint.serial());
+    return UCS_OK;
+}
+
+void LaneDriver::drop_lane(Endpoint& endpoint) {
+    delete endpoint.lane_state_;
+    endpoint.lane_state_ = nullptr;
+}
+
+void LaneDriver::withdraw() {
+    tick();
+    negotiator_.withdraw_all();
+}
+
+ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& worker = *static_cast<Worker*>(arg);
+    LaneDriver& self = worker.lanes();
+    LaneHeader header;
+    lanes::Message message;
+    if (length < sizeof(header)) {
+        ucs::log_warn("a lane message of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    const auto* bytes = static_cast<const uint8_t*>(data) + sizeof(header);
+    const ucs_status_t status = lanes::decode({bytes, length - sizeof(header)}, message);
+    Endpoint* endpoint = worker.find_endpoint(header.sender);
+    if (status != UCS_OK || endpoint == nullptr) {
+        ucs::log_debug("a lane message of worker {:016x} is {}: dropped", uint64_t{header.sender},
+                       endpoint == nullptr ? "of nobody known" : "malformed");
+        return UCS_OK;
+    }
+    const lanes::Peer peer = self.enter(*endpoint);
+    self.tick();
+    if (self.negotiator_.on_message(peer, message) != UCS_OK) {
+        ucs::log_debug("worker {:016x} broke the lane protocol with {}", uint64_t{header.sender},
+                       lanes::name(message.type));
+    }
+    return UCS_OK;
+}
+
+// --- the negotiator's wishes
+// -----------------------------------------------------------------------
+
+lanes::PeerId LaneDriver::identify(lanes::Peer peer) {
+    return {endpoint(peer).remote_uuid(), 0};
+}
+
+namespace {
+
+/** Header and message, ready to be sent. */
+struct Encoded {
+    Encoded(uint64_t sender, const lanes::Message& message) {
+        const LaneHeader header{sender};
+        std::memcpy(bytes, &header, sizeof(header));
+        const size_t written =
+            lanes::encode(message, {bytes + sizeof(header), lanes::kMaxMessageSize});
+        assert(written != 0);
+        size = sizeof(header) + written;
+    }
+    std::span<const std::byte> span() const {
+        return {reinterpret_cast<const std::byte*>(bytes), size};
+    }
+
+    uint8_t bytes[sizeof(LaneHeader) + lanes::kMaxMessageSize];
+    size_t size;
+};
+
+}  // namespace
+
+void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
+    endpoint(peer).send_control_greeted(AmId::kLane, Encoded(worker_.uuid(), message).span());
+}
+
+void LaneDriver::create_lane(lanes::Peer peer) {
+    Endpoint& owner = endpoint(peer);
+    assert(owner.lane_state_ == nullptr);
+    const int index = worker_.interface(owner.scalable_index()).dedicated;
+    auto state = std::make_unique<LaneState>(owner);
+    std::vector<uint8_t> address;
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+    if (index >= 0 && owner.has_flag(Endpoint::kPromotable)) {
+        WorkerInterface& interface = worker_.interface(static_cast<unsigned>(index));
+        const auto& attributes = interface.transport->attributes();
+        state->interface_index = static_cast<unsigned>(index);
+        status = interface.transport->create_endpoint({}, &state->dedicated);
+        if (status == UCS_OK) {
+            const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
+                                     static_cast<uint8_t>(attributes.device_address_length)};
+            address.resize(sizeof(header) + attributes.device_address_length +
+                           attributes.endpoint_address_length);
+            std::memcpy(address.data(), &header, sizeof(header));
+            const auto bytes = std::as_writable_bytes(std::span(address)).subspan(sizeof(header));
+            status = interface.transport->get_device_address(
+                bytes.first(attributes.device_address_length));
+            if (status == UCS_OK) {
+                status =
+                    state->dedicated->get_address(bytes.subspan(attributes.device_address_length));
+            }
+        }
+    }
+    if (status == UCS_OK) {
+        worker_.count_dedicated(+1);
+        state->fence.callback = fence_flushed;
+        state->flush.callback = lane_flushed;
+        state->dedicated->set_receive_gate(state.get());
+        owner.lane_state_ = state.release();
+        owner.lane_state_->direction = negotiator_.switch_of(peer);
+        owner.update_fast_path();
+    } else {
+        ucs::log_debug("no dedicated lane to worker {:016x}: {}", owner.remote_uuid(),
+                       ucs_status_string(status));
+    }
+    peak_held_ = std::max(peak_held_, negotiator_.held());
+    negotiator_.on_lane_created(peer, status, address);
+}
+
+void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address, unsigned) {
+    Endpoint& owner = endpoint(peer);
+    LaneState& state = *owner.lane_state_;
+    WorkerInterface& interface = worker_.interface(state.interface_index);
+    const auto& attributes = interface.transport->attributes();
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
+    LaneAddress header;
+    if (address.size() > sizeof(header)) {
+        std::memcpy(&header, address.data(), sizeof(header));
+        const auto bytes = std::as_bytes(address).subspan(sizeof(header));
+        if (header.kind != interface.kind || header.domain != owner.domains().remote) {
+            status = UCS_ERR_UNREACHABLE;
+        } else if (bytes.size() == header.device_length + attributes.endpoint_address_length) {
+            const uct::RemoteAddress remote{
+                bytes.first(header.device_length), {}, bytes.subspan(header.device_length)};
+            status = state.dedicated->connect(remote);
+        }
+    }
+    state.connected = status == UCS_OK;
+    if (status != UCS_OK) {
+        ucs::log_debug("the dedicated lane to worker {:016x} cannot be connected: {}",
+                       owner.remote_uuid(), ucs_status_string(status));
+    }
+    negotiator_.on_lane_ready(peer, status);
+}
+
+void LaneDriver::destroy_lane(lanes::Peer peer) {
+    Endpoint& owner = endpoint(peer);
+    LaneState* state = owner.lane_state_;
+    if (state == nullptr) {  // it could not be made
+        negotiator_.on_lane_destroyed(peer);
+        return;
+    }
+    if (owner.backlog_ != nullptr && owner.backlog_->request_wait.lane == state->dedicated.get()) {
+        owner.backlog_->request_wait.end();
+    }
+    state->direction = nullptr;
+    state->connected = false;
+    owner.lane_state_ = nullptr;
+    owner.one_sided_used_ &= ~Endpoint::kDedicatedBit;
+    graveyard_.push_back({peer, std::unique_ptr<LaneState>(state)});
+    has_deferred_ = true;
+    owner.lanes_changed();
+}
+
+void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
+    Endpoint& owner = endpoint(peer);
+    owner.lanes_changed();
+    owner.send_marker(Encoded(worker_.uuid(), mark).span());
+}
+
+void LaneDriver::open_tx_window(lanes::Peer peer) {
+    endpoint(peer).lanes_changed();
+}
+
+void LaneDriver::open_rx_gate(lanes::Peer peer) {
+    Endpoint& owner = endpoint(peer);
+    LaneState* state = owner.lane_state_;
+    state->dedicated->set_receive_gate(nullptr);
+    // Handlers may end the lane, so the messages leave it first.
+    std::deque<LaneState::Held> held;
+    held.swap(state->held);
+    for (LaneState::Held& message : held) {
+        worker_.deliver_held(message.id, message.data.data(), message.data.size());
+    }
+}
+
+void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) {
+    Endpoint& owner = endpoint(peer);
+    const Encoded encoded(worker_.uuid(), dmark);
+    const auto bytes = encoded.span();
+    owner.lane_state_->end_marker.assign(bytes.begin(), bytes.end());
+    owner.lanes_changed();
+}
+
+void LaneDriver::flush_lane(lanes::Peer peer) {
+    try_flush(*endpoint(peer).lane_state_);
+}
+
+void LaneDriver::try_flush(LaneState& state) {
+    state.flush.due = false;
+    state.flush.count = 1;
+    state.flush.status = UCS_OK;
+    state.flush.running = true;
+    const ucs_status_t status = state.dedicated->flush(&state.flush);
+    if (status == UCS_INPROGRESS) return;
+    state.flush.running = false;
+    if (status == UCS_ERR_NO_RESOURCE) {
+        state.flush.due = true;
+        flushes_due_.push_back(&state.endpoint);
+        has_deferred_ = true;
+        return;
+    }
+    tick();
+    if (status == UCS_OK) {
+        negotiator_.on_flushed(state.endpoint.serial());
+    } else {
+        negotiator_.on_lane_failed(state.endpoint.serial(), status);
+    }
+}
+
+void LaneDriver::lane_flushed(uct::Completion* self) {
+    auto& flush = *static_cast<LaneState::Flush*>(self);
+    flush.running = false;
+    LaneState& state = *flush.state;
+    if (state.direction == nullptr) return;
+    LaneDriver& driver = state.endpoint.worker().lanes();
+    driver.tick();
+    if (flush.status == UCS_OK) driver.negotiator_.on_flushed(state.endpoint.serial());
+    // Errors come through the transport's error handler as well.
+}
+
+void LaneDriver::fence_flushed(uct::Completion* self) {
+    auto& fence = *static_cast<LaneState::Fence*>(self);
+    LaneState& state = *fence.state;
+    fence.running = false;
+    Endpoint& endpoint = state.endpoint;
+    if (state.direction == nullptr) return;
+    endpoint.one_sided_used_ &= static_cast<uint8_t>(~fence.lane_bit);
+    endpoint.pump();
+}
+
+void LaneDriver::resume_tx(lanes::Peer peer) {
+    endpoint(peer).lanes_changed();
+}
+
+void LaneDriver::fail_endpoint(lanes::Peer peer, ucs_status_t status) {
+    endpoint(peer).fail(status);
+}
+
+void LaneDriver::closed(lanes::Peer peer) {
+    to_forget_.push_back(peer);
+    has_deferred_ = true;
+}
+
+void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
+    Endpoint& owner = endpoint(peer);
+    ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
+                   lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
+                   change.score);
+    if (callback_ == nullptr) return;
+    ucpx_lane_event_t event{};
+    event.field_mask = UCPX_LANE_EVENT_FIELD_EP | UCPX_LANE_EVENT_FIELD_PEER_UID |
+                       UCPX_LANE_EVENT_FIELD_STATES | UCPX_LANE_EVENT_FIELD_REASON |
+                       UCPX_LANE_EVENT_FIELD_SCORE;
+    event.ep = owner.is_users() ? wrap(&owner) : nullptr;
+    event.peer_uid = owner.remote_uuid();
+    event.old_state = static_cast<ucpx_lane_state_t>(change.from);
+    event.new_state = static_cast<ucpx_lane_state_t>(change.to);
+    event.reason = static_cast<ucpx_lane_reason_t>(change.reason);
+    event.score = change.score;
+    callback_(callback_argument_, &event);
+}
+
+// --- ucpx
+// ------------------------------------------------------------------------------------------
+
+ucs_status_t LaneDriver::set_policy(Endpoint& endpoint, lanes::Policy policy) {
+    if (endpoint.is_failed()) return endpoint.status();
+    if (!is_adaptive(endpoint)) return UCS_ERR_UNSUPPORTED;
+    tick();
+    negotiator_.set_policy(enter(endpoint), policy);
+    return UCS_OK;
+}
+
+const lanes::Link* LaneDriver::link_of(const Endpoint& endpoint) const {
+    return negotiator_.find(endpoint.serial());
+}
+
+Endpoint* LaneDriver::endpoint_of(lanes::Peer peer) const {
+    const auto found = peers_.find(peer);
+    return found == peers_.end() ? nullptr : found->second;
+}
+
+}  // namespace ucp

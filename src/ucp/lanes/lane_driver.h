@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ucp/api/ucpx.h"
+#include "ucp/core/wire.h"
+#include "ucp/lanes/lane_state.h"
+#include "ucp/lanes/negotiator.h"
+#include "ucs/time.h"
+#include "ucs/usage_tracker.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+class Endpoint;
+class Worker;
+
+/**
+ * Carries out what the negotiator decides, with the transports and endpoints of a worker, and feeds
+ * it with what happens: scores of the tracker, messages of peers, lanes made, flushed, failed.
+ *
+ * A lane is never destroyed from within a call of its transport: destroy_lane() puts it aside, and
+ * progress() destroys it. Peers are named by Endpoint::serial().
+ */
+class LaneDriver final : public lanes::Sink {
+  public:
+    explicit LaneDriver(Worker& worker);
+    ~LaneDriver() override;
+
+    /** Timer work: tracker windows, rankings, timers of the negotiation. */
+    void advance(ucs::Time now);
+    /** Work put aside by calls that could not do it where they were. */
+    void run_deferred();
+    ucs::Time next_deadline() const;
+    bool has_deferred() const { return has_deferred_; }
+
+    ucs::UsageTracker* tracker() { return tracker_ ? &*tracker_ : nullptr; }
+
+    // --- events of the worker and its endpoints ---
+    void endpoint_created(Endpoint& endpoint);
+    void endpoint_closing(Endpoint& endpoint);
+    void endpoint_failed(Endpoint& endpoint);
+    /** @return true if nothing here knows the endpoint any more, so that it may be freed */
+    bool release_endpoint(Endpoint& endpoint);
+    void lane_failed(Endpoint& endpoint, ucs_status_t status);
+    void marker_posted(Endpoint& endpoint);
+    ucs_status_t post_end_marker(Endpoint& endpoint);
+    /** The worker goes: so does the endpoint's lane, whatever it is doing. */
+    void drop_lane(Endpoint& endpoint);
+    /** Start to give back all lanes. */
+    void withdraw();
+    bool holds_lanes() const { return negotiator_.held() != 0 || !graveyard_.empty(); }
+
+    // --- ucpx ---
+    bool is_adaptive(const Endpoint& endpoint) const;
+    ucs_status_t set_policy(Endpoint& endpoint, lanes::Policy policy);
+    const lanes::Negotiator& negotiator() const { return negotiator_; }
+    const lanes::Link* link_of(const Endpoint& endpoint) const;
+    Endpoint* endpoint_of(lanes::Peer peer) const;
+    void set_callback(ucpx_lane_callback_t callback, void* argument) {
+        callback_ = callback;
+        callback_argument_ = argument;
+    }
+    uint64_t replays() const { return replays_; }
+    uint64_t held_messages() const { return held_messages_; }
+    unsigned peak_held() const { return peak_held_; }
+    uint64_t samples() const { return samples_; }
+    void count_sample() { ++samples_; }
+    void count_held() { ++held_messages_; }
+    uint64_t windows() const { return windows_; }
+
+    // --- lanes::Sink ---
+    lanes::PeerId identify(lanes::Peer peer) override;
+    void send(lanes::Peer peer, const lanes::Message& message) override;
+    void create_lane(lanes::Peer peer) override;
+    void connect_lane(lanes::Peer peer, std::span<const uint8_t> address, unsigned lanes) override;
+    void destroy_lane(lanes::Peer peer) override;
+    void start_tx_switch(lanes::Peer peer, const lanes::Message& mark) override;
+    void open_tx_window(lanes::Peer peer) override;
+    void open_rx_gate(lanes::Peer peer) override;
+    void stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) override;
+    void flush_lane(lanes::Peer peer) override;
+    void resume_tx(lanes::Peer peer) override;
+    void fail_endpoint(lanes::Peer peer, ucs_status_t status) override;
+    void closed(lanes::Peer peer) override;
+    void notify(lanes::Peer peer, const lanes::Change& change) override;
+
+  private:
+    struct Buried {
+        lanes::Peer peer;
+        std::unique_ptr<LaneState> state;
+    };
+
+    static ucs_status_t on_control(void* worker, void* data, size_t length,
+                                   uct::ReceiveDescriptor* descriptor);
+    static void fence_flushed(uct::Completion* self);
+    static void lane_flushed(uct::Completion* self);
+
+    lanes::Peer enter(Endpoint& endpoint);
+    void tick();
+    void rank();
+    void try_flush(LaneState& state);
+    Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
+
+    Worker& worker_;
+    lanes::Negotiator negotiator_;
+    std::optional<ucs::UsageTracker> tracker_;
+    uint64_t seen_rounds_ = 0;
+    std::vector<lanes::Peer> scored_, scored_before_;
+    std::unordered_map<lanes::Peer, Endpoint*> peers_;
+    std::vector<Buried> graveyard_;
+    std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out
+    std::vector<lanes::Peer> to_forget_;
+    std::vector<Endpoint*> flushes_due_;
+    bool has_deferred_ = false;
+
+    ucpx_lane_callback_t callback_ = nullptr;
+    void* callback_argument_ = nullptr;
+    uint64_t replays_ = 0;
+    uint64_t held_messages_ = 0;
+    uint64_t samples_ = 0;
+    uint64_t windows_ = 0;
+    unsigned peak_held_ = 0;
+};
+
+}  // namespace ucp

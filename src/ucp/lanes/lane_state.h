@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ucp/lanes/switch.h"
+#include "uct/api/interface.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+class Endpoint;
+
+/**
+ * What an endpoint has only while it holds a dedicated lane, from its creation to its destruction.
+ *
+ * It is also the lane's receive gate: until the peer's MARK is processed, messages of the new lane
+ * are copied out and kept, at most as many as the window that the peer was granted.
+ */
+struct LaneState final : uct::ReceiveGate {
+    struct Fence : uct::Completion {
+        LaneState* state = nullptr;
+        uint8_t lane_bit = 0;  //!< the lane that is flushed
+        bool running = false;  //!< one-sided operations wait for that flush
+    };
+    struct Flush : uct::Completion {
+        LaneState* state = nullptr;
+        bool due = false;  //!< the lane had no room for the flush yet
+        bool running = false;
+    };
+
+    explicit LaneState(Endpoint& owner) : endpoint(owner) {
+        fence.state = this;
+        flush.state = this;
+    }
+
+    void hold(uint8_t id, const void* data, size_t length) override;
+
+    bool takes_one_sided() const {
+        using State = lanes::TxDirection::State;
+        if (direction == nullptr || !connected) return false;
+        const State state = direction->tx.state();
+        return state == State::kMarking || state == State::kWindowed || state == State::kDedicated;
+    }
+    void posted() {
+        if (direction != nullptr) direction->tx.posted();
+    }
+
+    Endpoint& endpoint;
+    unsigned interface_index = 0;  //!< Worker::interface() of the lane
+    std::unique_ptr<uct::Endpoint> dedicated;
+    lanes::Switch* direction = nullptr;  //!< the negotiator's
+    bool connected = false;
+    std::vector<std::byte> end_marker;  //!< DMARK that waits for room on the dedicated lane
+    Fence fence;
+    Flush flush;
+
+    struct Held {
+        uint8_t id;
+        std::vector<std::byte> data;
+    };
+    std::deque<Held> held;
+};
+
+}  // namespace ucp

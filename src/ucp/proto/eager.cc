@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/eager.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/core/endpoint.h"
+#include "ucp/core/worker.h"
+
+namespace ucp {
+namespace {
+
+constexpr size_t kZcopyThreshold = 16 * 1024;          //!< memory that is registered already
+constexpr size_t kZcopyThresholdRegister = 64 * 1024;  //!< registration included
+constexpr double kCopyBandwidth = 8e9;                 //!< bytes per second, one copy
+
+size_t zcopy_threshold(const Request& request, const EagerSend& send) {
+    const auto& configured = request.worker->config().zcopy_threshold;
+    if (configured) return *configured;
+    return send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
+}
+
+/** The registration that covers the buffer on the lane's device, made at need; null: copy. */
+const uct::MemoryHandle* registration(Request& request, EagerSend& send, const Lane& lane) {
+    const auto address = reinterpret_cast<uintptr_t>(send.buffer.data());
+    if (send.user_memory != nullptr && send.user_memory->covers(address, send.buffer.length())) {
+        return send.user_memory->handle(lane.domains.local);
+    }
+    if (send.no_registration) return nullptr;
+    if (!send.registration.is_open() &&
+        send.registration.open(request.worker->context(), lane.domains.local, send.buffer.data(),
+                               send.buffer.length()) != UCS_OK) {
+        send.no_registration = true;
+        return nullptr;
+    }
+    return send.registration.handle;
+}
+
+bool wants_zcopy(const Request& request, const EagerSend& send, const Lane& lane) {
+    return send.buffer.is_contiguous() && !send.no_registration &&
+           (lane.attributes.capabilities & uct::kAmZcopy) != 0 &&
+           send.buffer.length() >= zcopy_threshold(request, send);
+}
+
+struct Pack {
+    EagerSend& send;
+    const EagerPiece& piece;
+
+    static size_t pack(void* destination, void* arg) {
+        auto& [send, piece] = *static_cast<Pack*>(arg);
+        auto* out = static_cast<std::byte*>(destination);
+        std::memcpy(out, piece.header.data(), piece.header.size());
+        out += piece.header.size();
+        for (size_t done = 0; done < piece.length;) {
+            const size_t packed =
+                send.buffer.pack(send.offset + done, out + done, piece.length - done);
+            if (packed == 0) {
+                send.is_stuck = true;
+                std::memset(out + done, 0, piece.length - done);
+                break;
+            }
+            done += packed;
+        }
+        if (!piece.trailer.empty()) {
+            std::memcpy(out + piece.length, piece.trailer.data(), piece.trailer.size());
+        }
+        return piece.header.size() + piece.length + piece.trailer.size();
+    }
+};
+
+}  // namespace
+
+size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t overhead) {
+    const auto& am = lane.attributes.am;
+    const size_t copied = am.max_bcopy > overhead ? am.max_bcopy - overhead : 0;
+    if (!wants_zcopy(request, send, lane) || overhead > am.max_header) return copied;
+    if (registration(request, send, lane) == nullptr) return copied;
+    return std::max(copied, am.max_zcopy);
+}
+
+ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lane,
+                              const EagerPiece& piece) {
+    const auto& am = lane.attributes.am;
+    const auto id = static_cast<uint8_t>(piece.id);
+    ucs_status_t status = UCS_OK;
+    if (piece.trailer.empty() && piece.header.size() <= am.max_header &&
+        piece.length <= am.max_zcopy && piece.length != 0 && wants_zcopy(request, send, lane) &&
+        registration(request, send, lane) != nullptr) {
+        const uct::Iov iov{static_cast<std::byte*>(send.buffer.data()) + send.offset, piece.length,
+                           registration(request, send, lane)};
+        status = request.call([&](uct::Completion* done) {
+            return lane.endpoint.am_zcopy(id, piece.header, {&iov, 1}, done);
+        });
+        if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    } else {
+        Pack pack{send, piece};
+        const ssize_t sent = lane.endpoint.am_bcopy(id, Pack::pack, &pack);
+        if (sent < 0) return static_cast<ucs_status_t>(sent);
+        if (send.is_stuck) return UCS_ERR_INVALID_PARAM;
+    }
+    send.offset += piece.length;
+    return send.offset == send.buffer.length() ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& lane) {
+    const FragmentHeader header{{request.worker->uuid(), send.number}, send.offset};
+    const size_t room = eager_room(request, send, lane, sizeof(header));
+    const EagerPiece piece{AmId::kFragment,
+                           std::as_bytes(std::span(&header, 1)),
+                           {},
+                           std::min(room, send.buffer.length() - send.offset)};
+    return post_eager_piece(request, send, lane, piece);
+}
+
+void close_eager_send(Request& request, EagerSend& send) {
+    send.buffer.close();
+    if (send.registration.is_open()) send.registration.close(request.worker->context());
+}
+
+// Announcing costs a round trip and a registration at either end; not announcing costs a copy at
+// either end.
+size_t rndv_threshold(Endpoint& endpoint) {
+    const Config& config = endpoint.worker().config();
+    if (config.rndv_threshold) return *config.rndv_threshold;
+    const Lane lane = endpoint.one_sided_lane();
+    const auto& domain = *endpoint.worker().context().domains()[lane.domains.local].memory;
+    const double round_trip = 2 * lane.attributes.latency.at(1) + 2 * lane.attributes.overhead;
+    const double announcing = round_trip + 2 * domain.attributes().register_overhead;
+    const double bytes = announcing * kCopyBandwidth / 2;
+    return std::clamp<size_t>(static_cast<size_t>(bytes), 8 * 1024, 512 * 1024);
+}
+
+}  // namespace ucp
