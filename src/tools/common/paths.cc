@@ -22,9 +22,9 @@ Paths Paths::find() {
     const fs::path program = fs::read_symlink("/proc/self/exe");
     paths.program = program.string();
     if (const fs::path build = build_tree_of(program); !build.empty()) {
-        paths.libraries = (build / "src/ucp/.libs").string();
-        paths.modules = (build / "src/uct/.libs").string();
-        paths.softhca = (build / "src/softhca/.libs").string();
+        paths.libraries = (build / "src/ucx/.libs").string();
+        paths.modules = (build / ".libs").string();
+        paths.softhca = (build / ".libs").string();
         paths.simulator = (build / "src/tools/swiftlane-sim").string();
         return paths;
     }

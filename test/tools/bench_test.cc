@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "test/tools/command.h"
+
+namespace tools {
+namespace {
+
+using nlohmann::json;
+
+json read_json(const TemporaryFile& file) {
+    return json::parse(read_text(file.path()));
+}
+
+// Short intervals, so that a promotion takes a fraction of a second.
+class Bench : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        setenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL", "20ms", 1);
+        setenv("UCX_DYNAMIC_TL_MIN_RESIDENCE", "40ms", 1);
+    }
+    static void TearDownTestSuite() {
+        unsetenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL");
+        unsetenv("UCX_DYNAMIC_TL_MIN_RESIDENCE");
+    }
+};
+
+TEST_F(Bench, HotPairsArePromotedUnderVerifiedTraffic) {
+    const TemporaryFile file;
+    const Outcome outcome = run_command({"bench", "mbw_mr", "--ranks", "4", "--pairs", "1",
+                                         "--unused", "2", "--size", "8:2K", "--time", "50ms",
+                                         "--settle", "1s", "--verify", "--json", file.path()});
+    ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("Messages/s"), std::string::npos);
+
+    const json document = read_json(file);
+    ASSERT_EQ(document.at("rows").size(), 9u);
+    for (const json& row : document.at("rows")) {
+        EXPECT_GT(row.at("messages_per_s").get<double>(), 0);
+        EXPECT_GT(row.at("mb_per_s").get<double>(), 0);
+        EXPECT_EQ(row.at("lanes"), "dynamic");
+    }
+    const json& lanes = document.at("lanes");
+    EXPECT_EQ(lanes.at("promotions"), 2) << "both ends of the hot pair: " << outcome.out;
+    EXPECT_TRUE(lanes.at("demotions").is_number_unsigned());
+    EXPECT_TRUE(lanes.at("denials").is_number_unsigned());
+    for (const json& entry : lanes.at("map")) {
+        const bool hot = entry.at("rank").get<int>() + entry.at("peer").get<int>() == 1;
+        EXPECT_EQ(entry.at("lane"), hot ? "rc_mlx5" : "dc_mlx5") << entry;
+        EXPECT_FALSE(entry.at("why").get<std::string>().empty());
+    }
+}
+
+TEST_F(Bench, ModesStandSideBySide) {
+    const TemporaryFile file;
+    const Outcome outcome = run_command({"bench", "alltoall", "--ranks", "3", "--size", "64",
+                                         "--iterations", "20", "--settle", "0", "--verify",
+                                         "--lanes", "scalable,dedicated", "--json", file.path()});
+    ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    const json document = read_json(file);
+    EXPECT_EQ(document.at("modes").size(), 2u);
+    EXPECT_EQ(document.at("modelled"), false);
+}
+
+TEST_F(Bench, ADeadRankEndsTheJobWithItsName) {
+    Command command({"bench", "mbw_mr", "--ranks", "4", "--settle", "0", "--time", "60s"});
+    std::vector<pid_t> ranks;
+    while (ranks.size() < 4) {
+        ranks = command.children();
+        std::this_thread::yield();
+    }
+    ASSERT_EQ(kill(ranks[2], SIGKILL), 0);
+    const Outcome outcome = command.wait();
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("was killed by signal 9"), std::string::npos) << outcome.err;
+    for (const pid_t rank : ranks) EXPECT_NE(kill(rank, 0), 0) << rank;
+}
+
+TEST(BadOptions, AreNamed) {
+    const struct {
+        std::vector<std::string> arguments;
+        const char* message;
+    } cases[] = {
+        {{"bench", "mbw_mr", "--ranks", "3", "--pairs", "2"}, "2 pairs need 4 ranks"},
+        {{"bench", "mbw_mr", "--ranks", "2", "--unused", "1"}, "--unused"},
+        {{"bench", "mbw_mr", "--size", "9:8"}, "--size"},
+        {{"bench", "mbw_mr", "--time", "soon"}, "'soon' is no time"},
+        {{"bench", "mbw_mr", "--lanes", "fast"}, "--lanes"},
+        {{"bench", "mbw_mr", "--ranks", "1"}, "--ranks"},
+        {{"bench", "nothing"}, "nothing"},
+        {{"sim", "mbw_mr", "--model", "speed=1"}, "no field 'speed'"},
+        {{"sim", "zipf", "--set", "UCX_TLS"}, "NAME=VALUE"},
+    };
+    for (const auto& [arguments, message] : cases) {
+        const Outcome outcome = run_command(arguments);
+        EXPECT_NE(outcome.status, 0) << message;
+        EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+    }
+}
+
+TEST(Info, NamesTheLibraryInUse) {
+    const Outcome outcome = run_command({"info", "-v"});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.out.find("libucp.so.0"), std::string::npos) << outcome.out;
+}
+
+TEST(Info, ExplainsEveryVariable) {
+    const Outcome outcome = run_command({"info", "-c", "-f"});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.out.find("UCX_DYNAMIC_TL_SWITCH_INTERVAL=100ms"), std::string::npos)
+        << outcome.out;
+    EXPECT_NE(outcome.out.find("Dedicated lanes that a worker holds at most"), std::string::npos);
+}
+
+TEST(Run, SetsTheEnvironmentAndSaysSo) {
+    const Outcome outcome = run_command({"run", "-v", "--soft", "--", "sh", "-c",
+                                         "echo $LD_LIBRARY_PATH $OMPI_MCA_pml $1", "sh", "-v"});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.out.find(" ucx -v\n"), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.err.find("OMPI_MCA_btl="), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace tools

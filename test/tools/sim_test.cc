@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "test/tools/command.h"
+
+namespace tools {
+namespace {
+
+using nlohmann::json;
+
+struct SimOutcome {
+    Outcome outcome;
+    std::string text;  // of the JSON file
+    json document;
+};
+
+SimOutcome simulate(std::vector<std::string> arguments) {
+    const TemporaryFile file;
+    arguments.insert(arguments.begin(), "sim");
+    arguments.insert(arguments.end(), {"--json", file.path()});
+    SimOutcome result{run_command(arguments), "", {}};
+    EXPECT_EQ(result.outcome.status, 0) << result.outcome.err;
+    result.text = read_text(file.path());
+    result.document = json::parse(result.text, nullptr, false);
+    return result;
+}
+
+const std::vector<std::string> kSmallZipf{"zipf",       "--ranks", "8",      "--cap", "2",
+                                          "--interval", "200us",   "--time", "4ms",   "--verify"};
+
+TEST(Sim, SameSeedSameBytes) {
+    const SimOutcome first = simulate(kSmallZipf);
+    const SimOutcome second = simulate(kSmallZipf);
+    EXPECT_FALSE(first.text.empty());
+    EXPECT_EQ(first.text, second.text);
+    EXPECT_EQ(first.outcome.out, second.outcome.out);
+    std::vector<std::string> other = kSmallZipf;
+    other.insert(other.end(), {"--seed", "2"});
+    EXPECT_NE(simulate(other).text, first.text);
+}
+
+TEST(Sim, SaysThatItIsModelled) {
+    const SimOutcome run = simulate(kSmallZipf);
+    EXPECT_EQ(run.document.at("modelled"), true);
+    EXPECT_NE(run.outcome.out.find("modelled"), std::string::npos);
+    EXPECT_TRUE(run.document.at("model").contains("dci_switch"));
+}
+
+TEST(Sim, ZipfAdmitsWhatAGreedyMatchingAdmits) {
+    const SimOutcome run = simulate(kSmallZipf);
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    EXPECT_EQ(observed.at("matching").at("outside_margin"), 0) << run.outcome.out;
+    EXPECT_GE(observed.at("matching").at("ratio").get<double>(), 0.95) << run.outcome.out;
+    EXPECT_LE(observed.at("peak").get<int>(), 2);
+    EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
+}
+
+TEST(Sim, MbwMrPromotesTheHotPairsOnly) {
+    const SimOutcome run =
+        simulate({"mbw_mr", "--ranks", "8", "--pairs", "2", "--unused", "4", "--size", "8", "--cap",
+                  "2", "--interval", "200us", "--settle", "4ms", "--time", "500us", "--verify"});
+    const json& lanes = run.document.at("lanes");
+    EXPECT_EQ(lanes.at("promotions"), 4) << run.outcome.out;
+    for (const json& entry : lanes.at("map")) {
+        const int rank = entry.at("rank");
+        const int peer = entry.at("peer");
+        const bool hot = std::max(rank, peer) < 4 && std::abs(rank - peer) == 2;
+        EXPECT_EQ(entry.at("state") == "established", hot) << entry;
+    }
+}
+
+TEST(Sim, AlltoallDoesNotChurn) {
+    const SimOutcome run =
+        simulate({"alltoall", "--ranks", "8", "--size", "64", "--cap", "2", "--interval", "200us",
+                  "--settle", "4ms", "--time", "4ms", "--lanes", "dynamic"});
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
+}
+
+TEST(Sim, ShiftFollowsTheHotSet) {
+    const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
+                                     "--time", "6ms", "--phases", "3", "--lanes", "dynamic"});
+    const json& recoveries = run.document.at("modes").at("dynamic").at("observed").at("recoveries");
+    ASSERT_EQ(recoveries.size(), 2u);
+    for (const json& recovery : recoveries) {
+        ASSERT_TRUE(recovery.at("intervals").is_number()) << run.outcome.out;
+        EXPECT_LE(recovery.at("intervals").get<int>(), 20);
+    }
+}
+
+}  // namespace
+}  // namespace tools
