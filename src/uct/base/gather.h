@@ -31,6 +31,12 @@ class Gather final : public Completion {
         return UCS_INPROGRESS;
     }
 
+    /** As finish(), but the user's completion is not called. */
+    void abandon() {
+        user_ = nullptr;
+        finish();
+    }
+
   private:
     explicit Gather(Completion* user) : user_(user) {
         count = 1;

@@ -17,6 +17,8 @@ class PendingQueue {
 
     bool empty() const { return arbiter_.empty(); }
     void schedule(Group& group) { arbiter_.schedule(group); }
+    /** Out of turn, whatever queue the group is in. */
+    void unschedule(Group& group) { arbiter_.unschedule(group); }
 
     void add(Group& group, Pending& pending) {
         group.push_back(pending);
@@ -35,24 +37,27 @@ class PendingQueue {
 
     /**
      * Serve until everybody is done or has refused.
-     * @param has_own_room  bool(Group&): does the endpoint itself have room to send?
+     * @param has_own_room     bool(Group&): does the endpoint itself have room to send? If not, it
+     * is scheduled again when it has.
+     * @param has_shared_room  bool(): is there any of what all share? If not, nobody is asked.
      */
-    template <typename HasOwnRoom>
-    void dispatch(HasOwnRoom&& has_own_room) {
+    template <typename HasOwnRoom, typename HasSharedRoom>
+    void dispatch(HasOwnRoom&& has_own_room, HasSharedRoom&& has_shared_room) {
+        using Result = ucs::Arbiter::Result;
         // Each round gives each endpoint one turn; a bound keeps polling alive between them.
         for (int round = 0; round < kRounds && !arbiter_.empty(); ++round) {
             bool more = false;
             arbiter_.dispatch([&](Group& group, ucs::Arbiter::Element& element) {
-                if (!has_own_room(group)) return ucs::Arbiter::Result::kUnscheduled;
+                if (!has_shared_room()) return Result::kStop;
+                if (!has_own_room(group)) return Result::kUnscheduled;
                 switch (static_cast<Pending&>(element).progress()) {
                     case UCS_INPROGRESS:
                         more = true;
-                        return ucs::Arbiter::Result::kLater;
+                        return Result::kLater;
                     case UCS_ERR_NO_RESOURCE:
-                        return has_own_room(group) ? ucs::Arbiter::Result::kLater
-                                                   : ucs::Arbiter::Result::kUnscheduled;
+                        return has_own_room(group) ? Result::kLater : Result::kUnscheduled;
                     default:
-                        return ucs::Arbiter::Result::kDone;
+                        return Result::kDone;
                 }
             });
             if (!more) return;

@@ -143,7 +143,9 @@ unsigned SelfInterface::progress() {
             message.release();
         }
     }
-    if (!pending_.empty()) pending_.dispatch([&](PendingQueue::Group&) { return true; });
+    if (!pending_.empty()) {
+        pending_.dispatch([](PendingQueue::Group&) { return true; }, [&] { return has_room(); });
+    }
     return count;
 }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/base/config.h"
+
+namespace uct::ib {
+
+namespace {
+
+using ucs::config::field;
+using C = TransportConfig;
+
+constexpr ucs::config::Field<C> kTransportFields[] = {
+    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256", "Work requests that a send queue holds."),
+    field<&C::tx_cq_len>("TX_CQ_LEN", "4096",
+                         "Work requests that may be outstanding on all send queues of an interface "
+                         "together: the length of their completion queue."),
+    field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
+                                "Work requests of one send queue for each that asks for a "
+                                "completion, where nobody waits for one earlier."),
+    field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
+    field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
+                             "Bytes that a work request can at least carry inside itself; the "
+                             "limit of the short protocols, header of 9 bytes included."),
+    field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
+                            "Receive buffers of an interface, shared by all its peers. Few are "
+                            "posted at first, more as traffic asks for them."),
+    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages taken by one progress call."),
+    field<&C::segment_size>("SEG_SIZE", "8256",
+                            "Size of a bounce buffer and of a receive buffer: the limit of an "
+                            "active message. The same on all hosts of a job."),
+    field<&C::max_rd_atomic>("MAX_RD_ATOMIC", "4",
+                             "Reads and atomics that one queue pair keeps in flight."),
+    field<&C::retry_count>("RETRY_COUNT", "7",
+                           "Retransmissions, 0 to 7, before a peer counts as dead."),
+    field<&C::rnr_retry_count>("RNR_RETRY_COUNT", "7",
+                               "Retries, 0 to 7, when the peer has no receive buffer; 7 is without "
+                               "end."),
+    field<&C::timeout>("TIMEOUT", "1s",
+                       "Wait for an acknowledgement before a retransmission. Rounded up to a power "
+                       "of two times 4.096 us."),
+    field<&C::rnr_timeout>("RNR_TIMEOUT", "1ms",
+                           "Time that a peer is told to wait when no receive buffer is there."),
+    field<&C::fc_enable>("FC_ENABLE", "y",
+                         "Flow control: a sender stops before it overruns a slow receiver."),
+    field<&C::fc_window>("FC_WND_SIZE", "512",
+                         "Active messages that an endpoint may send before its peer grants more; "
+                         "2 to 32767."),
+    field<&C::fc_hard_threshold>("FC_HARD_THRESH", "0.25",
+                                 "Part of the window that is left when more is asked for."),
+    field<&C::fc_request_timeout>("FC_HARD_REQ_TIMEOUT", "5s",
+                                  "An endpoint that waits for a grant asks again after this time, "
+                                  "so that a dead peer is noticed."),
+    field<&C::service_level>("SL", "0", "InfiniBand service level, 0 to 15."),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
+                             "Traffic class of packets with a GRH, 0 to 255."),
+    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH."),
+    field<&C::gid_index>("GID_INDEX", "auto",
+                         "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
+                         "v2, of an IPv4 address if there is one."),
+    field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
+    field<&C::path_mtu>("PATH_MTU", "auto",
+                        "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),
+};
+
+const ucs::config::Table<C> rc_mlx5_table("rc_mlx5 transport", {"RC_MLX5_", "RC_", "IB_"},
+                                          kTransportFields);
+const ucs::config::Table<C> rc_verbs_table("rc_verbs transport", {"RC_VERBS_", "RC_", "IB_"},
+                                           kTransportFields);
+const ucs::config::Table<C> dc_mlx5_table("dc_mlx5 transport", {"DC_MLX5_", "DC_", "RC_", "IB_"},
+                                          kTransportFields);
+
+constexpr ucs::config::Field<DcConfig> kDcFields[] = {
+    field<&DcConfig::num_dci>(
+        "NUM_DCI", "8",
+        "Send queues (DCIs) that all dc endpoints of an interface share, 1 to "
+        "65534; each is made when it is first needed."),
+    field<&DcConfig::tx_policy>(
+        "TX_POLICY", "dcs_quota",
+        "How endpoints get a DCI. dcs: one to itself until all it sent is acknowledged; dcs_quota: "
+        "as dcs, but it gives way after a quota if others wait; rand: a fixed one, shared."),
+    field<&DcConfig::tx_quota>("TX_QUOTA", "32",
+                               "Work requests that an endpoint posts to its DCI before it gives "
+                               "way (policy dcs_quota)."),
+};
+
+const ucs::config::Table<DcConfig> dc_pool_table("dc_mlx5 send queues", {"DC_MLX5_", "DC_"},
+                                                 kDcFields);
+
+}  // namespace
+
+const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind) {
+    switch (kind) {
+        case TransportKind::kRcMlx5:
+            return rc_mlx5_table;
+        case TransportKind::kRcVerbs:
+            return rc_verbs_table;
+        case TransportKind::kDcMlx5:
+            break;
+    }
+    return dc_mlx5_table;
+}
+
+const ucs::config::Table<DcConfig>& dc_table() {
+    return dc_pool_table;
+}
+
+}  // namespace uct::ib

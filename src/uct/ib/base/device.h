@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ucs/type/status.h"
+#include "uct/ib/base/address.h"
+#include "uct/ib/base/config.h"
+
+namespace uct::ib {
+
+/** Owners of verbs objects: each is destroyed with its own call. */
+template <auto Destroy>
+struct VerbsDeleter {
+    template <typename T>
+    void operator()(T* object) const {
+        Destroy(object);
+    }
+};
+template <typename T, auto Destroy>
+using VerbsPtr = std::unique_ptr<T, VerbsDeleter<Destroy>>;
+
+using ContextPtr = VerbsPtr<ibv_context, ibv_close_device>;
+using DomainPtr = VerbsPtr<ibv_pd, ibv_dealloc_pd>;
+using MrPtr = VerbsPtr<ibv_mr, ibv_dereg_mr>;
+using CqPtr = VerbsPtr<ibv_cq, ibv_destroy_cq>;
+using SrqPtr = VerbsPtr<ibv_srq, ibv_destroy_srq>;
+using QpPtr = VerbsPtr<ibv_qp, ibv_destroy_qp>;
+using AhPtr = VerbsPtr<ibv_ah, ibv_destroy_ah>;
+using ChannelPtr = VerbsPtr<ibv_comp_channel, ibv_destroy_comp_channel>;
+
+/** A port of an adapter, opened. */
+class Device {
+  public:
+    /** A port on which something can be sent now. */
+    struct Found {
+        std::string name;  //!< "mlx5_0:1"
+        bool mlx5;
+    };
+    /** All active ports of all adapters, in the order of the adapters. */
+    static std::vector<Found> find_all();
+
+    /** @return UCS_ERR_NO_DEVICE, or UCS_ERR_IO_ERROR, logged */
+    static ucs_status_t open(std::string_view name, std::unique_ptr<Device>* device);
+
+    const std::string& name() const { return name_; }
+    ibv_context* context() const { return context_.get(); }
+    uint8_t port() const { return port_; }
+    bool is_mlx5() const { return mlx5_; }
+    bool is_ethernet() const { return port_attributes_.link_layer == IBV_LINK_LAYER_ETHERNET; }
+    const ibv_device_attr& attributes() const { return attributes_; }
+    const ibv_port_attr& port_attributes() const { return port_attributes_; }
+    bool has_atomics() const { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
+    bool atomics_reach_cpu() const { return attributes_.atomic_cap == IBV_ATOMIC_GLOB; }
+    /** Bytes per second in one direction, after encoding. */
+    double bandwidth() const;
+    /** Can DC queue pairs be made? Tried once. */
+    bool supports_dc();
+
+    /** What one transport uses of the port: filled from its configuration. */
+    struct Path {
+        PortAddress address;
+        uint8_t gid_index;
+        uint16_t pkey_index;
+        uint8_t service_level;
+        uint8_t traffic_class;
+        uint8_t hop_limit;
+        ibv_mtu mtu;
+    };
+    /** @return UCS_ERR_INVALID_PARAM if the port has no such GID or partition, logged */
+    ucs_status_t make_path(const TransportConfig& config, Path* path) const;
+    /** Address attributes of packets from here to there. */
+    ibv_ah_attr ah_attributes(const Path& path, const PortAddress& remote) const;
+
+  private:
+    Device() = default;
+    ucs_status_t find_gid(const TransportConfig& config, Path* path) const;
+    ucs_status_t find_pkey(const TransportConfig& config, Path* path) const;
+
+    std::string name_;
+    ContextPtr context_;
+    uint8_t port_ = 1;
+    bool mlx5_ = false;
+    int dc_ = -1;
+    ibv_device_attr attributes_{};
+    ibv_port_attr port_attributes_{};
+};
+
+/** Nearest value of a QP's timeout attribute, not below the time. */
+uint8_t encode_timeout(ucs::Duration time);
+/** Nearest value of a QP's RNR timer attribute, not below the time if there is one. */
+uint8_t encode_rnr_timer(ucs::Duration time);
+
+}  // namespace uct::ib

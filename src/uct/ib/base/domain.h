@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "uct/api/memory_domain.h"
+#include "uct/ib/base/device.h"
+
+namespace uct::ib {
+
+class MemoryRegion final : public MemoryHandle {
+  public:
+    explicit MemoryRegion(ibv_mr* mr) : mr_(mr) {}
+    uint32_t local_key() const { return mr_->lkey; }
+    uint32_t remote_key() const { return mr_->rkey; }
+
+  private:
+    MrPtr mr_;
+};
+
+/** A protection domain of an adapter; its registrations serve every transport of the port. */
+class Domain final : public MemoryDomain {
+  public:
+    static ucs_status_t open(std::string_view device, std::unique_ptr<MemoryDomain>* domain);
+
+    const MemoryDomainAttributes& attributes() const override { return attributes_; }
+    ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override;
+    void deregister_memory(MemoryHandle* handle) override;
+    void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
+    ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;
+    ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
+                                std::unique_ptr<Interface>* interface) override;
+
+    Device& device() { return *device_; }
+    ibv_pd* pd() const { return pd_.get(); }
+
+  private:
+    explicit Domain(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+    std::unique_ptr<Device> device_;
+    DomainPtr pd_;
+    MemoryDomainAttributes attributes_;
+};
+
+}  // namespace uct::ib

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/base/ib_interface.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "uct/base/am.h"
+
+namespace uct::ib {
+
+namespace {
+
+/** Bytes before the aligned part of a message in a bounce buffer. */
+constexpr size_t kBounceFront = 16;
+
+}  // namespace
+
+IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
+                         const InterfaceParams& params)
+    : domain_(domain), config_(config), params_(params) {
+    const unsigned depth = std::max(config.tx_queue_len, 4u);
+    const_cast<unsigned&>(config_.tx_queue_len) = depth;
+    moderation_ = std::clamp(config.tx_cq_moderation, 1u, depth / 4);
+    window_ = static_cast<int>(std::clamp(config.fc_window, 2u, 32767u));
+    hard_ = std::max(1, static_cast<int>(config.fc_hard_threshold * window_));
+    soft_ = std::max(hard_ + 1, window_ / 2);
+
+    const bool scalable = kind == TransportKind::kDcMlx5;
+    attributes_.transport = scalable                         ? "dc_mlx5"
+                            : kind == TransportKind::kRcMlx5 ? "rc_mlx5"
+                                                             : "rc_verbs";
+    attributes_.device = device().name();
+    attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
+    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
+                               kGetBcopy | kGetZcopy | kCheckPeer | kEventFd;
+    if (device().has_atomics()) {
+        attributes_.capabilities |= kAtomicDevice;
+        if (device().atomics_reach_cpu()) attributes_.capabilities |= kAtomicCpu;
+        attributes_.atomic64_ops =
+            static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
+    }
+    attributes_.device_address_length = PortAddress::kLength;
+    attributes_.interface_address_length = scalable ? DctAddress::kLength : 0;
+    attributes_.endpoint_address_length = scalable ? 0 : QpAddress::kLength;
+    // The estimates of UCX's selection for adapters of this kind.
+    attributes_.latency = {600e-9 + (device().is_ethernet() ? 200e-9 : 0), scalable ? 60e-9 : 1e-9};
+    attributes_.bandwidth = device().bandwidth();
+    attributes_.overhead = kind == TransportKind::kRcVerbs ? 75e-9 : 40e-9;
+}
+
+IbInterface::~IbInterface() = default;
+
+ucs_status_t IbInterface::open_queues() {
+    if (const ucs_status_t status = device().make_path(config_, &path_); status != UCS_OK) {
+        return status;
+    }
+    ibv_context* context = device().context();
+    // Dedicated endpoints keep one credit each aside, and need some more to send.
+    const int wanted = static_cast<int>(
+        std::max<size_t>({config_.tx_cq_len, config_.tx_queue_len + SendQueue::kReserve,
+                          attributes_.reach == Reach::kEndpoint
+                              ? 4 * std::min<size_t>(params_.estimated_endpoints, 65536)
+                              : 0}));
+    const int send_entries = std::min(wanted, device().attributes().max_cqe);
+    const unsigned receive_length =
+        std::min(config_.rx_queue_len, static_cast<unsigned>(device().attributes().max_srq_wr));
+    channel_.reset(ibv_create_comp_channel(context));
+    if (channel_) {
+        fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+        send_cq_.reset(ibv_create_cq(context, send_entries, nullptr, channel_.get(), 0));
+        receive_cq_.reset(ibv_create_cq(context, static_cast<int>(std::max(receive_length, 16u)),
+                                        nullptr, channel_.get(), 0));
+    }
+    bounce_chunks_ = std::make_unique<RegisteredChunks>(domain_.pd(), BounceBuffer::kKeyOffset);
+    bounce_ = std::make_unique<ucs::MemoryPool>(ucs::MemoryPool::Options{
+        .name = "bounce buffers",
+        .object_size = sizeof(BounceBuffer) + kBounceFront + config_.segment_size,
+        .alignment = 64,
+        .objects_per_chunk = 32,
+        .source = bounce_chunks_.get()});
+    operations_ = std::make_unique<ucs::MemoryPool>(
+        ucs::MemoryPool::Options{.name = "send operations", .object_size = sizeof(SendOperation)});
+    if (!send_cq_ || !receive_cq_ ||
+        !receives_.open(domain_.pd(), receive_length, config_.segment_size)) {
+        ucs::log_error("{} on {} cannot create its queues: {}", attributes_.transport,
+                       device().name(), std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    credits_.available = send_entries;
+    return UCS_OK;
+}
+
+void IbInterface::set_limits(uint32_t max_inline) {
+    max_inline_ = max_inline;
+    const size_t segment = config_.segment_size;
+    const size_t max_message = device().port_attributes().max_msg_sz;
+    constexpr size_t kShortHeader = 1 + sizeof(uint64_t);
+    constexpr size_t kMaxHeader = 128;
+    attributes_.am.max_short = max_inline > kShortHeader ? max_inline - kShortHeader : 0;
+    if (max_inline <= kShortHeader) attributes_.capabilities &= ~uint32_t{kAmShort};
+    attributes_.am.max_bcopy = segment - 1;
+    attributes_.am.max_header = std::min(kMaxHeader, segment / 4);
+    attributes_.am.max_zcopy = segment - 1 - attributes_.am.max_header;
+    attributes_.am.max_iov = kMaxIov;
+    attributes_.put = {max_inline, segment, max_message, kMaxIov, 0};
+    attributes_.get = {0, segment, max_message, kMaxIov, 0};
+}
+
+ucs_status_t IbInterface::get_device_address(std::span<std::byte> address) const {
+    if (address.size() < PortAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    path_.address.write(address);
+    return UCS_OK;
+}
+
+uint32_t IbInterface::add_queue(SendQueue& queue) {
+    uint32_t slot;
+    if (free_slots_.empty()) {
+        slot = static_cast<uint32_t>(queues_.size());
+        queues_.push_back(nullptr);
+        tokens_.push_back(slot);
+    } else {
+        slot = free_slots_.back();
+        free_slots_.pop_back();
+    }
+    tokens_[slot] += kSlotMask + 1;  // the next generation of the slot
+    queues_[slot] = &queue;
+    return tokens_[slot];
+}
+
+void IbInterface::remove_queue(uint32_t token) {
+    queues_[token & kSlotMask] = nullptr;
+    free_slots_.push_back(token & kSlotMask);
+}
+
+void IbInterface::reclaim_credits() {
+    if (reclaiming_ || credits_.available > 0) return;
+    reclaiming_ = true;  // until a completion comes
+    for (SendQueue* queue : queues_) {
+        if (queue != nullptr) queue->owner().signal_rest(*queue);
+    }
+}
+
+ibv_ah* IbInterface::find_address_handle(const PortAddress& remote) const {
+    const auto found = handles_.find(remote);
+    return found == handles_.end() ? nullptr : found->second.get();
+}
+
+ibv_ah* IbInterface::address_handle(const PortAddress& remote) {
+    const auto found = handles_.find(remote);
+    if (found != handles_.end()) return found->second.get();
+    ibv_ah_attr attributes = device().ah_attributes(path_, remote);
+    AhPtr handle(ibv_create_ah(domain_.pd(), &attributes));
+    if (!handle) {
+        ucs::log_error("{}: no address handle for lid {}: {}", device().name(), remote.lid,
+                       std::strerror(errno));
+        return nullptr;
+    }
+    return handles_.emplace(remote, std::move(handle)).first->second.get();
+}
+
+unsigned IbInterface::progress() {
+    unsigned count = poll_receives();
+    count += poll_sends();
+    after_poll();
+    receives_.refill();
+    return count;
+}
+
+unsigned IbInterface::poll_receives() {
+    unsigned count = 0;
+    if (has_kept_receive_) {
+        has_kept_receive_ = false;
+        arrived(ibv_wc(kept_receive_));
+        ++count;
+    }
+    ibv_wc completions[kMaxPoll];
+    const int found = ibv_poll_cq(
+        receive_cq_.get(), static_cast<int>(std::min(config_.rx_max_poll, kMaxPoll)), completions);
+    for (int i = 0; i < found; ++i) arrived(completions[i]);
+    return count + static_cast<unsigned>(std::max(found, 0));
+}
+
+unsigned IbInterface::poll_sends() {
+    unsigned count = 0;
+    if (has_kept_send_) {
+        has_kept_send_ = false;
+        completed(ibv_wc(kept_send_));
+        ++count;
+    }
+    ibv_wc completions[kMaxPoll];
+    const int found = ibv_poll_cq(
+        send_cq_.get(), static_cast<int>(std::min(config_.tx_max_poll, kMaxPoll)), completions);
+    for (int i = 0; i < found; ++i) completed(completions[i]);
+    return count + static_cast<unsigned>(std::max(found, 0));
+}
+
+void IbInterface::arrived(const ibv_wc& completion) {
+    auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
+    receives_.taken(buffer);
+    if (completion.status != IBV_WC_SUCCESS || completion.byte_len < 1) [[unlikely]] {
+        ucs::log_debug("{}: receive failed: {}", device().name(),
+                       ibv_wc_status_str(completion.status));
+        receives_.recycle(buffer);
+        return;
+    }
+    const auto header = std::to_integer<uint8_t>(*buffer->message());
+    received(completion, header, buffer, completion.byte_len - 1);
+}
+
+void IbInterface::completed(const ibv_wc& completion) {
+    const auto token = static_cast<uint32_t>(completion.wr_id >> 32);
+    const auto index = static_cast<uint32_t>(completion.wr_id);
+    const uint32_t slot = token & kSlotMask;
+    const auto find = [&]() -> SendQueue* {
+        if (slot >= queues_.size() || tokens_[slot] != token) return nullptr;
+        return queues_[slot];
+    };
+    reclaiming_ = false;
+    // A queue that was destroyed or reset may have left completions behind.
+    SendQueue* queue = find();
+    if (queue == nullptr) return;
+    queue->complete(index, completion.status, completion.vendor_err);
+    queue = find();
+    if (queue != nullptr) queue->owner().on_completed(*queue);
+}
+
+ucs_status_t IbInterface::arm() {
+    ibv_cq* cq;
+    void* context;
+    while (ibv_get_cq_event(channel_.get(), &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+    if (has_kept_send_ || has_kept_receive_) return UCS_ERR_BUSY;
+    if (ibv_req_notify_cq(send_cq_.get(), 0) != 0 || ibv_req_notify_cq(receive_cq_.get(), 0) != 0) {
+        return UCS_ERR_IO_ERROR;
+    }
+    // What came before the request gives no event: look, and keep what is found.
+    has_kept_send_ = ibv_poll_cq(send_cq_.get(), 1, &kept_send_) > 0;
+    has_kept_receive_ = ibv_poll_cq(receive_cq_.get(), 1, &kept_receive_) > 0;
+    return has_kept_send_ || has_kept_receive_ ? UCS_ERR_BUSY : UCS_OK;
+}
+
+bool IbInterface::is_request_due() {
+    const ucs::Time now = params_.clock.now();
+    if (next_request_ == ucs::Time{})
+        next_request_ = ucs::deadline(now, config_.fc_request_timeout);
+    if (now < next_request_) return false;
+    next_request_ = ucs::deadline(now, config_.fc_request_timeout);
+    return true;
+}
+
+}  // namespace uct::ib

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "uct/api/interface.h"
+#include "uct/ib/base/domain.h"
+#include "uct/ib/base/receive_queue.h"
+#include "uct/ib/base/send_queue.h"
+
+namespace uct::ib {
+
+/**
+ * First byte of an active message: its id, and what flow control adds. Messages of flow control
+ * alone carry one of the combinations below and no id.
+ */
+namespace am_header {
+inline constexpr uint8_t kIdMask = 0x1f;
+inline constexpr uint8_t kFlagMask = 0xe0;
+inline constexpr uint8_t kSoftRequest = 0x20;  //!< grant with your next message
+inline constexpr uint8_t kHardRequest = 0x40;  //!< grant now
+inline constexpr uint8_t kGrant = 0x80;        //!< send a whole window again
+inline constexpr uint8_t kPureRequest = 0xc0;  //!< a hard request without a message
+inline constexpr uint8_t kPureGrant = 0xe0;    //!< a grant without a message
+}  // namespace am_header
+
+/** What the interfaces of rc and dc share: queues, buffers, address handles, polling. */
+class IbInterface : public Interface {
+  public:
+    ~IbInterface() override;
+
+    ucs_status_t get_device_address(std::span<std::byte> address) const override;
+    unsigned progress() override;
+    int event_fd() const override { return channel_->fd; }
+    ucs_status_t arm() override;
+
+    Domain& domain() const { return domain_; }
+    Device& device() const { return domain_.device(); }
+    const Device::Path& path() const { return path_; }
+    const TransportConfig& config() const { return config_; }
+    const InterfaceParams& params() const { return params_; }
+    CompletionCredits& credits() { return credits_; }
+    ibv_cq* send_cq() const { return send_cq_.get(); }
+    ibv_cq* receive_cq() const { return receive_cq_.get(); }
+    ibv_srq* srq() const { return receives_.srq(); }
+    uint32_t max_inline() const { return max_inline_; }
+    unsigned moderation() const { return moderation_; }
+
+    BounceBuffer* bounce_buffer() { return static_cast<BounceBuffer*>(take(*bounce_)); }
+    ucs::MemoryPool& bounce_pool() { return *bounce_; }
+    ucs::MemoryPool& operation_pool() { return *operations_; }
+    SendOperation* operation() { return static_cast<SendOperation*>(take(*operations_)); }
+
+    /** Completions with the token reach the queue until remove_queue(). */
+    uint32_t add_queue(SendQueue& queue);
+    void remove_queue(uint32_t token);
+
+    /** Send credits ran out: let unsignalled work requests everywhere give theirs back. */
+    void reclaim_credits();
+
+    /** The address handle of a remote port if there is one; null: nobody connected there yet. */
+    ibv_ah* find_address_handle(const PortAddress& remote) const;
+    /** The address handle of a remote port, made when first asked for; null on failure. */
+    ibv_ah* address_handle(const PortAddress& remote);
+
+    void report_failure(Endpoint* endpoint, ucs_status_t status) {
+        params_.error_handler(params_.error_arg, endpoint, status);
+    }
+
+    /** State of flow control that all endpoints of an interface share. */
+    int credit_window() const { return window_; }
+    int hard_threshold() const { return hard_; }
+    int soft_threshold() const { return soft_; }
+
+  protected:
+    IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
+                const InterfaceParams& params);
+    ucs_status_t open_queues();
+    /** Bytes that a send queue of these takes inline, from a queue made to see. */
+    void set_limits(uint32_t max_inline);
+
+    /** An active message, or one of flow control, with its first byte. */
+    virtual void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
+                          size_t length) = 0;
+    /** After polling: serve who waits, ask for grants again. */
+    virtual void after_poll() = 0;
+
+    /** Is it time to ask again for grants that did not come? */
+    bool is_request_due();
+
+    Domain& domain_;
+    const TransportConfig config_;
+    const InterfaceParams params_;
+    Device::Path path_;
+    ReceiveQueue receives_;
+
+  private:
+    void* take(ucs::MemoryPool& pool) { return pool.allocate(); }
+    unsigned poll_receives();
+    unsigned poll_sends();
+    void arrived(const ibv_wc& completion);
+    void completed(const ibv_wc& completion);
+
+    static constexpr unsigned kMaxPoll = 64;
+    static constexpr uint32_t kSlotMask = 0xfffff;
+
+    unsigned moderation_;
+    uint32_t max_inline_ = 0;
+    int window_, hard_, soft_;
+    ucs::Time next_request_{};
+    CompletionCredits credits_;
+    bool reclaiming_ = false;
+    std::unique_ptr<RegisteredChunks> bounce_chunks_;
+    std::unique_ptr<ucs::MemoryPool> bounce_, operations_;
+    ChannelPtr channel_;
+    CqPtr send_cq_, receive_cq_;
+    std::vector<SendQueue*> queues_;
+    std::vector<uint32_t> tokens_;
+    std::vector<uint32_t> free_slots_;
+    std::map<PortAddress, AhPtr> handles_;
+    ibv_wc kept_send_{}, kept_receive_{};  //!< found by arm(), for the next progress()
+    bool has_kept_send_ = false, has_kept_receive_ = false;
+};
+
+}  // namespace uct::ib

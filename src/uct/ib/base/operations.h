@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstring>
+
+#include "uct/ib/base/ib_interface.h"
+
+namespace uct::ib {
+
+/** What runs when work requests are complete. */
+namespace finish {
+void release(SendOperation& operation, ucs_status_t status);
+void complete(SendOperation& operation, ucs_status_t status);
+void unpack(SendOperation& operation, ucs_status_t status);
+void store_atomic(SendOperation& operation, ucs_status_t status);
+}  // namespace finish
+
+/**
+ * The operations of an endpoint over a send queue, the same for rc and dc.
+ *
+ * Derived gives:
+ *   IbInterface& base()
+ *   SendQueue* acquire(ucs_status_t* status)   a queue with room, or why not
+ *   SendQueue* acquire_message(status)         likewise, and a credit of flow control
+ *   uint8_t message_flags()                    for the first byte of the message to be posted
+ *   void message_posted()                      a credit is used
+ *   bool post(SendQueue&, WorkRequest&, SendOperation*)
+ *   bool keeps_requests()                      requests must be kept until they are complete, so
+ *                                              that they can be posted anew: no inline sends
+ */
+template <typename Derived>
+class Operations : public Endpoint {
+  public:
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload, uint32_t length) final {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire_message(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        if (self().keeps_requests()) [[unlikely]] {
+            return message_copied(*queue, id, &header, payload, length);
+        }
+        struct __attribute__((packed)) {
+            uint8_t first;
+            uint64_t header;
+        } front{static_cast<uint8_t>(id | self().message_flags()), header};
+        WorkRequest request(Opcode::kSend);
+        request.inlined = true;
+        request.add(&front, sizeof(front));
+        if (length > 0) request.add(payload, length);
+        if (!self().post(*queue, request, nullptr)) [[unlikely]]
+            return UCS_ERR_IO_ERROR;
+        self().message_posted();
+        return UCS_OK;
+    }
+
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) final {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire_message(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        // The packed bytes lie aligned, the first byte of the message right before them.
+        const size_t length = pack(buffer->data + kAligned, arg);
+        buffer->data[kAligned - 1] = static_cast<std::byte>(id | self().message_flags());
+        WorkRequest request(Opcode::kSend);
+        request.add(buffer->data + kAligned - 1, length + 1, buffer->local_key);
+        if (!post_copied(*queue, request, *buffer)) [[unlikely]]
+            return UCS_ERR_IO_ERROR;
+        self().message_posted();
+        return static_cast<ssize_t>(length);
+    }
+
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) final {
+        if (iov.size() > kMaxIov || header.size() > base().attributes().am.max_header) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        ucs_status_t status;
+        SendQueue* queue = self().acquire_message(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        buffer->data[0] = static_cast<std::byte>(id | self().message_flags());
+        if (!header.empty()) std::memcpy(buffer->data + 1, header.data(), header.size());
+        WorkRequest request(Opcode::kSend);
+        request.signaled = completion != nullptr;
+        request.add(buffer->data, header.size() + 1, buffer->local_key);
+        add(request, iov);
+        buffer->operation.finish = finish::complete;
+        buffer->operation.completion = completion;
+        status = post_waiting(*queue, request, buffer->operation);
+        if (status == UCS_INPROGRESS) self().message_posted();
+        return status;
+    }
+
+    ucs_status_t put_short(const void* data, uint32_t length, uint64_t remote_address,
+                           RemoteKey key) final {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        WorkRequest request = remote(Opcode::kWrite, remote_address, key);
+        if (self().keeps_requests()) [[unlikely]] {
+            BounceBuffer* buffer = base().bounce_buffer();
+            if (buffer == nullptr) return UCS_ERR_NO_RESOURCE;
+            std::memcpy(buffer->data, data, length);
+            request.add(buffer->data, length, buffer->local_key);
+            return post_copied(*queue, request, *buffer) ? UCS_OK : UCS_ERR_IO_ERROR;
+        }
+        request.inlined = true;
+        if (length > 0) request.add(data, length);
+        return self().post(*queue, request, nullptr) ? UCS_OK : UCS_ERR_IO_ERROR;
+    }
+
+    ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address, RemoteKey key) final {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        const size_t length = pack(buffer->data, arg);
+        WorkRequest request = remote(Opcode::kWrite, remote_address, key);
+        if (length > 0) request.add(buffer->data, length, buffer->local_key);
+        if (!post_copied(*queue, request, *buffer)) [[unlikely]]
+            return UCS_ERR_IO_ERROR;
+        return static_cast<ssize_t>(length);
+    }
+
+    ucs_status_t put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) final {
+        return transfer(Opcode::kWrite, iov, remote_address, key, completion);
+    }
+
+    ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length, uint64_t remote_address,
+                           RemoteKey key, Completion* completion) final {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        WorkRequest request = remote(Opcode::kRead, remote_address, key);
+        request.signaled = true;
+        if (length > 0) request.add(buffer->data, length, buffer->local_key);
+        SendOperation& operation = buffer->operation;
+        operation.finish = finish::unpack;
+        operation.completion = completion;
+        operation.unpack = unpack;
+        operation.argument = arg;
+        operation.length = static_cast<uint32_t>(length);
+        return post_waiting(*queue, request, operation);
+    }
+
+    ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) final {
+        return transfer(Opcode::kRead, iov, remote_address, key, completion);
+    }
+
+    ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                        void* result, uint64_t remote_address, RemoteKey key,
+                        Completion* completion) final {
+        if (size != 8 || (base().attributes().atomic64_ops & static_cast<uint8_t>(op)) == 0) {
+            return UCS_ERR_UNSUPPORTED;
+        }
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        WorkRequest request = remote(
+            op == AtomicOp::kAdd ? Opcode::kFetchAdd : Opcode::kCompareSwap, remote_address, key);
+        request.operand = operand;
+        request.compare = compare;
+        request.signaled = true;
+        request.add(buffer->data, sizeof(uint64_t), buffer->local_key);
+        buffer->operation.finish = finish::store_atomic;
+        buffer->operation.completion = completion;
+        buffer->operation.argument = result;
+        return post_waiting(*queue, request, buffer->operation);
+    }
+
+    ucs_status_t check(Completion* completion) final {
+        // A write of no bytes is acknowledged by a living peer and needs no key.
+        return transfer(Opcode::kWrite, {}, 0, 0, completion);
+    }
+
+  protected:
+    static constexpr size_t kAligned = 16;
+
+    IbInterface& base() { return self().interface(); }
+
+    /** For a flush: run the completion when all that is posted now is complete. */
+    ucs_status_t flush_queue(SendQueue& queue, const DcTarget& target, const void* owner,
+                             Completion* completion) {
+        if (completion == nullptr) {
+            queue.signal(target);
+            return UCS_INPROGRESS;
+        }
+        SendOperation* operation = base().operation();
+        if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+        operation->pool = &base().operation_pool();
+        operation->finish = finish::complete;
+        operation->completion = completion;
+        operation->owner = owner;
+        if (!queue.ride(*operation, target)) {
+            operation->release();
+            return UCS_ERR_NO_RESOURCE;
+        }
+        return UCS_INPROGRESS;
+    }
+
+  private:
+    Derived& self() { return static_cast<Derived&>(*this); }
+
+    static WorkRequest remote(Opcode opcode, uint64_t remote_address, RemoteKey key) {
+        WorkRequest request(opcode);
+        request.remote_key = static_cast<uint32_t>(key);
+        request.remote_address = remote_address;
+        return request;
+    }
+
+    static void add(WorkRequest& request, std::span<const Iov> iov) {
+        for (const Iov& piece : iov) {
+            if (piece.length == 0) continue;
+            request.add(piece.buffer, piece.length,
+                        static_cast<const MemoryRegion*>(piece.memory)->local_key());
+        }
+    }
+
+    /** Post with a bounce buffer that goes back when done. */
+    bool post_copied(SendQueue& queue, WorkRequest& request, BounceBuffer& buffer) {
+        buffer.operation.pool = &base().bounce_pool();
+        buffer.operation.finish = finish::release;
+        if (self().post(queue, request, &buffer.operation)) [[likely]]
+            return true;
+        buffer.operation.release();
+        return false;
+    }
+
+    /** Post with an operation that carries a user's completion. */
+    ucs_status_t post_waiting(SendQueue& queue, WorkRequest& request, SendOperation& operation) {
+        operation.pool = &base().bounce_pool();
+        if (self().post(queue, request, &operation)) [[likely]]
+            return UCS_INPROGRESS;
+        operation.release();
+        return UCS_ERR_IO_ERROR;
+    }
+
+    ucs_status_t message_copied(SendQueue& queue, uint8_t id, const uint64_t* header,
+                                const void* payload, uint32_t length) {
+        BounceBuffer* buffer = base().bounce_buffer();
+        if (buffer == nullptr) return UCS_ERR_NO_RESOURCE;
+        buffer->data[0] = static_cast<std::byte>(id | self().message_flags());
+        std::memcpy(buffer->data + 1, header, sizeof(*header));
+        if (length > 0) std::memcpy(buffer->data + 1 + sizeof(*header), payload, length);
+        WorkRequest request(Opcode::kSend);
+        request.add(buffer->data, 1 + sizeof(*header) + length, buffer->local_key);
+        if (!post_copied(queue, request, *buffer)) return UCS_ERR_IO_ERROR;
+        self().message_posted();
+        return UCS_OK;
+    }
+
+    ucs_status_t transfer(Opcode opcode, std::span<const Iov> iov, uint64_t remote_address,
+                          RemoteKey key, Completion* completion) {
+        if (iov.size() > kMaxIov) return UCS_ERR_INVALID_PARAM;
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) [[unlikely]]
+            return status;
+        SendOperation* operation = base().operation();
+        if (operation == nullptr) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        WorkRequest request = remote(opcode, remote_address, key);
+        request.signaled = completion != nullptr;
+        request.inlined = iov.empty();
+        add(request, iov);
+        if (request.pieces == 0) request.inlined = opcode == Opcode::kWrite;
+        operation->pool = &base().operation_pool();
+        operation->finish = finish::complete;
+        operation->completion = completion;
+        if (self().post(*queue, request, operation)) [[likely]]
+            return UCS_INPROGRESS;
+        operation->release();
+        return UCS_ERR_IO_ERROR;
+    }
+};
+
+}  // namespace uct::ib

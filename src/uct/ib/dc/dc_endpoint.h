@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "uct/ib/base/operations.h"
+#include "uct/ib/dc/dc_interface.h"
+
+namespace uct::ib {
+
+/** One peer as seen over DC. There may be very many: everything that can be shared is. */
+class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Group {
+  public:
+    DcEndpoint(DcInterface& interface, const DcTarget& target, bool is_internal);
+    ~DcEndpoint() override;
+
+    ucs_status_t fence() override;
+    ucs_status_t flush(Completion* completion) override;
+    ucs_status_t pending_add(Pending* pending) override;
+    void pending_remove(Pending* pending) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+
+    // --- for Operations ---
+    DcInterface& interface() { return interface_; }
+    SendQueue* acquire(ucs_status_t* status) {
+        if (status_ != UCS_OK) [[unlikely]] {
+            *status = status_;
+            return nullptr;
+        }
+        DciPool& pool = interface_.pool();
+        Dci* dci = dci_ != DciPool::kNone ? &pool.at(dci_) : pool.find_free();
+        if (dci == nullptr || !dci->queue.has_room() || pool.is_over_quota(*dci)) [[unlikely]] {
+            *status = no_room(dci);
+            return nullptr;
+        }
+        return &dci->queue;
+    }
+    SendQueue* acquire_message(ucs_status_t* status) {
+        if (credits_ <= 0) [[unlikely]] {
+            *status = wait_for_grant();
+            return nullptr;
+        }
+        return acquire(status);
+    }
+    static constexpr uint8_t message_flags() { return 0; }
+    void message_posted() {
+        if (has_flow_control_ && --credits_ <= interface_.hard_threshold()) [[unlikely]] {
+            request_grant();
+        }
+    }
+    bool post(SendQueue& queue, WorkRequest& request, SendOperation* operation);
+    bool keeps_requests() { return interface_.pool().is_shared(); }
+
+    // --- for the pool and the interface ---
+    uint16_t dci() const { return dci_; }
+    void set_dci(uint16_t index) { dci_ = index; }
+    const DcTarget& target() const { return target_; }
+    void set_last(uint32_t index) { last_ = index; }
+    bool waits_for_grant() const { return waits_for_grant_; }
+    bool has_own_room();
+    /** No operation will succeed any more; reported once. */
+    void fail(ucs_status_t status);
+    void granted();
+    void ask_again();
+    /** Send a message of flow control; it needs no credit. @return false if there is no room */
+    bool send_control(const void* message, size_t length);
+
+  private:
+    ucs_status_t no_room(Dci* dci);
+    ucs_status_t wait_for_grant();
+    void request_grant();
+
+    DcInterface& interface_;
+    DcTarget target_;
+    uint32_t last_ = 0;  //!< number of the last work request, on its initiator
+    int16_t credits_;
+    uint16_t dci_;
+    ucs_status_t status_ = UCS_OK;
+    bool has_flow_control_ : 1;
+    bool is_internal_ : 1;
+    bool waits_for_grant_ : 1 = false;
+    bool fence_next_ : 1 = false;
+    uint64_t grant_ = 0;  //!< id of the request that is under way
+};
+static_assert(sizeof(DcEndpoint) <= 96);
+
+}  // namespace uct::ib

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/dc/dc_interface.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "uct/base/am.h"
+#include "uct/ib/dc/dc_endpoint.h"
+#include "uct/ib/dc/dc_queue_pair.h"
+
+namespace uct::ib {
+
+/** A grant on its way to a peer that need not have an endpoint here. */
+struct DcInterface::GrantSender {
+    GrantSender(DcInterface& interface, const DcTarget& target, uint64_t id)
+        : endpoint(interface, target, true), grant{am_header::kPureGrant, id} {}
+    bool send() { return endpoint.send_control(&grant, sizeof(grant)); }
+
+    DcEndpoint endpoint;
+    Grant grant;
+};
+
+DcInterface::DcInterface(Domain& domain, const TransportConfig& config,
+                         const InterfaceParams& params)
+    : IbInterface(domain, TransportKind::kDcMlx5, config, params) {}
+
+ucs_status_t DcInterface::open(Domain& domain, const TransportConfig& config,
+                               const DcConfig& dc_config, const InterfaceParams& params,
+                               std::unique_ptr<Interface>* interface) {
+    std::unique_ptr<DcInterface> opened(new DcInterface(domain, config, params));
+    if (const ucs_status_t status = opened->open_queues(); status != UCS_OK) return status;
+    opened->dct_ = create_dct(*opened);
+    // What the device grants inline is known only of a queue pair.
+    uint32_t max_inline = std::max<uint32_t>(config.tx_min_inline, sizeof(GrantRequest));
+    if (!opened->dct_ || !create_dci(*opened, &max_inline)) {
+        ucs::log_error("dc_mlx5 on {} cannot create its queue pairs: {}", domain.device().name(),
+                       std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    opened->set_limits(max_inline);
+    opened->pool_ = std::make_unique<DciPool>(*opened, dc_config);
+    *interface = std::move(opened);
+    return UCS_OK;
+}
+
+DcInterface::~DcInterface() {
+    senders_.clear();
+    pool_.reset();
+}
+
+ucs_status_t DcInterface::get_interface_address(std::span<std::byte> address) const {
+    if (address.size() < DctAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    DctAddress{dct_->qp_num}.write(address);
+    return UCS_OK;
+}
+
+bool DcInterface::is_reachable(const RemoteAddress& remote) const {
+    const auto port = PortAddress::read(remote.device);
+    return port && port->reachable_from(path_.address) && DctAddress::read(remote.interface);
+}
+
+ucs_status_t DcInterface::create_endpoint(const RemoteAddress& remote,
+                                          std::unique_ptr<Endpoint>* endpoint) {
+    const auto port = PortAddress::read(remote.device);
+    const auto target = DctAddress::read(remote.interface);
+    if (!port || !target) return UCS_ERR_INVALID_ADDR;
+    if (!port->reachable_from(path_.address)) return UCS_ERR_UNREACHABLE;
+    ibv_ah* handle = address_handle(*port);
+    if (handle == nullptr) return UCS_ERR_UNREACHABLE;
+    auto created = std::make_unique<DcEndpoint>(*this, DcTarget{handle, target->number}, false);
+    if (pool_->is_shared() && created->dci() == DciPool::kNone) return UCS_ERR_NO_RESOURCE;
+    *endpoint = std::move(created);
+    return UCS_OK;
+}
+
+ucs_status_t DcInterface::flush(Completion* completion) {
+    return pool_->flush(completion);
+}
+
+GrantRequest DcInterface::make_request(uint64_t id) const {
+    GrantRequest request;
+    request.header = am_header::kPureRequest;
+    request.id = id;
+    path_.address.write(request.port);
+    DctAddress{dct_->qp_num}.write(request.target);
+    return request;
+}
+
+uint64_t DcInterface::await_grant(DcEndpoint& endpoint) {
+    awaiting_.emplace(++next_grant_, &endpoint);
+    return next_grant_;
+}
+
+void DcInterface::received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
+                           size_t length) {
+    std::byte* const data = buffer->message() + 1;
+    if ((header & am_header::kFlagMask) == 0) [[likely]] {
+        if (!dispatch_am(params_.am_table, header & am_header::kIdMask, data, length, buffer)) {
+            receives_.recycle(buffer);
+        }
+        return;
+    }
+    const std::span<const std::byte> message(buffer->message(), length + 1);
+    if (header == am_header::kPureRequest) {
+        answer(message);
+    } else if (header == am_header::kPureGrant) {
+        granted(message);
+    } else {
+        ucs::log_debug("{}: a message with header {:#x} is none of ours", device().name(), header);
+    }
+    receives_.recycle(buffer);
+}
+
+void DcInterface::answer(std::span<const std::byte> bytes) {
+    GrantRequest request;
+    if (bytes.size() != sizeof(request)) return;
+    std::memcpy(&request, bytes.data(), sizeof(request));
+    const auto port = PortAddress::read(request.port);
+    const auto target = DctAddress::read(request.target);
+    if (!port || !target || !port->reachable_from(path_.address)) return;
+    ibv_ah* handle = address_handle(*port);
+    if (handle == nullptr) return;
+    const uint64_t id = request.id;
+    auto sender = std::make_unique<GrantSender>(*this, DcTarget{handle, target->number}, id);
+    if (!sender->send()) senders_.push_back(std::move(sender));
+}
+
+void DcInterface::granted(std::span<const std::byte> bytes) {
+    Grant grant;
+    if (bytes.size() != sizeof(grant)) return;
+    std::memcpy(&grant, bytes.data(), sizeof(grant));
+    const auto found = awaiting_.find(grant.id);
+    if (found == awaiting_.end()) return;  // asked for twice, or its endpoint is gone
+    DcEndpoint* endpoint = found->second;
+    awaiting_.erase(found);
+    endpoint->granted();
+}
+
+void DcInterface::after_poll() {
+    if (!senders_.empty()) [[unlikely]] {
+        std::erase_if(senders_, [](auto& sender) { return sender->send(); });
+    }
+    if (!awaiting_.empty() && is_request_due()) [[unlikely]] {
+        for (auto& [id, endpoint] : awaiting_) endpoint->ask_again();
+    }
+    pool_->serve();
+}
+
+}  // namespace uct::ib

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <unordered_map>
+
+#include "uct/base/pending_queue.h"
+#include "uct/ib/base/ib_interface.h"
+#include "uct/ib/dc/dci_pool.h"
+
+namespace uct::ib {
+
+class DcEndpoint;
+
+/** What an endpoint sends to get a grant: the answer needs no endpoint. In the host's byte order.
+ */
+struct __attribute__((packed)) GrantRequest {
+    uint8_t header;
+    uint64_t id;  //!< comes back with the grant; 0 is none
+    std::byte port[PortAddress::kLength];
+    std::byte target[DctAddress::kLength];
+};
+
+struct __attribute__((packed)) Grant {
+    uint8_t header;
+    uint64_t id;
+};
+
+/** dc_mlx5: one target that receives from everybody, and a pool of initiators to send with. */
+class DcInterface final : public IbInterface {
+  public:
+    static ucs_status_t open(Domain& domain, const TransportConfig& config,
+                             const DcConfig& dc_config, const InterfaceParams& params,
+                             std::unique_ptr<Interface>* interface);
+    ~DcInterface() override;
+
+    ucs_status_t get_interface_address(std::span<std::byte> address) const override;
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    ucs_status_t flush(Completion* completion) override;
+
+    DciPool& pool() { return *pool_; }
+    bool has_flow_control() const { return config_.fc_enable; }
+    GrantRequest make_request(uint64_t id) const;
+    /** The endpoint waits for a grant with the id that this returns, until it is forgotten. */
+    uint64_t await_grant(DcEndpoint& endpoint);
+    void forget_grant(uint64_t id) { awaiting_.erase(id); }
+
+  private:
+    DcInterface(Domain& domain, const TransportConfig& config, const InterfaceParams& params);
+
+    void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
+                  size_t length) override;
+    void after_poll() override;
+    void answer(std::span<const std::byte> request);
+    void granted(std::span<const std::byte> grant);
+
+    struct GrantSender;
+
+    QpPtr dct_;
+    std::unique_ptr<DciPool> pool_;
+    uint64_t next_grant_ = 0;
+    std::unordered_map<uint64_t, DcEndpoint*> awaiting_;
+    std::vector<std::unique_ptr<GrantSender>> senders_;
+};
+
+}  // namespace uct::ib

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+
+#include "uct/ib/base/operations.h"
+#include "uct/ib/rc/rc_interface.h"
+
+namespace uct::ib {
+
+class RcEndpoint final : public Operations<RcEndpoint>,
+                         private SendQueueOwner,
+                         public PendingQueue::Group {
+  public:
+    /** `qp` is in the init state. */
+    RcEndpoint(RcInterface& interface, QpPtr qp, const QpAddress& local);
+    ~RcEndpoint() override;
+
+    ucs_status_t fence() override;
+    ucs_status_t flush(Completion* completion) override;
+    ucs_status_t pending_add(Pending* pending) override;
+    void pending_remove(Pending* pending) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+    ucs_status_t get_address(std::span<std::byte> address) const override;
+    ucs_status_t connect(const RemoteAddress& remote) override;
+    void set_receive_gate(ReceiveGate* gate) override;
+
+    // --- for Operations ---
+    RcInterface& interface() { return interface_; }
+    SendQueue* acquire(ucs_status_t* status) {
+        if (status_ != UCS_OK) [[unlikely]] {
+            *status = status_;
+            return nullptr;
+        }
+        if (!queue_->has_room()) [[unlikely]] {
+            *status = no_room();
+            return nullptr;
+        }
+        return &*queue_;
+    }
+    SendQueue* acquire_message(ucs_status_t* status) {
+        SendQueue* queue = acquire(status);
+        if (credits_ <= 0 && queue != nullptr) [[unlikely]] {
+            *status = wait_for_grant();
+            return nullptr;
+        }
+        return queue;
+    }
+    uint8_t message_flags() const {
+        if (credits_ > soft_ && !owes_grant_) [[likely]]
+            return 0;
+        return flags_slow();
+    }
+    void message_posted() {
+        if (owes_grant_ && (flags_slow() & am_header::kGrant) != 0) owes_grant_ = false;
+        credits_ -= used_per_message_;
+    }
+    bool post(SendQueue& queue, WorkRequest& request, SendOperation* operation) {
+        if (fence_next_) [[unlikely]] {
+            request.fenced = true;
+            fence_next_ = false;
+        }
+        return queue.post(request, operation);
+    }
+    static constexpr bool keeps_requests() { return false; }
+
+    // --- for the interface ---
+    /** Could a waiting element send, as far as this endpoint goes? */
+    bool has_own_room() const { return !waits_for_grant_ && queue_->has_own_room(); }
+    ReceiveGate* gate() const { return gate_; }
+    void granted();
+    void grant_with_next_message() { owes_grant_ = true; }
+    /** Send a grant now, or as soon as there is room. */
+    void grant_now();
+    /** Ask again for a grant that does not come; finds a dead peer. */
+    void ask_again();
+
+  private:
+    void on_completed(SendQueue& queue) override;
+    void on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) override;
+    void signal_rest(SendQueue& queue) override { queue.signal({}); }
+
+    ucs_status_t no_room();
+    ucs_status_t wait_for_grant();
+    uint8_t flags_slow() const;
+    bool send_control(uint8_t header);
+    void stop_waiting();
+
+    RcInterface& interface_;
+    std::optional<SendQueue> queue_;
+    ucs_status_t status_ = UCS_ERR_NOT_CONNECTED;
+    bool fence_next_ = false;
+    bool owes_grant_ = false;
+    bool waits_for_grant_ = false;
+    int credits_;
+    const int soft_, hard_;
+    const int used_per_message_;  //!< 1; 0 without flow control
+    ReceiveGate* gate_ = nullptr;
+    const QpAddress local_;
+    QpAddress remote_;
+    PortAddress remote_port_;
+};
+
+}  // namespace uct::ib

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/rc/rc_interface.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "ucs/random.h"
+#include "uct/base/am.h"
+#include "uct/base/gather.h"
+#include "uct/ib/rc/rc_endpoint.h"
+#include "uct/ib/rc/rc_queue_pair.h"
+
+namespace uct::ib {
+
+ucs_status_t RcInterface::open(Domain& domain, TransportKind kind, const TransportConfig& config,
+                               const InterfaceParams& params,
+                               std::unique_ptr<Interface>* interface) {
+    std::unique_ptr<RcInterface> opened(new RcInterface(domain, kind, config, params));
+    if (const ucs_status_t status = opened->open_queues(); status != UCS_OK) return status;
+    // What the device grants inline is known only of a queue pair.
+    uint32_t max_inline = config.tx_min_inline;
+    if (!create_rc_queue_pair(*opened, opened->is_extended(), &max_inline)) {
+        ucs::log_error(
+            "{} on {} cannot create a queue pair with UCX_RC_TX_QUEUE_LEN={}, "
+            "UCX_RC_TX_MIN_INLINE={}: {}",
+            opened->attributes_.transport, domain.device().name(), config.tx_queue_len,
+            config.tx_min_inline, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    opened->set_limits(max_inline);
+    opened->attributes_.max_endpoints = static_cast<size_t>(domain.device().attributes().max_qp);
+    *interface = std::move(opened);
+    return UCS_OK;
+}
+
+bool RcInterface::is_reachable(const RemoteAddress& remote) const {
+    const auto port = PortAddress::read(remote.device);
+    return port && port->reachable_from(path_.address);
+}
+
+ucs_status_t RcInterface::create_endpoint(const RemoteAddress& remote,
+                                          std::unique_ptr<Endpoint>* endpoint) {
+    if (credits().available <= static_cast<int>(SendQueue::kReserve)) return UCS_ERR_NO_RESOURCE;
+    uint32_t max_inline = config_.tx_min_inline;
+    QpPtr qp = create_rc_queue_pair(*this, is_extended(), &max_inline);
+    if (!qp || !initialize_rc(qp.get(), device(), path_)) {
+        ucs::log_debug("{} has no more queue pairs: {}", device().name(), std::strerror(errno));
+        return UCS_ERR_NO_RESOURCE;
+    }
+    constexpr uint32_t kPacketNumbers = 1u << 24;
+    const QpAddress local{
+        qp->qp_num, static_cast<uint32_t>(params_.random.below(kPacketNumbers)),
+        static_cast<uint8_t>(std::min(device().attributes().max_qp_rd_atom, 255))};
+    *endpoint = std::make_unique<RcEndpoint>(*this, std::move(qp), local);
+    return UCS_OK;
+}
+
+ucs_status_t RcInterface::flush(Completion* completion) {
+    Gather* gather = Gather::start(completion);
+    for (auto& [number, endpoint] : endpoints_) {
+        const ucs_status_t status = endpoint->flush(gather->add());
+        if (status != UCS_INPROGRESS) gather->cancel();
+        if (status == UCS_ERR_NO_RESOURCE) {
+            // What was started ends without the caller, who will call again.
+            gather->abandon();
+            return status;
+        }
+    }
+    return gather->finish();
+}
+
+void RcInterface::add(RcEndpoint& endpoint, uint32_t qp_number) {
+    endpoints_.emplace(qp_number, &endpoint);
+}
+
+void RcInterface::remove(RcEndpoint& endpoint, uint32_t qp_number) {
+    endpoints_.erase(qp_number);
+    std::erase(owing_, &endpoint);
+}
+
+RcEndpoint* RcInterface::find(uint32_t qp_number) const {
+    const auto found = endpoints_.find(qp_number);
+    return found == endpoints_.end() ? nullptr : found->second;
+}
+
+void RcInterface::received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
+                           size_t length) {
+    const uint8_t flags = header & am_header::kFlagMask;
+    const uint8_t id = header & am_header::kIdMask;
+    std::byte* const data = buffer->message() + 1;
+    if (flags != 0 || gates_ != 0) [[unlikely]] {
+        RcEndpoint* endpoint = find(completion.qp_num);
+        if (flags == am_header::kPureGrant || flags == am_header::kPureRequest) {
+            if (endpoint != nullptr && flags == am_header::kPureGrant) endpoint->granted();
+            if (endpoint != nullptr && flags == am_header::kPureRequest) endpoint->grant_now();
+            receives_.recycle(buffer);
+            return;
+        }
+        if (endpoint != nullptr) {
+            if (flags & am_header::kGrant) endpoint->granted();
+            if (flags & am_header::kSoftRequest) endpoint->grant_with_next_message();
+            if (flags & am_header::kHardRequest) endpoint->grant_now();
+            if (endpoint->gate() != nullptr) {
+                endpoint->gate()->hold(id, data, length);
+                receives_.recycle(buffer);
+                return;
+            }
+        }
+    }
+    if (!dispatch_am(params_.am_table, id, data, length, buffer)) receives_.recycle(buffer);
+}
+
+void RcInterface::after_poll() {
+    if (!owing_.empty()) [[unlikely]] {
+        std::vector<RcEndpoint*> owing;
+        owing.swap(owing_);
+        for (RcEndpoint* endpoint : owing) endpoint->grant_now();
+    }
+    if (waiting_for_grant_ > 0 && is_request_due()) [[unlikely]] {
+        for (auto& [number, endpoint] : endpoints_) endpoint->ask_again();
+    }
+    if (!pending_.empty()) {
+        pending_.dispatch(
+            [](PendingQueue::Group& group) {
+                return static_cast<RcEndpoint&>(group).has_own_room();
+            },
+            [&] { return credits().available > 0; });
+    }
+}
+
+}  // namespace uct::ib

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <unordered_map>
+
+#include "uct/base/pending_queue.h"
+#include "uct/ib/base/ib_interface.h"
+
+namespace uct::ib {
+
+class RcEndpoint;
+
+/** rc_mlx5 and rc_verbs: dedicated endpoints, one queue pair each. */
+class RcInterface final : public IbInterface {
+  public:
+    static ucs_status_t open(Domain& domain, TransportKind kind, const TransportConfig& config,
+                             const InterfaceParams& params, std::unique_ptr<Interface>* interface);
+
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    ucs_status_t flush(Completion* completion) override;
+
+    bool is_extended() const { return kind_ == TransportKind::kRcMlx5; }
+    PendingQueue& pending() { return pending_; }
+
+    void add(RcEndpoint& endpoint, uint32_t qp_number);
+    void remove(RcEndpoint& endpoint, uint32_t qp_number);
+    /** An endpoint's gate was set or removed: arrivals are looked up while there is one. */
+    void count_gates(int change) { gates_ += change; }
+    /** It owes its peer a grant and had no room to send it. */
+    void owe_grant(RcEndpoint& endpoint) { owing_.push_back(&endpoint); }
+    /** Changed by endpoints that stop for want of a grant, and go on. */
+    void count_waiting(int change) { waiting_for_grant_ += change; }
+
+  private:
+    RcInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
+                const InterfaceParams& params)
+        : IbInterface(domain, kind, config, params), kind_(kind) {}
+
+    void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
+                  size_t length) override;
+    void after_poll() override;
+    RcEndpoint* find(uint32_t qp_number) const;
+
+    const TransportKind kind_;
+    PendingQueue pending_;
+    std::unordered_map<uint32_t, RcEndpoint*> endpoints_;
+    std::vector<RcEndpoint*> owing_;
+    int gates_ = 0;
+    int waiting_for_grant_ = 0;
+};
+
+}  // namespace uct::ib
