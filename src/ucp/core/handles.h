@@ -9,7 +9,10 @@ namespace ucp {
 
 class Context;
 class Endpoint;
+class Memory;
+class RemoteMemory;
 class Worker;
+struct TagMessage;
 
 inline Context& unwrap(ucp_context_h handle) {
     return *reinterpret_cast<Context*>(handle);
@@ -20,6 +23,11 @@ inline Worker& unwrap(ucp_worker_h handle) {
 inline Endpoint& unwrap(ucp_ep_h handle) {
     return *reinterpret_cast<Endpoint*>(handle);
 }
+inline Memory& unwrap(ucp_mem_h handle) { return *reinterpret_cast<Memory*>(handle); }
+inline RemoteMemory& unwrap(ucp_rkey_h handle) { return *reinterpret_cast<RemoteMemory*>(handle); }
+inline TagMessage& unwrap(ucp_tag_message_h handle) {
+    return *reinterpret_cast<TagMessage*>(handle);
+}
 
 inline ucp_context_h wrap(Context* context) {
     return reinterpret_cast<ucp_context_h>(context);
@@ -29,6 +37,11 @@ inline ucp_worker_h wrap(Worker* worker) {
 }
 inline ucp_ep_h wrap(Endpoint* endpoint) {
     return reinterpret_cast<ucp_ep_h>(endpoint);
+}
+inline ucp_mem_h wrap(Memory* memory) { return reinterpret_cast<ucp_mem_h>(memory); }
+inline ucp_rkey_h wrap(RemoteMemory* remote) { return reinterpret_cast<ucp_rkey_h>(remote); }
+inline ucp_tag_message_h wrap(TagMessage* message) {
+    return reinterpret_cast<ucp_tag_message_h>(message);
 }
 
 }  // namespace ucp

@@ -19,16 +19,4 @@ inline void answered(Request& request, ucs_status_t status) {
     request.complete(status);
 }
 
-/**
- * The result of posting the question, for Request::post: after an error nobody will answer.
- * @return `status`
- */
-inline ucs_status_t answer_lost(Request& request, ucs_status_t status) {
-    if (status < 0 && status != UCS_ERR_NO_RESOURCE) {
-        request.worker->unname_request(request);
-        --request.count;
-    }
-    return status;
-}
-
 }  // namespace ucp

@@ -53,7 +53,7 @@ ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
                                        rma.length - rma.offset)};
     count_remote(request, rma.counted);
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kPut), pack_put, &pack);
-    if (sent < 0) return answer_lost(request, static_cast<ucs_status_t>(sent));
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
     rma.offset += pack.length;
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
@@ -77,7 +77,7 @@ ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
                         access_to(*rma.remote, rma.address + rma.offset), rma.length - rma.offset};
     rma.arrived = rma.offset;
     count_remote(request, rma.counted);
-    return answer_lost(request, post_message(lane, AmId::kGetRequest, message));
+    return post_message(lane, AmId::kGetRequest, message);
 }
 
 ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
@@ -90,7 +90,7 @@ ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
                            atomic.arguments.operand,
                            atomic.arguments.compare};
     count_remote(request, atomic.counted);
-    return answer_lost(request, post_message(lane, AmId::kAtomicRequest, message));
+    return post_message(lane, AmId::kAtomicRequest, message);
 }
 
 void emulate(Request& request, Request::Post post) {

@@ -88,7 +88,7 @@ ucs_status_t post_rts(Request& request, const Lane& lane) {
     send.announcing = true;
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_rts, &pack);
     send.announcing = false;
-    if (sent < 0) return answer_lost(request, static_cast<ucs_status_t>(sent));
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
     if (!send.asked) return UCS_OK;
     --request.count;  // the answer's reference: it came, and posting goes on
     return UCS_INPROGRESS;
