@@ -11,6 +11,8 @@ namespace softhca {
 Model Model::instant() {
     Model model;
     for_each(model, [](const char*, double& field) { field = 0; });
+    // Timers keep their length: a retry that took no time would never let it pass.
+    model.retry_timeout_scale = model.rnr_timer_scale = 1;
     model.requester_cache = model.responder_cache = 1e9;
     model.link_gbps = 0;  // no serialisation
     return model;
