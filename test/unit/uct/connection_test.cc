@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "unit/uct/world.h"
+
+namespace uct::test {
+namespace {
+
+class Connections : public testing::TestWithParam<TransportCase> {};
+
+TEST_P(Connections, AttributesAreSound) {
+    World world(GetParam());
+    const InterfaceAttributes& attributes = world.peer(0).interface->attributes();
+    EXPECT_EQ(attributes.transport, GetParam().transport);
+    EXPECT_FALSE(attributes.device.empty());
+    EXPECT_EQ(attributes.reach == Reach::kEndpoint, is_dedicated(GetParam().transport));
+    EXPECT_EQ(attributes.interface_address_length == 0, is_dedicated(GetParam().transport));
+    EXPECT_EQ(attributes.endpoint_address_length != 0, is_dedicated(GetParam().transport));
+    EXPECT_GT(attributes.bandwidth, 1e9);
+    EXPECT_GE(attributes.latency.base, 0);
+    EXPECT_GT(attributes.am.max_bcopy, attributes.am.max_short);
+    const auto needed = static_cast<uint8_t>(AtomicOp::kAdd) |
+                        static_cast<uint8_t>(AtomicOp::kCompareSwap);
+    EXPECT_EQ(attributes.atomic64_ops & needed, needed);
+}
+
+TEST_P(Connections, AnEndpointKnowsItsPeer) {
+    World world(GetParam(), 3);
+    Endpoint& endpoint = world.connect(0, 1);
+    if (!is_dedicated(GetParam().transport)) {
+        EXPECT_TRUE(endpoint.is_connected(world.address_of(1)));
+        if (is_network(GetParam().transport)) {
+            EXPECT_FALSE(endpoint.is_connected(world.address_of(2)));
+        }
+        EXPECT_FALSE(endpoint.is_connected({}));
+        return;
+    }
+    Endpoint& second = world.connect(0, 1);
+    const size_t length = world.peer(0).interface->attributes().endpoint_address_length;
+    std::vector<std::byte> first_far(length), second_far(length);
+    ASSERT_EQ(world.other_end(endpoint).get_address(first_far), UCS_OK);
+    ASSERT_EQ(world.other_end(second).get_address(second_far), UCS_OK);
+    RemoteAddress remote = world.address_of(1);
+    remote.endpoint = first_far;
+    EXPECT_TRUE(endpoint.is_connected(remote));
+    EXPECT_FALSE(second.is_connected(remote));
+    remote.endpoint = second_far;
+    EXPECT_FALSE(endpoint.is_connected(remote));
+}
+
+TEST_P(Connections, CorruptedAddressesGiveErrors) {
+    if (!is_network(GetParam().transport)) GTEST_SKIP() << "has no address of a device";
+    World world(GetParam());
+    const std::vector<std::byte> device = world.peer(1).device_address();
+    const std::vector<std::byte> interface = world.peer(1).interface_address();
+    Interface& near = *world.peer(0).interface;
+    const bool dedicated = is_dedicated(GetParam().transport);
+    std::vector<std::byte> endpoint_address;
+    std::unique_ptr<Endpoint> far;
+    if (dedicated) {
+        ASSERT_EQ(world.peer(1).interface->create_endpoint({}, &far), UCS_OK);
+        endpoint_address.resize(near.attributes().endpoint_address_length);
+        ASSERT_EQ(far->get_address(endpoint_address), UCS_OK);
+    }
+    EXPECT_TRUE(near.is_reachable({device, interface, {}}));
+
+    // Truncated, lengthened, and with each byte changed to each of these: never a crash; what is
+    // accepted must at least be well formed.
+    const auto attempt = [&](const std::vector<std::byte>& device_bytes,
+                             const std::vector<std::byte>& interface_bytes,
+                             const std::vector<std::byte>& endpoint_bytes) {
+        const RemoteAddress remote{device_bytes, interface_bytes, endpoint_bytes};
+        near.is_reachable(remote);
+        std::unique_ptr<Endpoint> endpoint;
+        if (!dedicated) return near.create_endpoint(remote, &endpoint);
+        EXPECT_EQ(near.create_endpoint({}, &endpoint), UCS_OK);
+        return endpoint->connect(remote);
+    };
+    const auto truncated = [](std::vector<std::byte> bytes, ptrdiff_t by) {
+        bytes.resize(static_cast<size_t>(static_cast<ptrdiff_t>(bytes.size()) + by));
+        return bytes;
+    };
+    for (const ptrdiff_t by : {ptrdiff_t{-1}, ptrdiff_t{1}}) {
+        if (is_soft_adapter(GetParam().transport)) {
+            EXPECT_LT(attempt(truncated(device, by), interface, endpoint_address), 0);
+        }
+        if (dedicated) {
+            EXPECT_LT(attempt(device, interface, truncated(endpoint_address, by)), 0);
+        } else {
+            EXPECT_LT(attempt(device, truncated(interface, by), {}), 0);
+        }
+    }
+    if (dedicated) {
+        EXPECT_LT(attempt(device, interface, {}), 0);
+    } else {
+        EXPECT_LT(attempt(device, {}, {}), 0);
+    }
+    for (const int value : {0x00, 0x01, 0x7f, 0x80, 0xff}) {
+        for (size_t i = 0; i < device.size(); ++i) {
+            auto bytes = device;
+            bytes[i] = static_cast<std::byte>(value);
+            attempt(bytes, interface, endpoint_address);
+        }
+        for (size_t i = 0; i < interface.size(); ++i) {
+            auto bytes = interface;
+            bytes[i] = static_cast<std::byte>(value);
+            attempt(device, bytes, {});
+        }
+        for (size_t i = 0; i < endpoint_address.size(); ++i) {
+            auto bytes = endpoint_address;
+            bytes[i] = static_cast<std::byte>(value);
+            attempt(device, interface, bytes);
+        }
+    }
+    const std::vector<std::byte> zeros(device.size());
+    EXPECT_FALSE(near.is_reachable({zeros, interface, {}}));
+}
+
+class DedicatedConnections : public Connections {};
+
+TEST_P(DedicatedConnections, NothingIsSentBeforeConnect) {
+    World world(GetParam());
+    std::unique_ptr<Endpoint> endpoint;
+    ASSERT_EQ(world.peer(0).interface->create_endpoint({}, &endpoint), UCS_OK);
+    EXPECT_EQ(endpoint->am_short(1, 0, nullptr, 0), UCS_ERR_NOT_CONNECTED);
+    EXPECT_FALSE(endpoint->is_connected({}));
+}
+
+TEST_P(DedicatedConnections, AGateTakesTheMessagesWhileItIsClosed) {
+    World world(GetParam());
+    Endpoint& near = world.connect(0, 1);
+    Endpoint& far = world.other_end(near);
+    struct Gate : ReceiveGate {
+        void hold(uint8_t id, const void* data, size_t length) override {
+            held.push_back({id, {static_cast<const char*>(data), length}});
+        }
+        std::vector<Message> held;
+    } gate;
+    Endpoint& open_near = world.connect(0, 1);
+    far.set_receive_gate(&gate);
+    send_bcopy(world, near, 1, "held one");
+    send_bcopy(world, open_near, 2, "passes");
+    send_bcopy(world, near, 3, "held two");
+    Peer& receiver = world.peer(1);
+    world.until([&] { return gate.held.size() == 2 && receiver.received.size() == 1; });
+    EXPECT_EQ(gate.held[0].data, "held one");
+    EXPECT_EQ(gate.held[1].id, 3);
+    EXPECT_EQ(receiver.received[0].data, "passes");
+    far.set_receive_gate(nullptr);
+    send_bcopy(world, near, 4, "free");
+    world.until([&] { return receiver.received.size() == 2; });
+    EXPECT_EQ(receiver.received[1].data, "free");
+}
+
+TEST_P(DedicatedConnections, EndpointsComeAndGoUnderTraffic) {
+    World world(GetParam());
+    Endpoint& steady = world.connect(0, 1);
+    for (int round = 0; round < 30; ++round) {
+        Endpoint& passing = world.connect(0, 1);
+        Endpoint& far = world.other_end(passing);
+        send_bcopy(world, passing, 1, "x");
+        send_bcopy(world, steady, 2, "y");
+        if (round % 2 == 0) {
+            EXPECT_EQ(flush(world, passing), UCS_OK);
+        }
+        world.destroy(passing);
+        world.destroy(far);
+        world.progress();
+    }
+    send_bcopy(world, steady, 3, "end");
+    world.until([&] {
+        const auto& received = world.peer(1).received;
+        return !received.empty() && received.back().id == 3;
+    });
+    EXPECT_EQ(std::ranges::count(world.peer(1).received, 2, &Message::id), 30);
+    EXPECT_TRUE(world.peer(0).failures.empty());
+}
+
+class EventDescriptors : public testing::TestWithParam<TransportCase> {};
+
+TEST_P(EventDescriptors, BecomeReadableWhenSomethingArrives) {
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    Interface& receiver = *world.peer(1).interface;
+    ASSERT_TRUE(receiver.attributes().capabilities & kEventFd);
+    const auto readable = [&] {
+        pollfd descriptor{receiver.event_fd(), POLLIN, 0};
+        return poll(&descriptor, 1, 0) == 1;
+    };
+    world.peer(1).runs = false;
+    while (receiver.arm() == UCS_ERR_BUSY) receiver.progress();
+    EXPECT_FALSE(readable());
+    send_bcopy(world, endpoint, 1, "wake");
+    world.progress_some(20);
+    EXPECT_TRUE(readable());
+    // Armed with something there already: busy, and nothing is lost.
+    EXPECT_EQ(receiver.arm(), UCS_ERR_BUSY);
+    world.peer(1).runs = true;
+    world.until([&] { return world.peer(1).received.size() == 1; });
+    world.progress_some(5);
+    EXPECT_EQ(receiver.arm(), UCS_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(Uct, Connections, testing::ValuesIn(all_transports()), case_name);
+INSTANTIATE_TEST_SUITE_P(Uct, DedicatedConnections,
+                         testing::ValuesIn(transports_where(is_dedicated)), case_name);
+INSTANTIATE_TEST_SUITE_P(Uct, EventDescriptors,
+                         testing::ValuesIn(transports_where(is_soft_adapter)), case_name);
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+
+#include "unit/uct/world.h"
+
+namespace uct::test {
+namespace {
+
+class Messages : public testing::TestWithParam<TransportCase> {};
+
+std::string short_message(uint64_t header, const std::string& payload) {
+    std::string data(sizeof(header), '\0');
+    std::memcpy(data.data(), &header, sizeof(header));
+    return data + payload;
+}
+
+TEST_P(Messages, ShortArriveInOrderAtEverySize) {
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    const size_t limit = world.peer(0).interface->attributes().am.max_short;
+    std::vector<std::string> expected;
+    for (size_t length = 0; length <= std::min<size_t>(limit, 64); ++length) {
+        expected.push_back(short_message(length * 7, pattern(length, 1)));
+        send_short(world, endpoint, static_cast<uint8_t>(length % kMaxAmId), length * 7,
+                   pattern(length, 1));
+    }
+    expected.push_back(short_message(9, pattern(limit, 2)));
+    send_short(world, endpoint, 31, 9, pattern(limit, 2));
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    world.until([&] { return receiver.received.size() == expected.size(); });
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(receiver.received[i].data, expected[i]);
+    EXPECT_EQ(receiver.received.back().id, 31);
+}
+
+TEST_P(Messages, CopiedArriveInOrderAtTheSizeLimits) {
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    const size_t limit = world.peer(0).interface->attributes().am.max_bcopy;
+    std::vector<std::string> expected;
+    for (const size_t length : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, limit - 1, limit}) {
+        expected.push_back(pattern(length, 3));
+        send_bcopy(world, endpoint, 5, expected.back());
+    }
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    world.until([&] { return receiver.received.size() == expected.size(); });
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(receiver.received[i].data, expected[i]);
+}
+
+TEST_P(Messages, ZeroCopyGathersHeaderAndPieces) {
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    const OperationLimits& limits = world.peer(0).interface->attributes().am;
+    Buffer source(world.peer(0), limits.max_zcopy);
+    const std::string content = pattern(limits.max_zcopy, 4);
+    std::memcpy(source.data(), content.data(), content.size());
+    const std::string header = pattern(limits.max_header, 5);
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+
+    for (const size_t length : {size_t{0}, size_t{1}, limits.max_zcopy}) {
+        const size_t half = length / 2;
+        const Iov iov[] = {source.iov(0, half), source.iov(half, length - half)};
+        Waiter waiter;
+        receiver.received.clear();
+        const ucs_status_t status = endpoint.am_zcopy(
+            6, std::as_bytes(std::span(header)), iov, &waiter);
+        if (status == UCS_INPROGRESS) {
+            world.until([&] { return waiter.done; });
+            EXPECT_EQ(waiter.status, UCS_OK);
+        } else {
+            EXPECT_EQ(status, UCS_OK);
+        }
+        world.until([&] { return receiver.received.size() == 1; });
+        EXPECT_EQ(receiver.received[0].data, header + content.substr(0, length));
+    }
+}
+
+TEST_P(Messages, AllKindsKeepOneOrder) {
+    World world(GetParam(), 2, {{"RC_TX_QUEUE_LEN", "8"}, {"RC_TX_CQ_LEN", "16"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer source(world.peer(0), 4096, 'z');
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    constexpr unsigned kCount = 400;
+    for (unsigned i = 0; i < kCount; ++i) {
+        const uint64_t number = i;
+        if (i % 3 == 0) {
+            send_short(world, endpoint, 1, number, "s");
+        } else if (i % 3 == 1) {
+            send_bcopy(world, endpoint, 1, short_message(number, "b"));
+        } else {
+            const Iov iov[] = {source.iov(0, 100)};
+            ucs_status_t status;
+            world.until([&] {
+                status = endpoint.am_zcopy(1, std::as_bytes(std::span(&number, 1)), iov, nullptr);
+                return status != UCS_ERR_NO_RESOURCE;
+            });
+            EXPECT_GE(status, 0);
+        }
+    }
+    world.until([&] { return receiver.received.size() == kCount; });
+    for (unsigned i = 0; i < kCount; ++i) {
+        EXPECT_EQ(receiver.received[i].data.substr(0, 8), short_message(i, ""));
+    }
+}
+
+TEST_P(Messages, KeptDescriptorsStayIntact) {
+    World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "64"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    receiver.keep = true;
+    constexpr size_t kKept = 40;
+    for (size_t i = 0; i < kKept; ++i) send_bcopy(world, endpoint, 2, pattern(200 + i, 7));
+    world.until([&] { return receiver.received.size() == kKept; });
+    receiver.keep = false;
+    for (size_t i = 0; i < 200; ++i) send_bcopy(world, endpoint, 3, pattern(300, 8));
+    world.until([&] { return receiver.received.size() == kKept + 200; });
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(receiver.kept.size(), kKept);
+}
+
+TEST_P(Messages, HandlersMaySendAndAreNotNested) {
+    World world(GetParam());
+    Endpoint& there = world.connect(0, 1);
+    Endpoint& back = is_dedicated(GetParam().transport) ? world.other_end(there)
+                                                        : world.connect(1, 0);
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    int depth = 0, replies = 0;
+    receiver.on_message = [&](const Message& message) {
+        EXPECT_EQ(++depth, 1);
+        if (message.id == 1) {
+            EXPECT_EQ(back.am_short(2, 0, nullptr, 0), UCS_OK);
+            ++replies;
+        }
+        --depth;
+    };
+    send_short(world, there, 1, 1, "");
+    send_short(world, there, 1, 2, "");
+    world.until([&] { return world.peer(0).received.size() >= 2 && replies == 2; });
+}
+
+INSTANTIATE_TEST_SUITE_P(Uct, Messages, testing::ValuesIn(all_transports()), case_name);
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+
+#include "unit/uct/world.h"
+
+namespace uct::test {
+namespace {
+
+class RemoteMemory : public testing::TestWithParam<TransportCase> {
+  protected:
+    RemoteMemory()
+        : world(GetParam()),
+          endpoint(world.connect(0, 1)),
+          near(world.peer(0)),
+          far(world.peer(is_network(GetParam().transport) ? 1 : 0)) {}
+
+    /** Wait for the operation that returned `status`. */
+    void finish(ucs_status_t status, Waiter& waiter) {
+        if (status == UCS_INPROGRESS) {
+            world.until([&] { return waiter.done; });
+            EXPECT_EQ(waiter.status, UCS_OK);
+        } else {
+            EXPECT_EQ(status, UCS_OK);
+        }
+    }
+
+    World world;
+    Endpoint& endpoint;
+    Peer& near;
+    Peer& far;
+};
+
+TEST_P(RemoteMemory, PutWritesExactlyWhatWasGiven) {
+    const OperationLimits limits = near.interface->attributes().put;
+    const size_t copied = std::min<size_t>(limits.max_bcopy, 8192);
+    Buffer target(far, 70000, '.');
+    Buffer source(near, 65536);
+    const RemoteKey key = target.key_for(near);
+    const std::string content = pattern(65536, 1);
+    std::memcpy(source.data(), content.data(), content.size());
+    std::string expected(70000, '.');
+
+    const size_t small = std::min<size_t>(limits.max_short, 64);
+    EXPECT_EQ(endpoint.put_short(content.data(), static_cast<uint32_t>(small), target.address() + 3,
+                                 key),
+              UCS_OK);
+    expected.replace(3, small, content, 0, small);
+
+    std::string part = content.substr(100, copied);
+    EXPECT_EQ(endpoint.put_bcopy(
+                  [](void* destination, void* arg) {
+                      const auto& text = *static_cast<std::string*>(arg);
+                      std::memcpy(destination, text.data(), text.size());
+                      return text.size();
+                  },
+                  &part, target.address() + 101, key),
+              static_cast<ssize_t>(copied));
+    expected.replace(101, copied, part);
+
+    const size_t large = std::min<size_t>(limits.max_zcopy, 60000);
+    const Iov iov[] = {source.iov(0, 1000), source.iov(5000, large - 1000)};
+    Waiter waiter;
+    finish(endpoint.put_zcopy(iov, target.address() + 9001, key, &waiter), waiter);
+    expected.replace(9001, 1000, content, 0, 1000);
+    expected.replace(10001, large - 1000, content, 5000, large - 1000);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(target.text(), expected);
+}
+
+TEST_P(RemoteMemory, GetBringsTheBytes) {
+    const OperationLimits limits = near.interface->attributes().get;
+    Buffer source(far, 70000);
+    const std::string content = pattern(70000, 2);
+    std::memcpy(source.data(), content.data(), content.size());
+    Buffer target(near, 70000, '.');
+    const RemoteKey key = source.key_for(near);
+
+    for (const size_t length : {size_t{1}, std::min<size_t>(limits.max_bcopy, 8192)}) {
+        std::string got;
+        Waiter waiter;
+        finish(endpoint.get_bcopy(
+                   [](void* arg, const void* data, size_t size) {
+                       static_cast<std::string*>(arg)->assign(static_cast<const char*>(data), size);
+                   },
+                   &got, length, source.address() + 5, key, &waiter),
+               waiter);
+        EXPECT_EQ(got, content.substr(5, length));
+    }
+    const size_t large = std::min<size_t>(limits.max_zcopy, 60000);
+    const Iov iov[] = {target.iov(1, 500), target.iov(1000, large - 500)};
+    Waiter waiter;
+    finish(endpoint.get_zcopy(iov, source.address() + 11, key, &waiter), waiter);
+    std::string expected(70000, '.');
+    expected.replace(1, 500, content, 11, 500);
+    expected.replace(1000, large - 500, content, 511, large - 500);
+    EXPECT_EQ(target.text(), expected);
+}
+
+TEST_P(RemoteMemory, AtomicsReturnTheOldValue) {
+    Buffer target(far, 64);
+    const RemoteKey key = target.key_for(near);
+    const auto word = [&] { uint64_t value; std::memcpy(&value, target.data(), 8); return value; };
+    uint64_t old = 99;
+    Waiter add, swap, miss;
+    finish(endpoint.atomic(AtomicOp::kAdd, 8, 5, 0, &old, target.address(), key, &add), add);
+    EXPECT_EQ(old, 0u);
+    finish(endpoint.atomic(AtomicOp::kCompareSwap, 8, 70, 5, &old, target.address(), key, &swap),
+           swap);
+    EXPECT_EQ(old, 5u);
+    finish(endpoint.atomic(AtomicOp::kCompareSwap, 8, 1, 5, &old, target.address(), key, &miss),
+           miss);
+    EXPECT_EQ(old, 70u);
+    EXPECT_EQ(word(), 70u);
+    EXPECT_GE(endpoint.atomic(AtomicOp::kAdd, 8, 1, 0, nullptr, target.address(), key, nullptr), 0);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(word(), 71u);
+}
+
+TEST_P(RemoteMemory, RegistrationsReachToWholeWords) {
+    // An atomic on the word that holds the last odd bytes of a registration works.
+    std::vector<uint64_t> words(4);
+    MemoryHandle* handle;
+    ASSERT_EQ(far.domain->register_memory(reinterpret_cast<char*>(words.data()) + 9, 2, &handle),
+              UCS_OK);
+    std::vector<std::byte> packed(far.domain->attributes().remote_key_length);
+    far.domain->pack_remote_key(handle, packed);
+    RemoteKey key;
+    ASSERT_EQ(near.domain->unpack_remote_key(packed, &key), UCS_OK);
+    uint64_t old;
+    Waiter waiter;
+    finish(endpoint.atomic(AtomicOp::kAdd, 8, 3, 0, &old,
+                           reinterpret_cast<uintptr_t>(&words[1]), key, &waiter),
+           waiter);
+    EXPECT_EQ(words[1], 3u);
+    far.domain->deregister_memory(handle);
+}
+
+TEST_P(RemoteMemory, FlushCoversWhatWasPostedWithoutCompletion) {
+    Buffer target(far, 8 * 300);
+    const RemoteKey key = target.key_for(near);
+    for (uint64_t i = 0; i < 300; ++i) {
+        ucs_status_t status;
+        world.until([&] {
+            status = endpoint.put_short(&i, 8, target.address() + 8 * i, key);
+            return status != UCS_ERR_NO_RESOURCE;
+        });
+        ASSERT_EQ(status, UCS_OK);
+        if (i % 50 == 0) {
+            ASSERT_EQ(endpoint.fence(), UCS_OK);
+        }
+    }
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    for (uint64_t i = 0; i < 300; ++i) {
+        uint64_t value;
+        std::memcpy(&value, target.data() + 8 * i, 8);
+        ASSERT_EQ(value, i);
+    }
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+}
+
+TEST_P(RemoteMemory, InterfaceFlushCoversAllEndpoints) {
+    Endpoint& second = world.connect(0, 1);
+    Buffer target(far, 16);
+    const RemoteKey key = target.key_for(near);
+    const uint64_t value = 42;
+    EXPECT_EQ(endpoint.put_short(&value, 8, target.address(), key), UCS_OK);
+    EXPECT_EQ(second.put_short(&value, 8, target.address() + 8, key), UCS_OK);
+    Waiter waiter;
+    finish(near.interface->flush(&waiter), waiter);
+    EXPECT_EQ(std::memcmp(target.data(), &value, 8), 0);
+    EXPECT_EQ(std::memcmp(target.data() + 8, &value, 8), 0);
+}
+
+TEST_P(RemoteMemory, MalformedKeysAreRefused) {
+    Buffer target(far, 64);
+    const size_t length = far.domain->attributes().remote_key_length;
+    RemoteKey key;
+    EXPECT_EQ(near.domain->unpack_remote_key({}, &key), UCS_ERR_INVALID_PARAM);
+    const std::vector<std::byte> zeros(length), longer(length + 1);
+    EXPECT_EQ(near.domain->unpack_remote_key(zeros, &key), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(near.domain->unpack_remote_key(longer, &key), UCS_ERR_INVALID_PARAM);
+}
+
+INSTANTIATE_TEST_SUITE_P(Uct, RemoteMemory, testing::ValuesIn(all_transports()), case_name);
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "unit/uct/world.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "uct/ib/component.h"
+#include "uct/self/self.h"
+
+namespace uct::test {
+
+const std::vector<TransportCase>& all_transports() {
+    static const std::vector<TransportCase> cases = {
+        {"self", "self"},
+        {"rc_mlx5", "rc_mlx5"},
+        {"rc_verbs", "rc_verbs"},
+        {"dc_mlx5_dcs", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "dcs"}}},
+        {"dc_mlx5_dcs_quota", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "dcs_quota"}}},
+        {"dc_mlx5_rand", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "rand"}}},
+        {"mock_dc", "mock_dc"},
+        {"mock_rc", "mock_rc"},
+    };
+    return cases;
+}
+
+std::vector<TransportCase> transports_where(bool (*condition)(const std::string&)) {
+    std::vector<TransportCase> chosen;
+    std::ranges::copy_if(all_transports(), std::back_inserter(chosen),
+                         [&](const TransportCase& which) { return condition(which.transport); });
+    return chosen;
+}
+
+bool is_network(const std::string& transport) { return transport != "self"; }
+bool is_dedicated(const std::string& transport) { return transport.find("rc") != std::string::npos; }
+bool is_dc(const std::string& transport) { return transport == "dc_mlx5"; }
+bool is_soft_adapter(const std::string& transport) {
+    return is_network(transport) && !transport.starts_with("mock");
+}
+
+Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id, ucs::Clock& clock,
+           const Settings& extra)
+    : random_(worker_id + 1) {
+    for (const Settings* settings : {&which.settings, &extra}) {
+        for (const auto& [name, value] : *settings) {
+            std::string error;
+            EXPECT_EQ(source_.modify(name, value, error), UCS_OK) << error;
+        }
+    }
+    for (unsigned id = 0; id < kMaxAmId; ++id) {
+        args_[id] = {this, static_cast<uint8_t>(id)};
+        table_.entries[id] = {&Peer::handle, &args_[id]};
+    }
+    for (const Resource& resource : component.resources()) {
+        if (resource.transport != which.transport) continue;
+        EXPECT_EQ(component.open_domain(resource.device, &domain), UCS_OK);
+        break;
+    }
+    if (!domain) {
+        ADD_FAILURE() << which.transport << " is not there";
+        return;
+    }
+    const InterfaceParams params{
+        clock,
+        random_,
+        table_,
+        [](void* arg, Endpoint* endpoint, ucs_status_t status) {
+            static_cast<Peer*>(arg)->failures.push_back({endpoint, status});
+        },
+        this,
+        worker_id,
+        16,
+        &source_};
+    EXPECT_EQ(domain->open_interface(which.transport, params, &interface), UCS_OK);
+}
+
+Peer::~Peer() {
+    for (auto& [descriptor, message] : kept) descriptor->release();
+}
+
+ucs_status_t Peer::handle(void* arg, void* data, size_t length, ReceiveDescriptor* descriptor) {
+    auto& [peer, id] = *static_cast<HandlerArg*>(arg);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 8, 0u);
+    Message message{id, {static_cast<const char*>(data), length}};
+    peer->received.push_back(message);
+    if (peer->on_message) peer->on_message(message);
+    if (!peer->keep || descriptor == nullptr) return UCS_OK;
+    peer->kept.emplace_back(descriptor, message);
+    return UCS_INPROGRESS;
+}
+
+std::vector<std::byte> Peer::device_address() const {
+    std::vector<std::byte> bytes(interface->attributes().device_address_length);
+    EXPECT_EQ(interface->get_device_address(bytes), UCS_OK);
+    return bytes;
+}
+
+std::vector<std::byte> Peer::interface_address() const {
+    std::vector<std::byte> bytes(interface->attributes().interface_address_length);
+    if (!bytes.empty()) {
+        EXPECT_EQ(interface->get_interface_address(bytes), UCS_OK);
+    }
+    return bytes;
+}
+
+Buffer::Buffer(Peer& owner, size_t size, char fill) : owner_(owner), bytes_(size, fill) {
+    EXPECT_EQ(owner.domain->register_memory(bytes_.data(), size, &handle_), UCS_OK);
+}
+
+Buffer::~Buffer() { owner_.domain->deregister_memory(handle_); }
+
+RemoteKey Buffer::key_for(Peer& user) {
+    std::vector<std::byte> packed(owner_.domain->attributes().remote_key_length);
+    owner_.domain->pack_remote_key(handle_, packed);
+    RemoteKey key = kInvalidRemoteKey;
+    EXPECT_EQ(user.domain->unpack_remote_key(packed, &key), UCS_OK);
+    return key;
+}
+
+World::World(const TransportCase& which, unsigned peers, const Settings& extra) : which_(which) {
+    Component* component = &self_component();
+    if (which.transport.starts_with("mock")) {
+        mock_ = std::make_unique<mock::Fabric>();
+        component = &mock_->component();
+    } else if (is_network(which.transport)) {
+        softhca::VirtualFabric::Options options;
+        options.nodes = peers;
+        options.model = softhca::Model::instant();
+        fabric_ = std::make_unique<softhca::VirtualFabric>(options);
+        component = &ib::component();
+    }
+    // A worker reaches only itself over self: all peers are the same one.
+    const unsigned count = is_network(which.transport) ? peers : 1;
+    for (unsigned i = 0; i < count; ++i) {
+        if (fabric_) fabric_->set_current_node(i);
+        peers_.push_back(std::make_unique<Peer>(*component, which, i + 100, clock, extra));
+    }
+}
+
+World::~World() {
+    endpoints_.clear();
+    for (auto& peer : peers_) {
+        for (auto& [descriptor, message] : peer->kept) descriptor->release();
+        peer->kept.clear();
+        peer->interface.reset();
+        peer->domain.reset();
+    }
+}
+
+RemoteAddress World::address_of(size_t index) {
+    Peer& peer = *peers_[index % peers_.size()];
+    const auto& device = scratch_.emplace_back(peer.device_address());
+    const auto& interface = scratch_.emplace_back(peer.interface_address());
+    return {device, interface, {}};
+}
+
+Endpoint& World::create(size_t from, const RemoteAddress& remote, size_t to) {
+    std::unique_ptr<Endpoint> endpoint;
+    EXPECT_EQ(peers_[from]->interface->create_endpoint(remote, &endpoint), UCS_OK);
+    endpoints_.push_back({std::move(endpoint), from, to, nullptr});
+    return *endpoints_.back().endpoint;
+}
+
+Endpoint& World::connect(size_t from, size_t to) {
+    from %= peers_.size();
+    to %= peers_.size();
+    if (!is_dedicated(which_.transport)) return create(from, address_of(to), to);
+    Endpoint& near = create(from, {}, to);
+    Endpoint& far = create(to, {}, from);
+    const size_t length = peers_[from]->interface->attributes().endpoint_address_length;
+    auto& near_address = scratch_.emplace_back(length);
+    auto& far_address = scratch_.emplace_back(length);
+    EXPECT_EQ(near.get_address(near_address), UCS_OK);
+    EXPECT_EQ(far.get_address(far_address), UCS_OK);
+    RemoteAddress to_far = address_of(to), to_near = address_of(from);
+    to_far.endpoint = far_address;
+    to_near.endpoint = near_address;
+    EXPECT_EQ(near.connect(to_far), UCS_OK);
+    EXPECT_EQ(far.connect(to_near), UCS_OK);
+    endpoints_[endpoints_.size() - 2].other = &far;
+    endpoints_.back().other = &near;
+    return near;
+}
+
+Endpoint& World::other_end(Endpoint& endpoint) {
+    for (Owned& owned : endpoints_) {
+        if (owned.endpoint.get() == &endpoint) return *owned.other;
+    }
+    ADD_FAILURE();
+    return endpoint;
+}
+
+void World::destroy(Endpoint& endpoint) {
+    std::erase_if(endpoints_, [&](Owned& owned) { return owned.endpoint.get() == &endpoint; });
+}
+
+void World::progress() {
+    for (auto& peer : peers_) {
+        if (peer->runs) peer->interface->progress();
+    }
+    if (fabric_) {
+        for (int i = 0; i < 32 && fabric_->step(); ++i) {}
+        clock.advance_to(ucs::Time(ucs::Duration(fabric_->now())));
+    } else {
+        clock.advance(ucs::Duration(1000));
+    }
+}
+
+void World::kill(size_t index) {
+    peers_[index]->runs = false;
+    if (fabric_) fabric_->kill_node(static_cast<unsigned>(index));
+    if (mock_) mock_->kill(index + 100);
+}
+
+std::string pattern(size_t length, unsigned seed) {
+    std::string text(length, '\0');
+    uint64_t state = seed + 1;
+    for (char& c : text) {
+        state = ucs::mix64(state);
+        c = static_cast<char>(state);
+    }
+    return text;
+}
+
+void send_short(World& world, Endpoint& endpoint, uint8_t id, uint64_t header,
+                const std::string& payload) {
+    ucs_status_t status = UCS_OK;
+    world.until([&] {
+        status = endpoint.am_short(id, header, payload.data(),
+                                   static_cast<uint32_t>(payload.size()));
+        return status != UCS_ERR_NO_RESOURCE;
+    });
+    EXPECT_EQ(status, UCS_OK);
+}
+
+void send_bcopy(World& world, Endpoint& endpoint, uint8_t id, const std::string& data) {
+    ssize_t sent = 0;
+    world.until([&] {
+        sent = endpoint.am_bcopy(
+            id,
+            [](void* destination, void* arg) {
+                const auto& text = *static_cast<const std::string*>(arg);
+                std::memcpy(destination, text.data(), text.size());
+                return text.size();
+            },
+            const_cast<std::string*>(&data));
+        return sent != UCS_ERR_NO_RESOURCE;
+    });
+    EXPECT_EQ(sent, static_cast<ssize_t>(data.size()));
+}
+
+ucs_status_t flush(World& world, Endpoint& endpoint) {
+    Waiter waiter;
+    ucs_status_t status = UCS_OK;
+    world.until([&] {
+        status = endpoint.flush(&waiter);
+        return status != UCS_ERR_NO_RESOURCE;
+    });
+    if (status != UCS_INPROGRESS) return status;
+    world.until([&] { return waiter.done; });
+    return waiter.status;
+}
+
+}  // namespace uct::test
