@@ -119,20 +119,4 @@ uint64_t Context::draw_uuid() {
     }
 }
 
-void Context::print_info(FILE* stream) const {
-    fprintf(stream, "#\n# Swiftlane context %s\n#\n", name_.c_str());
-    for (size_t index = 0; index < domains_.size(); ++index) {
-        fprintf(stream, "#     md %zu  :  component %.*s  device %s\n", index,
-                static_cast<int>(domains_[index].component->name().size()),
-                domains_[index].component->name().data(), domains_[index].device.c_str());
-    }
-    fprintf(stream, "#\n");
-    for (size_t index = 0; index < resources_.size(); ++index) {
-        const TransportResource& resource = resources_[index];
-        fprintf(stream, "#      resource %zu  :  md %u  dev %zu  flags -- %s/%s\n", index,
-                resource.domain, index, resource.transport.c_str(), resource.device.c_str());
-    }
-    fprintf(stream, "#\n");
-}
-
 }  // namespace ucp

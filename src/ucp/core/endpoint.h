@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <span>
@@ -133,6 +134,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
     bool owns(const uct::Endpoint* lane) const;
+    void print_info(FILE* stream) const;
 
     /** Lanes or directions changed: choose again where to wait, and post what may be posted. */
     void lanes_changed();

@@ -23,8 +23,12 @@ inline Worker& unwrap(ucp_worker_h handle) {
 inline Endpoint& unwrap(ucp_ep_h handle) {
     return *reinterpret_cast<Endpoint*>(handle);
 }
-inline Memory& unwrap(ucp_mem_h handle) { return *reinterpret_cast<Memory*>(handle); }
-inline RemoteMemory& unwrap(ucp_rkey_h handle) { return *reinterpret_cast<RemoteMemory*>(handle); }
+inline Memory& unwrap(ucp_mem_h handle) {
+    return *reinterpret_cast<Memory*>(handle);
+}
+inline RemoteMemory& unwrap(ucp_rkey_h handle) {
+    return *reinterpret_cast<RemoteMemory*>(handle);
+}
 inline TagMessage& unwrap(ucp_tag_message_h handle) {
     return *reinterpret_cast<TagMessage*>(handle);
 }
@@ -38,8 +42,12 @@ inline ucp_worker_h wrap(Worker* worker) {
 inline ucp_ep_h wrap(Endpoint* endpoint) {
     return reinterpret_cast<ucp_ep_h>(endpoint);
 }
-inline ucp_mem_h wrap(Memory* memory) { return reinterpret_cast<ucp_mem_h>(memory); }
-inline ucp_rkey_h wrap(RemoteMemory* remote) { return reinterpret_cast<ucp_rkey_h>(remote); }
+inline ucp_mem_h wrap(Memory* memory) {
+    return reinterpret_cast<ucp_mem_h>(memory);
+}
+inline ucp_rkey_h wrap(RemoteMemory* remote) {
+    return reinterpret_cast<ucp_rkey_h>(remote);
+}
 inline ucp_tag_message_h wrap(TagMessage* message) {
     return reinterpret_cast<ucp_tag_message_h>(message);
 }

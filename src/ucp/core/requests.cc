@@ -152,8 +152,17 @@ void Worker::defer(Request& request) {
     has_work_ = true;
 }
 
+Request* Worker::lend_request() {
+    Request* request = allocate_request(Request::kUserMemory | Request::kFinished);
+    if (request != nullptr) lent_.insert(request);
+    return request;
+}
+
 void Worker::free_request(Request& request) {
     if (request.is_finished()) {
+        if (!lent_.empty() && lent_.erase(&request) != 0) {
+            request.flags &= ~uint32_t{Request::kUserMemory};
+        }
         recycle(request);
         return;
     }

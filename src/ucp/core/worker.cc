@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/am/am_handlers.h"
+#include "ucp/core/flush.h"
 #include "ucp/core/reassembly.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucp/proto/eager.h"
@@ -49,9 +50,9 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
                             std::unique_ptr<Worker>* worker) {
     std::unique_ptr<Worker> made(new Worker(context, params));
-    ucs_status_t status = made->open_interfaces();
-    if (status == UCS_OK) status = made->make_address();
+    const ucs_status_t status = made->open_interfaces();
     if (status != UCS_OK) return status;
+    made->address_ = made->address(0);
     *worker = std::move(made);
     return UCS_OK;
 }
@@ -149,7 +150,7 @@ ucs_status_t Worker::open_interfaces() {
     return UCS_OK;
 }
 
-ucs_status_t Worker::make_address() {
+std::vector<std::byte> Worker::address(uint32_t flags) const {
     WorkerAddress address;
     address.uuid = uuid_;
     address.host = ucs::host_id();
@@ -158,6 +159,10 @@ ucs_status_t Worker::make_address() {
     const auto keep = [&](size_t length) { return std::span(storage.emplace_back(length)); };
     for (const WorkerInterface& interface : interfaces_) {
         const auto& attributes = interface.transport->attributes();
+        if ((flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&
+            attributes.device_type != uct::DeviceType::kNetwork) {
+            continue;
+        }
         AddressEntry entry;
         entry.kind = interface.kind;
         entry.domain = static_cast<uint8_t>(interface.domain);
@@ -166,19 +171,16 @@ ucs_status_t Worker::make_address() {
         entry.bandwidth = static_cast<float>(attributes.bandwidth);
         entry.latency = static_cast<float>(attributes.latency.at(context_.estimated_endpoints()));
         const auto device = keep(attributes.device_address_length);
-        ucs_status_t status = interface.transport->get_device_address(device);
-        if (status != UCS_OK) return status;
+        if (interface.transport->get_device_address(device) != UCS_OK) continue;
         entry.device = device;
         if (attributes.reach == uct::Reach::kInterface) {
             const auto own = keep(attributes.interface_address_length);
-            status = interface.transport->get_interface_address(own);
-            if (status != UCS_OK) return status;
+            if (interface.transport->get_interface_address(own) != UCS_OK) continue;
             entry.interface = own;
         }
         address.entries.push_back(entry);
     }
-    address_ = pack_address(address);
-    return UCS_OK;
+    return pack_address(address);
 }
 
 void Worker::count_dedicated(int change) {
@@ -204,6 +206,30 @@ unsigned Worker::progress() {
     --progress_countdown_;
     in_progress_ = false;
     return events;
+}
+
+ucs_status_ptr_t Worker::flush(const OpParams& params) {
+    Request* outer = begin_request(params, Request::CallbackKind::kSend);
+    if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    for (Endpoint& endpoint : endpoints_) {
+        if (endpoint.is_failed()) continue;
+        Request* inner = allocate_request();
+        if (inner == nullptr) {
+            outer->status = UCS_ERR_NO_MEMORY;
+            break;
+        }
+        make_flush(*inner, endpoint);
+        inner->callback_kind = Request::CallbackKind::kInternal;
+        inner->user_data = outer;
+        inner->on_finish.internal = [](Request& request) {
+            // An endpoint that failed has nothing outstanding: that is its own affair.
+            static_cast<Request*>(request.user_data)->complete(UCS_OK);
+        };
+        ++outer->count;
+        endpoint.start(*inner);
+    }
+    outer->complete(UCS_OK);
+    return end_call(*outer, params);
 }
 
 ucs::Time Worker::next_deadline() const {

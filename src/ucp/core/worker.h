@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <boost/intrusive/list.hpp>
@@ -67,11 +68,13 @@ class Worker {
     void set_gate(Gate bit, bool on) { gate_ = on ? gate_ | bit : gate_ & ~uint32_t{bit}; }
     /** The tracker is armed: count a send. */
     void touch(Endpoint& endpoint, size_t bytes) {
+        ++samples_;
         tracker_->touch(endpoint.tracker_hook(), endpoint.remote_uuid(), bytes);
     }
     void touch_if_armed(Endpoint& endpoint, size_t bytes) {
         if ((gate_ & kGateTracker) != 0) touch(endpoint, bytes);
     }
+    uint64_t samples() const { return samples_; }
     /** Largest message that may go by am_short, from UCX_BCOPY_THRESH. */
     size_t short_limit() const { return short_limit_; }
 
@@ -98,8 +101,10 @@ class Worker {
     /** For protocols, before any message can arrive. The argument of the handler is the worker. */
     void set_handler(AmId id, uct::AmHandler handler);
 
-    /** The worker's address, packed; `flags` as of ucp_worker_address_flags_t. */
+    /** The worker's address, packed. */
     const std::vector<std::byte>& address() const { return address_; }
+    /** The same with the transports that `flags` (ucp_worker_address_flags_t) leaves. */
+    std::vector<std::byte> address(uint32_t flags) const;
 
     // --- endpoints ---
 
@@ -153,6 +158,8 @@ class Worker {
     void finish_later(Request& request, ucs_status_t status);
     /** ucp_request_free() and friends. */
     void free_request(Request& request);
+    /** ucp_request_alloc(): memory of the pool that the user treats as his own. */
+    Request* lend_request();
 
     /** Give the request a name on the wire; Endpoint failure finds it by this table as well. */
     uint64_t name_request(Request& request);
@@ -206,7 +213,6 @@ class Worker {
     Worker(Context& context, const ucp_worker_params_t& params);
     ucs_status_t open_interfaces();
     ucs_status_t open_interface(unsigned resource);
-    ucs_status_t make_address();
     ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint);
     bool find_dedicated(const WorkerAddress& remote, const WorkerInterface& local,
                         const AddressEntry& entry);
@@ -227,6 +233,7 @@ class Worker {
     uint32_t gate_ = 0;
     uint32_t fence_sequence_ = 0;
     ucs::UsageTracker* tracker_ = nullptr;
+    uint64_t samples_ = 0;
     size_t short_limit_ = SIZE_MAX;
     Context& context_;
 
@@ -245,6 +252,7 @@ class Worker {
     ucs::MemoryPool requests_;
     ucs::SlotTable<Request> named_;
     RequestQueue deferred_;
+    std::unordered_set<Request*> lent_;
 
     std::unique_ptr<TagEngine> tags_;
     std::unique_ptr<AmHandlers> am_handlers_;

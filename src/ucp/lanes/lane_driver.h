@@ -71,8 +71,6 @@ class LaneDriver final : public lanes::Sink {
     uint64_t replays() const { return replays_; }
     uint64_t held_messages() const { return held_messages_; }
     unsigned peak_held() const { return peak_held_; }
-    uint64_t samples() const { return samples_; }
-    void count_sample() { ++samples_; }
     void count_held() { ++held_messages_; }
     uint64_t windows() const { return windows_; }
 
@@ -125,7 +123,6 @@ class LaneDriver final : public lanes::Sink {
     void* callback_argument_ = nullptr;
     uint64_t replays_ = 0;
     uint64_t held_messages_ = 0;
-    uint64_t samples_ = 0;
     uint64_t windows_ = 0;
     unsigned peak_held_ = 0;
 };

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstdio>
+
+#include "ucp/api/ucp.h"
+#include "ucp/api_glue/compat.h"
+#include "ucp/core/endpoint.h"
+#include "ucp/core/handles.h"
+#include "ucp/core/worker.h"
+#include "ucp/tag/engine.h"
+
+using namespace ucp;
+
+namespace {
+
+ucs_status_t status_of(const Request& request) {
+    return request.is_finished() ? request.status : UCS_INPROGRESS;
+}
+
+}  // namespace
+
+ucs_status_t ucp_request_check_status(void* request) {
+    return status_of(Request::from_handle(request));
+}
+
+int ucp_request_is_completed(void* request) {
+    return Request::from_handle(request).is_finished() ? 1 : 0;
+}
+
+ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
+    Request& request = Request::from_handle(handle);
+    WorkerLock lock(*request.worker);
+    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) != 0) {
+        if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE) == 0) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        const bool is_receive = (request.flags & Request::kReceive) != 0;
+        const char* lane = request.endpoint == nullptr
+                               ? "any"
+                               : request.endpoint->one_sided_lane().attributes.transport.c_str();
+        snprintf(attr->debug_string, attr->debug_string_size, "{%s, %s, over %s}",
+                 is_receive ? "receive" : "send",
+                 request.is_finished() ? ucs_status_string(request.status) : "in progress", lane);
+    }
+    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) != 0) attr->status = status_of(request);
+    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) != 0) {
+        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+    }
+    return UCS_OK;
+}
+
+void ucp_request_cancel(ucp_worker_h worker_h, void* handle) {
+    Worker& worker = unwrap(worker_h);
+    WorkerLock lock(worker);
+    Request& request = Request::from_handle(handle);
+    if (request.is_finished()) return;
+    if (request.callback_kind == Request::CallbackKind::kTagReceive) {
+        worker.tags().cancel(request);
+    }
+}
+
+void ucp_request_free(void* handle) {
+    Request& request = Request::from_handle(handle);
+    Worker& worker = *request.worker;
+    WorkerLock lock(worker);
+    worker.free_request(request);
+}
+
+void ucp_request_release(void* request) {
+    ucp_request_free(request);
+}
+
+void* ucp_request_alloc(ucp_worker_h worker_h) {
+    Worker& worker = unwrap(worker_h);
+    WorkerLock lock(worker);
+    Request* request = worker.lend_request();
+    return request == nullptr ? nullptr : request->handle();
+}
+
+ucs_status_t ucp_tag_recv_request_test(void* handle, ucp_tag_recv_info_t* info) {
+    const Request& request = Request::from_handle(handle);
+    if (!request.is_finished()) return UCS_INPROGRESS;
+    if (info != nullptr) *info = request.tag_info;
+    return request.status;
+}
+
+ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info) {
+    return ucp_tag_recv_request_test(request, info);
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mock_transport.h"
+#include "ucp/api/ucp.h"
+#include "ucp/api/ucpx.h"
+#include "ucp/core/context.h"
+#include "ucp/core/handles.h"
+#include "ucp/core/worker.h"
+#include "ucs/time.h"
+
+namespace ucp::test {
+
+inline constexpr uint64_t kAllFeatures =
+    UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM;
+
+/** The defaults, with the ranking of endpoints so seldom that only requests move lanes. */
+inline Config quiet_config() {
+    Config config;
+    std::string error;
+    EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
+    config.switch_interval = std::chrono::hours(1);
+    config.min_residence = ucs::Duration(0);
+    return config;
+}
+
+/** Workers of one process on a mock fabric, driven in turn on a virtual clock. */
+class Cluster {
+  public:
+    struct Options {
+        uct::mock::Config fabric;
+        Config config = quiet_config();
+        uint64_t seed = 1;
+        size_t request_size = 0;
+        ucs::Duration tick = std::chrono::microseconds(1);  //!< of the clock, for each step()
+        ucs_thread_mode_t thread_mode = UCS_THREAD_MODE_SINGLE;
+    };
+
+    explicit Cluster(size_t size) : Cluster(size, Options()) {}
+    Cluster(size_t size, const Options& options)
+        : fabric(options.fabric), tick_(options.tick), components_{&fabric.component()} {
+        for (size_t index = 0; index < size; ++index) add(options, index);
+        endpoints_.resize(size, std::vector<ucp_ep_h>(size));
+    }
+    ~Cluster() {
+        for (size_t index = 0; index < workers_.size(); ++index) destroy(index);
+    }
+
+    size_t size() const { return workers_.size(); }
+    ucp_worker_h worker(size_t index) const { return workers_[index]; }
+    ucp_context_h context(size_t index) const { return wrap(contexts_[index].get()); }
+    Worker& inner(size_t index) const { return unwrap(workers_[index]); }
+    uint64_t uuid(size_t index) const { return inner(index).uuid(); }
+
+    /** A new endpoint, each time. */
+    ucp_ep_h connect(size_t from, size_t to, ucp_ep_params_t params = {}) {
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(workers_[to], &address, &length), UCS_OK);
+        params.field_mask |= UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = address;
+        ucp_ep_h endpoint = nullptr;
+        EXPECT_EQ(ucp_ep_create(workers_[from], &params, &endpoint), UCS_OK);
+        ucp_worker_release_address(workers_[to], address);
+        return endpoint;
+    }
+    /** The endpoint of that pair, made at first use. */
+    ucp_ep_h endpoint(size_t from, size_t to) {
+        ucp_ep_h& endpoint = endpoints_[from][to];
+        if (endpoint == nullptr) endpoint = connect(from, to);
+        return endpoint;
+    }
+    void forget(size_t from, size_t to) { endpoints_[from][to] = nullptr; }
+
+    /** One round of progress of every worker. @return events */
+    unsigned step() {
+        clock.advance(tick_);
+        unsigned events = 0;
+        for (size_t index = 0; index < workers_.size(); ++index) {
+            if (workers_[index] != nullptr) events += ucp_worker_progress(workers_[index]);
+        }
+        return events;
+    }
+    void steps(unsigned count) {
+        while (count-- != 0) step();
+    }
+    bool until(const std::function<bool()>& condition, unsigned limit = 200000) {
+        for (unsigned count = 0; !condition(); ++count) {
+            if (count == limit) return false;
+            step();
+        }
+        return true;
+    }
+    /** Wait for an operation and give its request back. */
+    ucs_status_t finish(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        if (!until([&] { return ucp_request_check_status(operation) != UCS_INPROGRESS; })) {
+            ADD_FAILURE() << "an operation hangs";
+            return UCS_ERR_TIMED_OUT;
+        }
+        const ucs_status_t status = ucp_request_check_status(operation);
+        ucp_request_free(operation);
+        return status;
+    }
+
+    void destroy(size_t index) {
+        if (workers_[index] == nullptr) return;
+        const ucp_worker_h worker = std::exchange(workers_[index], nullptr);
+        ucp_worker_destroy(worker);
+    }
+    /** The worker stops, with all that it was about to send. */
+    void kill(size_t index) {
+        fabric.kill(uuid(index));
+        killed_.push_back(std::exchange(workers_[index], nullptr));
+    }
+
+    ucpx_lane_state_t lane_state(ucp_ep_h endpoint) {
+        ucpx_ep_attr_t attr{};
+        attr.field_mask = UCPX_EP_ATTR_FIELD_STATE;
+        EXPECT_EQ(ucpx_ep_query(endpoint, &attr), UCS_OK);
+        return attr.state;
+    }
+    ucpx_worker_attr_t counters(size_t index) {
+        ucpx_worker_attr_t attr{};
+        attr.field_mask = UCPX_WORKER_ATTR_FIELD_SLOTS | UCPX_WORKER_ATTR_FIELD_SWITCHES |
+                          UCPX_WORKER_ATTR_FIELD_NEGOTIATION;
+        EXPECT_EQ(ucpx_worker_query(workers_[index], &attr), UCS_OK);
+        return attr;
+    }
+
+    ucs::VirtualClock clock;
+    uct::mock::Fabric fabric;
+
+  private:
+    void add(const Options& options, size_t index) {
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE;
+        params.features = kAllFeatures;
+        params.request_size = options.request_size;
+        ContextSeams seams;
+        seams.clock = &clock;
+        seams.virtual_time = true;
+        seams.seed = options.seed * 1000 + index;
+        seams.components = components_;
+        std::unique_ptr<Context> context;
+        ASSERT_EQ(Context::create(params, options.config, seams, &context), UCS_OK);
+        contexts_.push_back(std::move(context));
+        ucp_worker_params_t worker_params{};
+        worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+        worker_params.thread_mode = options.thread_mode;
+        ucp_worker_h worker = nullptr;
+        ASSERT_EQ(ucp_worker_create(wrap(contexts_.back().get()), &worker_params, &worker), UCS_OK);
+        workers_.push_back(worker);
+    }
+
+    ucs::Duration tick_;
+    std::array<uct::Component*, 1> components_;
+    std::vector<std::unique_ptr<Context>> contexts_;
+    std::vector<ucp_worker_h> workers_;
+    std::vector<ucp_worker_h> killed_;
+    std::vector<std::vector<ucp_ep_h>> endpoints_;
+};
+
+inline std::vector<uint8_t> pattern(size_t length, uint64_t seed) {
+    std::vector<uint8_t> bytes(length);
+    uint64_t state = ucs::mix64(seed);
+    for (size_t index = 0; index < length; ++index) {
+        if (index % 8 == 0) state = ucs::mix64(state);
+        bytes[index] = static_cast<uint8_t>(state >> (index % 8 * 8));
+    }
+    return bytes;
+}
+
+}  // namespace ucp::test
