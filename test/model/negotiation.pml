@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Negotiation and switch between N workers at cap 1, states and messages named as in src/ucp/lanes.
+ * docs/lanes.md numbers the rules; a BAD_* flag leaves one out and must be found out.
+ *
+ * Simplified: a lane is made and destroyed at once; a marker is posted at once (switch.pml has the
+ * window and the queues); `told` is the half itself. Time is abstract: the back-off of a denied link
+ * is over when something has changed at the denier, since before that the answer would be the same.
+ *
+ * Parameters: N (2, 3), MARGIN, SCORES (changes of a half), PUTS, DATA (messages each way on link 0-1),
+ * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (halves told).
+ */
+#ifndef N
+#define N 2
+#endif
+#ifndef MARGIN
+#define MARGIN 0
+#endif
+#ifndef SCORES
+#define SCORES 0
+#endif
+#ifndef PUTS
+#define PUTS 0
+#endif
+#ifndef DATA
+#define DATA 0
+#endif
+#ifndef DEMOTIONS
+#define DEMOTIONS 0
+#endif
+#ifndef WITHDRAWALS
+#define WITHDRAWALS 0
+#endif
+
+#define AT(a, b) ((a) * N + (b))
+#define NOBODY N
+
+/* LinkState; Creating and Releasing pass at once and do not appear. */
+#define Idle 0
+#define Requested 1
+#define Withdrawing 2
+#define Committed 3
+#define Connecting 4
+#define Ready 5
+#define Switching 6
+#define Established 7
+#define Demoting 8
+
+/* TxDirection */
+#define Scalable 0
+#define Dedicated 1
+#define Stopped 2
+
+mtype = { SCORE, REQUEST, ACCEPT, DENY, WITHDRAW, LANE, READY, MARK, MARK_ACK, DMARK, DMARK_ACK,
+          FLUSHED, MESSAGE };
+
+chan scalable[N * N] = [9] of { mtype, byte, byte, byte, byte }; /* type, epoch, half, and two more */
+chan dedicated[N * N] = [4] of { mtype, byte };
+
+byte state[N * N], tx[N * N], half[N * N], heard[N * N];
+byte epoch[N * N], estimate[N * N];
+bool peer_lane[N * N], peer_ready[N * N], mark_received[N * N], mark_acked[N * N];
+bool dmark_received[N * N], dmark_acked[N * N], flushed_sent[N * N], flushed_received[N * N];
+bool put[N * N];                                   /* a one-sided operation under way */
+bool deferred[N * N], denied[N * N], over[N * N];  /* over: the back-off is */
+byte deferred_epoch[N * N], deferred_floor[N * N], threshold[N * N];
+byte sent[N * N], delivered[N * N];
+bool dead[N], noticed[N * N];
+byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0;
+
+/* Rank: the agreed score first, the link's number among equals. 0: nothing to rank. */
+#define SUM(a, b) (half[AT(a, b)] + heard[AT(a, b)])
+#define NUMBER(a, b) ((a) + (b) - 1)
+#define RANK(a, b) (SUM(a, b) == 0 -> 0 : SUM(a, b) * 4 + NUMBER(a, b) + 1)
+#define WITH_MARGIN(r) ((r) + 4 * MARGIN)
+#define BUSY 255
+
+inline send(a, b, type, e, x, y, z) {
+    if
+    :: noticed[AT(a, b)] || dead[b] -> skip
+    :: else -> assert(nfull(scalable[AT(a, b)])); scalable[AT(a, b)]!type, e, x, y, z
+    fi
+}
+
+/* What worker a has: asked (own request), rising (on its way up), victim (Established), held. */
+inline survey(a) {
+    asked = NOBODY; rising = NOBODY; victim = NOBODY; held = 0; k = 0;
+    do
+    :: k < N ->
+        if
+        :: k == a -> skip
+        :: else ->
+            if
+            :: state[AT(a, k)] == Requested -> asked = k
+            :: state[AT(a, k)] >= Committed && state[AT(a, k)] <= Switching -> rising = k
+            :: state[AT(a, k)] == Established -> victim = k
+            :: else -> skip
+            fi;
+            if
+            :: state[AT(a, k)] >= Connecting -> held++
+            :: else -> skip
+            fi
+        fi;
+        k++
+    :: else -> break
+    od;
+    own_floor = 0;
+    if
+    :: victim != NOBODY -> own_floor = WITH_MARGIN(RANK(a, victim))
+    :: victim == NOBODY && rising != NOBODY -> own_floor = WITH_MARGIN(RANK(a, rising))
+    :: else -> skip
+    fi
+}
+
+/* Something changed at a: what it denied may be answered otherwise now. */
+inline changed(a) {
+    k = 0;
+    do
+    :: k < N -> over[AT(k, a)] = 1; k++
+    :: else -> break
+    od
+}
+
+inline deny(a, b, e, t) {
+    over[AT(b, a)] = 0;
+    send(a, b, DENY, e, half[AT(a, b)], t, 0)
+}
+
+inline demote(a, b) {
+    state[AT(a, b)] = Demoting; tx[AT(a, b)] = Stopped;
+    if
+    :: noticed[AT(a, b)] || dead[b] -> skip
+    :: else -> assert(nfull(dedicated[AT(a, b)])); dedicated[AT(a, b)]!DMARK, 0
+    fi
+}
+
+inline start_round(y) {
+    peer_lane[y] = 0; peer_ready[y] = 0; mark_received[y] = 0; mark_acked[y] = 0;
+    dmark_received[y] = 0; dmark_acked[y] = 0; flushed_sent[y] = 0; flushed_received[y] = 0;
+    put[y] = 0; tx[y] = Scalable
+}
+
+inline decide(a, b, e, asker_floor) {
+    survey(a);
+    if
+    :: RANK(a, b) <= own_floor || RANK(a, b) <= asker_floor -> deny(a, b, e, own_floor)
+    :: else ->
+        if
+        :: rising != NOBODY -> deny(a, b, e, BUSY)
+        :: else ->
+            start_round(AT(a, b)); epoch[AT(a, b)] = e;
+            send(a, b, ACCEPT, e, half[AT(a, b)], 0, 0);
+            if
+            :: victim != NOBODY -> demote(a, victim)
+            :: else -> skip
+            fi;
+            state[AT(a, b)] = Committed
+        fi
+    fi
+}
+
+inline answer_deferred(a) {
+    do
+    :: survey(a);
+        best = NOBODY; k = 0;
+        do
+        :: k < N ->
+            if
+            :: k != a && deferred[AT(a, k)] && asked == NOBODY ->
+                if
+                :: best == NOBODY -> best = k
+                :: else ->
+                    if
+                    :: RANK(a, k) > RANK(a, best) -> best = k
+                    :: else -> skip
+                    fi
+                fi
+            :: else -> skip
+            fi;
+            k++
+        :: else -> break
+        od;
+        if
+        :: best == NOBODY -> break
+        :: else ->
+            deferred[AT(a, best)] = 0;
+            decide(a, best, deferred_epoch[AT(a, best)], deferred_floor[AT(a, best)])
+        fi
+    od
+}
+
+/* Ends a round: the lane, if any, is destroyed. */
+inline release(a, b) {
+    start_round(AT(a, b)); state[AT(a, b)] = Idle; changed(a)
+}
+
+/* What follows inside worker a, to a fixpoint. */
+inline settle(a) {
+    answer_deferred(a);
+    t = 0;
+    do
+    :: t < N && t == a -> t++
+    :: t < N && t != a ->
+        x = AT(a, t);
+        survey(a);
+        if
+#ifdef BAD_OVERLAP
+        :: state[x] == Committed ->
+#else
+        :: state[x] == Committed && held == 0 ->
+#endif
+            state[x] = Connecting;
+            survey(a); assert(held <= 1);
+            send(a, t, LANE, epoch[x], 0, 0, 0)
+        :: else -> skip
+        fi;
+        if
+        :: state[x] == Connecting && peer_lane[x] ->
+            state[x] = Ready; send(a, t, READY, epoch[x], 0, 0, 0)
+        :: else -> skip
+        fi;
+        if
+#ifdef BAD_NO_READY
+        :: (state[x] == Ready || state[x] == Connecting && peer_lane[x]) ->
+#else
+        :: state[x] == Ready && peer_ready[x] ->
+#endif
+            state[x] = Switching; tx[x] = Dedicated; send(a, t, MARK, epoch[x], 0, 0, 0)
+        :: else -> skip
+        fi;
+        if
+        :: state[x] == Switching && mark_received[x] && mark_acked[x] ->
+            state[x] = Established; changed(a)
+        :: else -> skip
+        fi;
+        if
+        :: state[x] == Demoting && dmark_acked[x] && !put[x] && !flushed_sent[x] ->
+            flushed_sent[x] = 1; send(a, t, FLUSHED, epoch[x], 0, 0, 0)
+        :: else -> skip
+        fi;
+        if
+#ifdef BAD_LOCAL_FLUSH
+        :: state[x] == Demoting && flushed_sent[x] && dmark_received[x] ->
+#else
+        :: state[x] == Demoting && flushed_sent[x] && flushed_received[x] && dmark_received[x] ->
+#endif
+            assert(len(dedicated[AT(t, a)]) == 0);
+            assert(!put[AT(t, a)] || dead[t]);
+            release(a, t);
+            t = 255 /* a slot came free: look again */
+        :: else -> skip
+        fi;
+        t++
+    :: else -> break
+    od;
+    t = 0
+}
+
+inline on_request(a, b) {
+    survey(a);
+    if
+    :: RANK(a, b) > p3 -> denied[AT(a, b)] = 0 /* the asker would take it */
+    :: else -> skip
+    fi;
+    if
+    :: state[AT(a, b)] == Requested || state[AT(a, b)] == Withdrawing ->
+#ifdef BAD_CROSS
+        deny(a, b, e, estimate[AT(a, b)])
+#else
+        if
+        :: a < b -> skip /* the other end answers ours */
+        :: else -> state[AT(a, b)] = Idle; decide(a, b, e, p3); changed(a)
+        fi
+#endif
+    :: else ->
+        assert(state[AT(a, b)] == Idle && !deferred[AT(a, b)]);
+        if
+        :: asked == NOBODY -> decide(a, b, e, p3)
+        :: else ->
+            if
+#ifndef BAD_NO_DEFER
+            :: p2 > estimate[AT(a, asked)] ->
+                deferred[AT(a, b)] = 1; deferred_epoch[AT(a, b)] = e; deferred_floor[AT(a, b)] = p3
+#endif
+            :: else -> deny(a, b, e, BUSY)
+            fi
+        fi
+    fi
+}
+
+#define CURRENT(a, b) (e == epoch[AT(a, b)])
+#define ANSWERS(a, b) \
+    (CURRENT(a, b) && (state[AT(a, b)] == Requested || state[AT(a, b)] == Withdrawing))
+#define OF_ROUND(a, b) (CURRENT(a, b) && state[AT(a, b)] >= Committed)
+
+inline on_message(a, b) {
+    if
+    :: m == SCORE || m == REQUEST || ANSWERS(a, b) && (m == ACCEPT || m == DENY) ->
+        if
+        :: heard[AT(a, b)] != p1 -> heard[AT(a, b)] = p1; changed(a)
+        :: else -> skip
+        fi
+    :: else -> skip
+    fi;
+    if
+    :: m == SCORE -> skip
+    :: m == REQUEST -> on_request(a, b)
+    :: m == ACCEPT && ANSWERS(a, b) ->
+        if
+        :: state[AT(a, b)] == Withdrawing -> state[AT(a, b)] = Idle
+        :: else ->
+            survey(a);
+            if
+            :: victim != NOBODY -> demote(a, victim)
+            :: else -> skip
+            fi;
+            state[AT(a, b)] = Committed
+        fi
+    :: m == DENY && ANSWERS(a, b) ->
+        state[AT(a, b)] = Idle; denied[AT(a, b)] = 1; threshold[AT(a, b)] = p2; changed(a)
+    :: m == WITHDRAW ->
+        if
+        :: deferred[AT(a, b)] && deferred_epoch[AT(a, b)] == e ->
+            deferred[AT(a, b)] = 0; deny(a, b, e, BUSY)
+        :: else ->
+            if
+            :: OF_ROUND(a, b) -> assert(state[AT(a, b)] <= Ready); release(a, b)
+            :: else -> skip
+            fi
+        fi
+    :: m == LANE && OF_ROUND(a, b) -> peer_lane[AT(a, b)] = 1
+    :: m == READY && OF_ROUND(a, b) -> peer_ready[AT(a, b)] = 1
+    :: m == MARK && OF_ROUND(a, b) ->
+        mark_received[AT(a, b)] = 1; send(a, b, MARK_ACK, e, 0, 0, 0)
+    :: m == MARK_ACK && OF_ROUND(a, b) -> mark_acked[AT(a, b)] = 1
+    :: m == DMARK_ACK && OF_ROUND(a, b) ->
+        assert(state[AT(a, b)] == Demoting);
+        dmark_acked[AT(a, b)] = 1; tx[AT(a, b)] = Scalable
+    :: m == FLUSHED && OF_ROUND(a, b) ->
+        assert(dmark_received[AT(a, b)]); flushed_received[AT(a, b)] = 1
+    :: m == MESSAGE -> delivered[AT(b, a)]++; assert(p1 == delivered[AT(b, a)])
+    :: else -> skip /* stale */
+    fi;
+    skip
+}
+
+/* From the dedicated lane, in order, once MARK has been received. */
+inline on_dedicated(a, b) {
+    if
+    :: m == MESSAGE -> delivered[AT(b, a)]++; assert(p1 == delivered[AT(b, a)])
+    :: m == DMARK ->
+        assert(state[AT(a, b)] >= Switching);
+        if
+        :: state[AT(a, b)] != Demoting -> demote(a, b)
+        :: else -> skip
+        fi;
+        dmark_received[AT(a, b)] = 1;
+        send(a, b, DMARK_ACK, epoch[AT(a, b)], 0, 0, 0); changed(a)
+    fi;
+    skip
+}
+
+inline on_peer_died(a, b) {
+    noticed[AT(a, b)] = 1;
+    do
+    :: len(scalable[AT(b, a)]) > 0 -> scalable[AT(b, a)]?m, e, p1, p2, p3
+    :: len(dedicated[AT(b, a)]) > 0 -> dedicated[AT(b, a)]?m, p1
+    :: else -> break
+    od;
+    half[AT(a, b)] = 0; heard[AT(a, b)] = 0; deferred[AT(a, b)] = 0;
+    release(a, b)
+}
+
+inline request(a, b) {
+    survey(a);
+    start_round(AT(a, b));
+#if WITHDRAWALS > 0
+    round = (round + 1) % 4;
+#endif
+    epoch[AT(a, b)] = 2 * round + (a > b -> 1 : 0) + 1;
+    estimate[AT(a, b)] = RANK(a, b);
+    denied[AT(a, b)] = 0; state[AT(a, b)] = Requested;
+    send(a, b, REQUEST, epoch[AT(a, b)], half[AT(a, b)], RANK(a, b), own_floor)
+}
+
+inline withdraw(a, b) {
+    withdrawals_made++; denied[AT(a, b)] = 1; over[AT(a, b)] = 1;
+#ifdef BAD_FORGET
+    state[AT(a, b)] = Idle;
+#else
+    state[AT(a, b)] = Withdrawing;
+#endif
+    send(a, b, WITHDRAW, epoch[AT(a, b)], 0, 0, 0)
+}
+
+inline forget_temporaries() {
+    m = 0; e = 0; p1 = 0; p2 = 0; p3 = 0; k = 0; t = 0; x = 0; asked = 0; rising = 0; victim = 0;
+    held = 0; own_floor = 0; best = 0; c = 0
+}
+
+#ifdef BAD_THRESHOLD
+#define MAY_RETRY(a, b) (!denied[AT(a, b)] || RANK(a, b) > threshold[AT(a, b)])
+#else
+#define MAY_RETRY(a, b) (!denied[AT(a, b)] || over[AT(a, b)])
+#endif
+
+#if N == 2
+#define HAS_ROOM(a, b) (true)
+#else
+#define THIRD(a, b) ((2 * N - (a) - (b)) % N)
+#define TIED(s) (s == Requested || s >= Committed && s <= Switching)
+#define HAS_ROOM(a, b) \
+    (!TIED(state[AT(a, THIRD(a, b))]) && \
+     (state[AT(a, THIRD(a, b))] != Established || \
+      RANK(a, b) > WITH_MARGIN(RANK(a, THIRD(a, b)))))
+#endif
+#define MAY_ASK(a, b) \
+    (state[AT(a, b)] == Idle && !deferred[AT(a, b)] && RANK(a, b) > 0 && MAY_RETRY(a, b) && \
+     HAS_ROOM(a, b))
+
+#define KNOWS(c) (!dead[me] && c < N && c != me && !noticed[AT(me, (c) % N)])
+#define OTHER ((1 - me) % N)
+#define TALKS (me < 2 && !dead[me] && !noticed[AT(me, OTHER)])
+
+
+/* An event: what may happen to the link to worker i. One of them is picked, then all that follows from it
+   inside the worker is done. */
+#define HEARS(i) (KNOWS(i) && len(scalable[AT((i) % N, me)]) > 0)
+#define HEARS_DEDICATED(i) \
+    (KNOWS(i) && len(dedicated[AT((i) % N, me)]) > 0 && mark_received[AT(me, (i) % N)])
+#define ASKS(i) (KNOWS(i) && MAY_ASK(me, (i) % N))
+#define GIVES(i) \
+    (KNOWS(i) && demotions_made < DEMOTIONS && state[AT(me, (i) % N)] == Established)
+#define WITHDRAWS(i) \
+    (KNOWS(i) && withdrawals_made < WITHDRAWALS && state[AT(me, (i) % N)] == Requested)
+#define MEASURES(i) (KNOWS(i) && scores_changed < SCORES)
+
+#if N == 2
+#define ANY(event) (event(0) || event(1))
+#define PICK(event) if :: event(0) -> c = 0 :: event(1) -> c = 1 fi
+#else
+#define ANY(event) (event(0) || event(1) || event(2))
+#define PICK(event) if :: event(0) -> c = 0 :: event(1) -> c = 1 :: event(2) -> c = 2 fi
+#endif
+
+inline measure(a, b) {
+    scores_changed++;
+    if
+    :: half[AT(a, b)] != 0 -> half[AT(a, b)] = 0
+    :: half[AT(a, b)] != 3 -> half[AT(a, b)] = 3
+    fi;
+    changed(a); send(a, b, SCORE, 0, half[AT(a, b)], 0, 0)
+}
+
+proctype Node(byte me) {
+    mtype m;
+    byte e, p1, p2, p3, k, t, x, asked, rising, victim, held, own_floor, best, round, c;
+    forget_temporaries();
+end:
+    do
+    :: atomic {
+        if
+        :: ANY(HEARS) ->
+            PICK(HEARS); scalable[AT(c, me)]?m, e, p1, p2, p3; on_message(me, c)
+        :: ANY(HEARS_DEDICATED) ->
+            PICK(HEARS_DEDICATED); dedicated[AT(c, me)]?m, p1; on_dedicated(me, c)
+        :: ANY(ASKS) -> PICK(ASKS); request(me, c)
+#if DEMOTIONS > 0
+        :: ANY(GIVES) -> PICK(GIVES); demotions_made++; demote(me, c)
+#endif
+#if WITHDRAWALS > 0
+        :: ANY(WITHDRAWS) -> PICK(WITHDRAWS); withdraw(me, c)
+#endif
+#if SCORES > 0
+        :: ANY(MEASURES) -> PICK(MEASURES); measure(me, c)
+#endif
+#if DATA > 0
+        :: TALKS && sent[AT(me, OTHER)] < DATA && tx[AT(me, OTHER)] == Scalable &&
+            len(scalable[AT(me, OTHER)]) < 5 ->
+            sent[AT(me, OTHER)]++; send(me, OTHER, MESSAGE, 0, sent[AT(me, OTHER)], 0, 0)
+        :: TALKS && sent[AT(me, OTHER)] < DATA && tx[AT(me, OTHER)] == Dedicated &&
+            len(dedicated[AT(me, OTHER)]) < 3 ->
+            assert(state[AT(OTHER, me)] >= Ready || dead[OTHER]);
+            sent[AT(me, OTHER)]++; dedicated[AT(me, OTHER)]!MESSAGE, sent[AT(me, OTHER)]
+#endif
+#if PUTS > 0
+        :: TALKS && puts_made < PUTS && tx[AT(me, OTHER)] == Dedicated && !put[AT(me, OTHER)] ->
+            puts_made++; put[AT(me, OTHER)] = 1
+        :: TALKS && put[AT(me, OTHER)] && !dead[OTHER] ->
+            assert(state[AT(OTHER, me)] >= Ready); put[AT(me, OTHER)] = 0
+#endif
+#ifdef DEATH
+        :: me != DEATH && dead[DEATH] && !noticed[AT(me, DEATH)] -> on_peer_died(me, DEATH)
+        :: me == DEATH && !dead[DEATH] -> dead[DEATH] = 1
+#endif
+        fi;
+        if
+        :: !dead[me] -> settle(me)
+        :: else -> skip
+        fi;
+        forget_temporaries()
+    }
+    od
+}
+
+/* --- what must hold once nothing can happen any more */
+#define UP(a, b) (state[AT(a, b)] == Established)
+#define ALIVE(a, b) (!dead[a] && !dead[b])
+#define AGREE(a, b) \
+    (!ALIVE(a, b) || UP(a, b) && UP(b, a) || state[AT(a, b)] == Idle && state[AT(b, a)] == Idle)
+#define TRUE_SUM(a, b) (half[AT(a, b)] + half[AT(b, a)])
+#define TRUE_RANK(a, b) (TRUE_SUM(a, b) == 0 -> 0 : TRUE_SUM(a, b) * 4 + NUMBER(a, b) + 1)
+#if N == 2
+#define BLOCKS(a, b, c) (ALIVE(a, b) && !UP(a, b) && TRUE_RANK(a, b) > 0)
+#else
+#define FLOOR_AT(a, c) (UP(a, c) -> WITH_MARGIN(TRUE_RANK(a, c)) : 0)
+#define BLOCKS(a, b, c) \
+    (ALIVE(a, b) && !UP(a, b) && TRUE_RANK(a, b) > FLOOR_AT(a, c) && \
+     TRUE_RANK(a, b) > FLOOR_AT(b, c))
+#endif
+
+proctype Monitor() {
+    timeout ->
+    assert(AGREE(0, 1) && !deferred[AT(0, 1)] && !deferred[AT(1, 0)]);
+    assert(!BLOCKS(0, 1, 2));
+    assert(!ALIVE(0, 1) || delivered[AT(0, 1)] == DATA && delivered[AT(1, 0)] == DATA);
+#if N > 2
+    assert(AGREE(0, 2) && AGREE(1, 2));
+    assert(!deferred[AT(0, 2)] && !deferred[AT(2, 0)] && !deferred[AT(1, 2)] && !deferred[AT(2, 1)]);
+    assert(!BLOCKS(0, 2, 1) && !BLOCKS(1, 2, 0));
+#endif
+#ifdef DEATH
+    assert(DEATH == 0 || state[AT(0, DEATH)] == Idle);
+    assert(DEATH == 1 || state[AT(1, DEATH)] == Idle);
+#endif
+    skip
+}
+
+#ifndef H01
+#define H01 1
+#define H10 1
+#define H02 1
+#define H20 2
+#define H12 2
+#define H21 0
+#endif
+init {
+    atomic {
+        half[AT(0, 1)] = H01; half[AT(1, 0)] = H10;
+#if N > 2
+        half[AT(0, 2)] = H02; half[AT(2, 0)] = H20; half[AT(1, 2)] = H12; half[AT(2, 1)] = H21;
+#endif
+#ifdef KNOWN
+        heard[AT(0, 1)] = H10; heard[AT(1, 0)] = H01;
+#if N > 2
+        heard[AT(0, 2)] = H20; heard[AT(2, 0)] = H02; heard[AT(1, 2)] = H21; heard[AT(2, 1)] = H12;
+#endif
+#endif
+        run Node(0); run Node(1);
+#if N > 2
+        run Node(2);
+#endif
+        run Monitor()
+    }
+}
