@@ -39,7 +39,7 @@ class HostFabric : public Fabric {
                  uint64_t* old) override;
     void doorbell(Qp& qp, uint32_t posted) override;
     void before_poll(Cq& cq) override;
-    void after_poll(Cq&, int) override {}
+    void after_poll(Cq& cq, int polled) override;
     void charge_recv_post(Context&, uint32_t) override {}
     void cq_activity(CqRecord& cq, bool event) override;
     void raised_events(Owner owner, uint16_t lid) override;

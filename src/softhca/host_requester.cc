@@ -7,6 +7,18 @@
 /// has to wait (for a receive, for a peer that is not connected yet) stays at the front of its
 /// queue, which is tried again by every poll and by the service thread.
 namespace softhca {
+namespace {
+
+/// Longest wait, a try, for a peer that is gone. On a wire it is as silent as one that is slow, and
+/// the timers run their full length; here it is known to be gone, and half a second would only
+/// keep programs waiting. Some programs count on not hearing of it at once: their peer may leave
+/// first.
+constexpr uint64_t kGoneNs = 20000000;
+
+/// Empty polls in a row between offers of the processor: some microseconds.
+constexpr uint32_t kPollsBeforeYield = 256;
+
+}  // namespace
 
 void HostFabric::doorbell(Qp& qp, uint32_t) {
     if (!run_queue(qp) || qp.stalled) return;
@@ -93,6 +105,16 @@ void HostFabric::before_poll(Cq&) {
     if (num_stalled_.load(std::memory_order_relaxed) != 0) retry_stalled();
     const uint32_t failures = segment.self_proc().qp_failures.load(std::memory_order_relaxed);
     if (failures != seen_failures_.load(std::memory_order_relaxed)) flush_failed();
+}
+
+void HostFabric::after_poll(Cq&, int polled) {
+    // A program that spins on its CQ keeps its peers from running where processors are few.
+    static thread_local uint32_t empty = 0;
+    if (polled > 0) {
+        empty = 0;
+    } else if (++empty % kPollsBeforeYield == 0) {
+        sched_yield();
+    }
 }
 
 void HostFabric::retry_stalled() {
