@@ -22,8 +22,8 @@ TEST_P(Connections, AttributesAreSound) {
     EXPECT_GT(attributes.bandwidth, 1e9);
     EXPECT_GE(attributes.latency.base, 0);
     EXPECT_GT(attributes.am.max_bcopy, attributes.am.max_short);
-    const auto needed = static_cast<uint8_t>(AtomicOp::kAdd) |
-                        static_cast<uint8_t>(AtomicOp::kCompareSwap);
+    const auto needed =
+        static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
     EXPECT_EQ(attributes.atomic64_ops & needed, needed);
 }
 

@@ -61,8 +61,8 @@ TEST_P(Messages, ZeroCopyGathersHeaderAndPieces) {
         const Iov iov[] = {source.iov(0, half), source.iov(half, length - half)};
         Waiter waiter;
         receiver.received.clear();
-        const ucs_status_t status = endpoint.am_zcopy(
-            6, std::as_bytes(std::span(header)), iov, &waiter);
+        const ucs_status_t status =
+            endpoint.am_zcopy(6, std::as_bytes(std::span(header)), iov, &waiter);
         if (status == UCS_INPROGRESS) {
             world.until([&] { return waiter.done; });
             EXPECT_EQ(waiter.status, UCS_OK);
@@ -120,8 +120,8 @@ TEST_P(Messages, KeptDescriptorsStayIntact) {
 TEST_P(Messages, HandlersMaySendAndAreNotNested) {
     World world(GetParam());
     Endpoint& there = world.connect(0, 1);
-    Endpoint& back = is_dedicated(GetParam().transport) ? world.other_end(there)
-                                                        : world.connect(1, 0);
+    Endpoint& back =
+        is_dedicated(GetParam().transport) ? world.other_end(there) : world.connect(1, 0);
     Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
     int depth = 0, replies = 0;
     receiver.on_message = [&](const Message& message) {

@@ -43,8 +43,10 @@ struct Stream : Pending {
     unsigned left;
 };
 
-const Settings kTiny = {{"RC_TX_QUEUE_LEN", "4"},     {"RC_TX_CQ_LEN", "24"},
-                        {"DC_MLX5_NUM_DCI", "2"},     {"DC_MLX5_TX_QUOTA", "3"},
+const Settings kTiny = {{"RC_TX_QUEUE_LEN", "4"},
+                        {"RC_TX_CQ_LEN", "24"},
+                        {"DC_MLX5_NUM_DCI", "2"},
+                        {"DC_MLX5_TX_QUOTA", "3"},
                         {"RC_RX_QUEUE_LEN", "32"}};
 
 TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
@@ -52,8 +54,7 @@ TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
     constexpr unsigned kStreams = 9, kMessages = 60;
     std::vector<std::unique_ptr<Stream>> streams;
     for (unsigned i = 0; i < kStreams; ++i) {
-        streams.push_back(
-            std::make_unique<Stream>(world.connect(0, 1 + i % 3), i, kMessages));
+        streams.push_back(std::make_unique<Stream>(world.connect(0, 1 + i % 3), i, kMessages));
     }
     const bool network = is_network(GetParam().transport);
     std::vector<uint64_t> next(kStreams);
@@ -73,8 +74,9 @@ TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
     }
     for (auto& stream : streams) stream->start();
     world.until([&] { return total == kStreams * kMessages; });
-    // Nobody was left behind while another finished. (The mock draws delays for each endpoint.)
-    if (is_soft_adapter(GetParam().transport)) {
+    // Nobody was left behind while another finished. (The mock draws delays for each endpoint, and
+    // the policy "rand" may crowd endpoints on one initiator.)
+    if (is_soft_adapter(GetParam().transport) && GetParam().label != "dc_mlx5_rand") {
         EXPECT_GT(smallest_at_first_end, kMessages / 3);
     }
 }

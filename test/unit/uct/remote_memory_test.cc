@@ -41,9 +41,9 @@ TEST_P(RemoteMemory, PutWritesExactlyWhatWasGiven) {
     std::string expected(70000, '.');
 
     const size_t small = std::min<size_t>(limits.max_short, 64);
-    EXPECT_EQ(endpoint.put_short(content.data(), static_cast<uint32_t>(small), target.address() + 3,
-                                 key),
-              UCS_OK);
+    EXPECT_EQ(
+        endpoint.put_short(content.data(), static_cast<uint32_t>(small), target.address() + 3, key),
+        UCS_OK);
     expected.replace(3, small, content, 0, small);
 
     std::string part = content.substr(100, copied);
@@ -99,7 +99,11 @@ TEST_P(RemoteMemory, GetBringsTheBytes) {
 TEST_P(RemoteMemory, AtomicsReturnTheOldValue) {
     Buffer target(far, 64);
     const RemoteKey key = target.key_for(near);
-    const auto word = [&] { uint64_t value; std::memcpy(&value, target.data(), 8); return value; };
+    const auto word = [&] {
+        uint64_t value;
+        std::memcpy(&value, target.data(), 8);
+        return value;
+    };
     uint64_t old = 99;
     Waiter add, swap, miss;
     finish(endpoint.atomic(AtomicOp::kAdd, 8, 5, 0, &old, target.address(), key, &add), add);
@@ -128,8 +132,8 @@ TEST_P(RemoteMemory, RegistrationsReachToWholeWords) {
     ASSERT_EQ(near.domain->unpack_remote_key(packed, &key), UCS_OK);
     uint64_t old;
     Waiter waiter;
-    finish(endpoint.atomic(AtomicOp::kAdd, 8, 3, 0, &old,
-                           reinterpret_cast<uintptr_t>(&words[1]), key, &waiter),
+    finish(endpoint.atomic(AtomicOp::kAdd, 8, 3, 0, &old, reinterpret_cast<uintptr_t>(&words[1]),
+                           key, &waiter),
            waiter);
     EXPECT_EQ(words[1], 3u);
     far.domain->deregister_memory(handle);

@@ -30,9 +30,15 @@ std::vector<TransportCase> transports_where(bool (*condition)(const std::string&
     return chosen;
 }
 
-bool is_network(const std::string& transport) { return transport != "self"; }
-bool is_dedicated(const std::string& transport) { return transport.find("rc") != std::string::npos; }
-bool is_dc(const std::string& transport) { return transport == "dc_mlx5"; }
+bool is_network(const std::string& transport) {
+    return transport != "self";
+}
+bool is_dedicated(const std::string& transport) {
+    return transport.find("rc") != std::string::npos;
+}
+bool is_dc(const std::string& transport) {
+    return transport == "dc_mlx5";
+}
 bool is_soft_adapter(const std::string& transport) {
     return is_network(transport) && !transport.starts_with("mock");
 }
@@ -106,7 +112,9 @@ Buffer::Buffer(Peer& owner, size_t size, char fill) : owner_(owner), bytes_(size
     EXPECT_EQ(owner.domain->register_memory(bytes_.data(), size, &handle_), UCS_OK);
 }
 
-Buffer::~Buffer() { owner_.domain->deregister_memory(handle_); }
+Buffer::~Buffer() {
+    owner_.domain->deregister_memory(handle_);
+}
 
 RemoteKey Buffer::key_for(Peer& user) {
     std::vector<std::byte> packed(owner_.domain->attributes().remote_key_length);
@@ -198,7 +206,8 @@ void World::progress() {
         if (peer->runs) peer->interface->progress();
     }
     if (fabric_) {
-        for (int i = 0; i < 32 && fabric_->step(); ++i) {}
+        for (int i = 0; i < 32 && fabric_->step(); ++i) {
+        }
         clock.advance_to(ucs::Time(ucs::Duration(fabric_->now())));
     } else {
         clock.advance(ucs::Duration(1000));
@@ -225,8 +234,8 @@ void send_short(World& world, Endpoint& endpoint, uint8_t id, uint64_t header,
                 const std::string& payload) {
     ucs_status_t status = UCS_OK;
     world.until([&] {
-        status = endpoint.am_short(id, header, payload.data(),
-                                   static_cast<uint32_t>(payload.size()));
+        status =
+            endpoint.am_short(id, header, payload.data(), static_cast<uint32_t>(payload.size()));
         return status != UCS_ERR_NO_RESOURCE;
     });
     EXPECT_EQ(status, UCS_OK);

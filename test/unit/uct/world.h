@@ -34,7 +34,9 @@ struct TransportCase {
 inline std::string case_name(const testing::TestParamInfo<TransportCase>& info) {
     return info.param.label;
 }
-inline void PrintTo(const TransportCase& value, std::ostream* out) { *out << value.label; }
+inline void PrintTo(const TransportCase& value, std::ostream* out) {
+    *out << value.label;
+}
 
 /** All transports, each in the settings in which it behaves differently. */
 const std::vector<TransportCase>& all_transports();
@@ -70,8 +72,8 @@ class Peer {
     std::vector<Failure> failures;
     std::vector<std::pair<ReceiveDescriptor*, Message>> kept;
     std::function<void(const Message&)> on_message;  //!< called by handlers, if set
-    bool keep = false;  //!< handlers keep what they get
-    bool runs = true;   //!< World::progress() progresses this peer
+    bool keep = false;                               //!< handlers keep what they get
+    bool runs = true;                                //!< World::progress() progresses this peer
 
     std::unique_ptr<MemoryDomain> domain;
     std::unique_ptr<Interface> interface;

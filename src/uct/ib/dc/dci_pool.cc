@@ -85,13 +85,13 @@ void DciPool::take(Dci& dci, DcEndpoint& endpoint) {
     free_.pop_back();  // it is what find_free() showed
     dci.is_free = false;
     dci.owner = &endpoint;
-    dci.used = 0;
     endpoint.set_dci(dci.index);
 }
 
 void DciPool::put_free(Dci& dci) {
     if (is_shared() || dci.is_free) return;
     dci.is_free = true;
+    dci.used = 0;
     hurried_ = false;
     free_.push_back(dci.index);
 }
