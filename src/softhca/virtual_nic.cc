@@ -338,7 +338,9 @@ void VirtualFabricImpl::complete_done(Qp& qp) {
     while (qp.sq_done != qp.sq_next && qp.wqe(qp.sq_done).done) {
         const Wqe& wqe = qp.wqe(qp.sq_done);
         if (is_read(wqe) && qp.inflight_reads > 0) --qp.inflight_reads;
+        const bool error = wqe.status != IBV_WC_SUCCESS;
         complete_oldest(qp, ibv_wc_status(wqe.status));
+        if (error) qp.wait_until = 0;
     }
     if (qp.sq_next != qp.sq_tail) schedule_transmit(qp, now_);
 }
