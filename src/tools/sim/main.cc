@@ -142,7 +142,7 @@ void add_study(CLI::App& sim, const std::string& name, const std::string& help,
 }
 
 int sim_main(int argc, char** argv) {
-    uct::add_component(uct::ib_component());
+    uct::add_component(uct::ib::component());
     CLI::App app{"Benchmarks with many ranks in one process, on modelled adapters and time",
                  "swiftlane sim"};
     app.require_subcommand(1);
