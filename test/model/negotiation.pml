@@ -258,10 +258,12 @@ inline settle(a) {
 
 inline on_request(a, b) {
     survey(a);
+#ifndef BAD_THRESHOLD
     if
     :: RANK(a, b) > p3 -> denied[AT(a, b)] = 0 /* the asker would take it */
     :: else -> skip
     fi;
+#endif
     if
     :: state[AT(a, b)] == Requested || state[AT(a, b)] == Withdrawing ->
 #ifdef BAD_CROSS

@@ -172,7 +172,7 @@ TEST(LanesSimulation, StaticPatternIsStableWithinTheMargin) {
 }
 
 TEST(LanesSimulation, SixtyFourNodesReachGreedysWeight) {
-    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
         const Config config = small_config(4, 200);
         Cluster cluster(64, config, seed);
         heavy_tailed(cluster, 12, 1.1);
