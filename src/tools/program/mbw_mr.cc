@@ -150,7 +150,7 @@ Task mbw_mr(Rank& rank, const BenchOptions& options) {
     }
     co_await trickle.finish();
     co_await rank.barrier();
-    sink.stop();
+    co_await sink.stop();
 }
 
 }  // namespace tools

@@ -42,7 +42,7 @@ Task shift(Rank& rank, const ShiftOptions& options) {
                         .messages = flow.messages(),
                         .elapsed = rank.host().now() - start});
     co_await rank.barrier();
-    sink.stop();
+    co_await sink.stop();
 }
 
 }  // namespace tools

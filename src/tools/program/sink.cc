@@ -32,11 +32,13 @@ Task Sink::run() {
         post(slot);
     }
     for (Slot& slot : slots_) co_await slot.batch.done();
+    ended_ = true;
 }
 
-void Sink::stop() {
+Task Sink::stop() {
     stopping_ = true;
     for (Slot& slot : slots_) slot.batch.cancel();
+    while (!ended_) co_await rank_.yield();
 }
 
 }  // namespace tools

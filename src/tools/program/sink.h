@@ -24,10 +24,10 @@ class Sink {
 
     Sink(Rank& rank, const Options& options);
 
-    // To be spawned once; the sink lives until it has ended.
+    // To be spawned once.
     Task run();
-    // What is still on its way then is not waited for.
-    void stop();
+    // Ends run() and waits for that; messages still on their way are not waited for.
+    Task stop();
 
   private:
     struct Slot {
@@ -44,6 +44,7 @@ class Sink {
     std::deque<Slot> slots_;
     std::vector<SequenceCheck> sequences_;  // by sender
     bool stopping_ = false;
+    bool ended_ = false;
 };
 
 }  // namespace tools

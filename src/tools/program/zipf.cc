@@ -45,7 +45,7 @@ Task zipf(Rank& rank, const ZipfOptions& options) {
                         .messages = flow.messages(),
                         .elapsed = rank.host().now() - start});
     co_await rank.barrier();
-    sink.stop();
+    co_await sink.stop();
 }
 
 }  // namespace tools
