@@ -15,6 +15,11 @@
 namespace ucp {
 namespace {
 
+// Seconds between rankings that the negotiator's default times are made for.
+constexpr double kDefaultInterval = 0.1;
+// Nanoseconds: a day.
+constexpr double kLongestWait = 86400e9;
+
 bool is_enabled(const Config& config) {
     return config.lanes != LaneMode::kScalable && config.switch_interval != ucs::kForever &&
            (config.lanes == LaneMode::kDedicated || config.max_priority_endpoints > 0);
@@ -30,6 +35,13 @@ lanes::Config negotiator_config(const Config& config) {
     result.margin_permille =
         static_cast<uint32_t>(std::clamp(config.hysteresis_margin, 0.0, 4.0) * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
+    // What waits for news of scores follows the rankings, which bring them.
+    const double pace = ucs::seconds(config.switch_interval) / kDefaultInterval;
+    for (lanes::Time* wait : {&result.busy_retry, &result.retry_after, &result.retry_max,
+                              &result.refresh, &result.stale_after}) {
+        const double scaled = static_cast<double>(*wait) * pace;
+        *wait = static_cast<lanes::Time>(std::clamp(scaled, 1e3, kLongestWait));
+    }
     result.min_score = static_cast<lanes::Score>(std::max(config.min_score, 1.0));
     result.window = std::max(config.switch_window, 1u);
     return result;
