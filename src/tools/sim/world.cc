@@ -92,8 +92,12 @@ World::World(const WorldOptions& options)
 }
 
 World::~World() {
-    // Workers wait for no event when they go: the fabric outlives them.
-    for (auto& node : nodes_) node.reset();
+    // Lanes that go with their workers are of no interest, and ranks go first.
+    for (auto& node : nodes_) {
+        ucpx_worker_set_lane_callback(node->worker->handle(), nullptr, nullptr);
+        fabric_.set_current_node(static_cast<unsigned>(&node - nodes_.data()));
+        node.reset();
+    }
     static constinit ucs::WallClock wall;
     static constinit ucs::SystemEntropy system;
     static constinit ucs::config::ProcessEnvironment process;
