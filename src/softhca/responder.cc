@@ -95,7 +95,9 @@ class Receive {
             return Reply::kRnr;
         }
         take(*rq, head);
-        const ibv_wc_status status = plan(*rq);
+        // Memory that only its owner touches, when it polls, needs no hold.
+        const bool local = fabric_.local(target_.owner);
+        const ibv_wc_status status = plan(*rq, local || total_ > kShortBytes);
         Reply reply = Reply::kAck;
         if (status != IBV_WC_SUCCESS) {
             cqe_.status = status;
@@ -107,7 +109,6 @@ class Receive {
             }
             return reply;
         }
-        const bool local = fabric_.local(target_.owner);
         if (total_ <= kShortBytes) {
             if (local) {
                 copy_iov(iov_, num_iov_, data_, num_data_);
@@ -122,6 +123,8 @@ class Receive {
                 commit(*rq, head);
                 return pushed == Push::kDone ? Reply::kAck : Reply::kRemoteOperation;
             }
+            num_iov_ = 0;
+            plan(*rq, true);
         }
         commit(*rq, head);
         // The entry is ours alone now; its regions are held until the bytes are there.
@@ -171,13 +174,13 @@ class Receive {
     }
 
     /// Chooses the memory that the payload goes to.
-    ibv_wc_status plan(const RqRecord& rq) {
+    ibv_wc_status plan(const RqRecord& rq, bool hold) {
         uint64_t left = total_;
         for (uint32_t i = 0; i < wqe_->num_sge && left > 0; ++i) {
             const RecvSge& sge = wqe_->sge[i];
             const uint64_t bytes = std::min<uint64_t>(left, sge.length);
             if (bytes == 0) continue;
-            holds_[num_iov_] = Hold(fabric_, sge.lkey);
+            if (hold) holds_[num_iov_] = Hold(fabric_, sge.lkey);
             const uint64_t addr = translate(fabric_, sge.lkey, sge.addr, sge.length,
                                             IBV_ACCESS_LOCAL_WRITE, rq.pd, target_.owner);
             if (addr == 0) return IBV_WC_LOC_PROT_ERR;

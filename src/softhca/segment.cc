@@ -12,6 +12,8 @@
 namespace softhca {
 namespace {
 
+/// QP numbers 0 and 1 are special on a wire, and no number or key is 0.
+constexpr uint32_t kFirstIndex = 2;
 constexpr uint64_t kMinBlock = 4096;
 /// From this size on, a free block gives its pages back.
 constexpr uint64_t kPunchBytes = 64 * 1024;
@@ -89,9 +91,7 @@ void Segment::initialise() {
     SegmentHeader& head = header();
     head.layout = layout_;
     head.arena_next = arena_start_;
-    // Index 0 of each table stays unused: QP numbers 0 and 1 are special on a wire, and a key is
-    // never 0.
-    for (uint32_t& next : head.next_index) next = 1;
+    for (uint32_t& next : head.next_index) next = kFirstIndex;
     if (fd_ >= 0) {
         pthread_mutexattr_t attr;
         pthread_mutexattr_init(&attr);
@@ -127,7 +127,7 @@ T* Segment::allocate(T* table, uint32_t count, int kind) {
     // Numbers are handed out in turn, so that a stale number keeps naming nothing for long.
     for (uint32_t tries = 0; tries < count && found == nullptr; ++tries) {
         const uint32_t index = head.next_index[kind];
-        head.next_index[kind] = index + 1 < count ? index + 1 : 1;
+        head.next_index[kind] = index + 1 < count ? index + 1 : kFirstIndex;
         T* record = &table[index];
         if (!commit(record, sizeof(T))) break;
         if (record->number.load(std::memory_order_relaxed) != 0) continue;
