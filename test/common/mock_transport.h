@@ -28,7 +28,7 @@ struct Config {
      * What delays are measured with. Empty: steps, one for each call of any Interface::progress().
      * A virtual clock gives its time in any unit; delays are in the same.
      */
-    std::function<uint64_t()> time;
+    std::function<uint64_t()> time = {};
     uint64_t max_delay = 16;       //!< each endpoint draws its own usual delay, up to this
     double stall_probability = 0;  //!< of one packet taking `stall_delay` more
     uint64_t stall_delay = 200;

@@ -41,8 +41,9 @@ class PendingQueue {
      * is scheduled again when it has.
      * @param has_shared_room  bool(): is there any of what all share? If not, nobody is asked.
      */
-    template <typename HasOwnRoom, typename HasSharedRoom>
-    void dispatch(HasOwnRoom&& has_own_room, HasSharedRoom&& has_shared_room) {
+    template <typename HasOwnRoom, typename IsStopped, typename HasSharedRoom>
+    void dispatch(HasOwnRoom&& has_own_room, IsStopped&& is_stopped,
+                  HasSharedRoom&& has_shared_room) {
         using Result = ucs::Arbiter::Result;
         // Each round gives each endpoint one turn; a bound keeps polling alive between them.
         for (int round = 0; round < kRounds && !arbiter_.empty(); ++round) {
@@ -55,7 +56,8 @@ class PendingQueue {
                         more = true;
                         return Result::kLater;
                     case UCS_ERR_NO_RESOURCE:
-                        return has_own_room(group) ? Result::kLater : Result::kUnscheduled;
+                        return has_own_room(group) && !is_stopped(group) ? Result::kLater
+                                                                         : Result::kUnscheduled;
                     default:
                         return Result::kDone;
                 }

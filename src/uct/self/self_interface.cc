@@ -144,7 +144,8 @@ unsigned SelfInterface::progress() {
         }
     }
     if (!pending_.empty()) {
-        pending_.dispatch([](PendingQueue::Group&) { return true; }, [&] { return has_room(); });
+        pending_.dispatch([](PendingQueue::Group&) { return true; },
+                          [](PendingQueue::Group&) { return false; }, [&] { return has_room(); });
     }
     return count;
 }

@@ -23,7 +23,7 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
                          const InterfaceParams& params)
     : domain_(domain), config_(config), params_(params) {
     const unsigned depth = std::max(config.tx_queue_len, 4u);
-    const_cast<unsigned&>(config_.tx_queue_len) = depth;
+    config_.tx_queue_len = depth;
     moderation_ = std::clamp(config.tx_cq_moderation, 1u, depth / 4);
     window_ = static_cast<int>(std::clamp(config.fc_window, 2u, 32767u));
     hard_ = std::max(1, static_cast<int>(config.fc_hard_threshold * window_));
@@ -61,7 +61,7 @@ ucs_status_t IbInterface::open_queues() {
     ibv_context* context = device().context();
     // Dedicated endpoints keep one credit each aside, and need some more to send.
     const int wanted = static_cast<int>(
-        std::max<size_t>({config_.tx_cq_len, config_.tx_queue_len + SendQueue::kReserve,
+        std::max<size_t>({config_.tx_cq_len, config_.tx_queue_len,
                           attributes_.reach == Reach::kEndpoint
                               ? 4 * std::min<size_t>(params_.estimated_endpoints, 65536)
                               : 0}));
@@ -171,31 +171,36 @@ unsigned IbInterface::progress() {
 }
 
 unsigned IbInterface::poll_receives() {
-    unsigned count = 0;
-    if (has_kept_receive_) {
-        has_kept_receive_ = false;
-        arrived(ibv_wc(kept_receive_));
-        ++count;
-    }
     ibv_wc completions[kMaxPoll];
+    if (!kept_receives_.empty()) [[unlikely]] {
+        std::vector<ibv_wc> kept;
+        kept.swap(kept_receives_);
+        for (const ibv_wc& completion : kept) arrived(completion);
+        return static_cast<unsigned>(kept.size());
+    }
     const int found = ibv_poll_cq(
         receive_cq_.get(), static_cast<int>(std::min(config_.rx_max_poll, kMaxPoll)), completions);
     for (int i = 0; i < found; ++i) arrived(completions[i]);
-    return count + static_cast<unsigned>(std::max(found, 0));
+    return static_cast<unsigned>(std::max(found, 0));
 }
 
 unsigned IbInterface::poll_sends() {
-    unsigned count = 0;
-    if (has_kept_send_) {
-        has_kept_send_ = false;
-        completed(ibv_wc(kept_send_));
-        ++count;
-    }
     ibv_wc completions[kMaxPoll];
+    if (!kept_sends_.empty()) [[unlikely]] {
+        std::vector<ibv_wc> kept;
+        kept.swap(kept_sends_);
+        for (const ibv_wc& completion : kept) completed(completion);
+        return static_cast<unsigned>(kept.size());
+    }
     const int found = ibv_poll_cq(
         send_cq_.get(), static_cast<int>(std::min(config_.tx_max_poll, kMaxPoll)), completions);
     for (int i = 0; i < found; ++i) completed(completions[i]);
-    return count + static_cast<unsigned>(std::max(found, 0));
+    return static_cast<unsigned>(std::max(found, 0));
+}
+
+void IbInterface::keep_receives() {
+    ibv_wc completion;
+    while (ibv_poll_cq(receive_cq_.get(), 1, &completion) > 0) kept_receives_.push_back(completion);
 }
 
 void IbInterface::arrived(const ibv_wc& completion) {
@@ -232,14 +237,15 @@ ucs_status_t IbInterface::arm() {
     ibv_cq* cq;
     void* context;
     while (ibv_get_cq_event(channel_.get(), &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
-    if (has_kept_send_ || has_kept_receive_) return UCS_ERR_BUSY;
+    if (!kept_sends_.empty() || !kept_receives_.empty()) return UCS_ERR_BUSY;
     if (ibv_req_notify_cq(send_cq_.get(), 0) != 0 || ibv_req_notify_cq(receive_cq_.get(), 0) != 0) {
         return UCS_ERR_IO_ERROR;
     }
     // What came before the request gives no event: look, and keep what is found.
-    has_kept_send_ = ibv_poll_cq(send_cq_.get(), 1, &kept_send_) > 0;
-    has_kept_receive_ = ibv_poll_cq(receive_cq_.get(), 1, &kept_receive_) > 0;
-    return has_kept_send_ || has_kept_receive_ ? UCS_ERR_BUSY : UCS_OK;
+    ibv_wc completion;
+    if (ibv_poll_cq(send_cq_.get(), 1, &completion) > 0) kept_sends_.push_back(completion);
+    keep_receives();
+    return kept_sends_.empty() && kept_receives_.empty() ? UCS_OK : UCS_ERR_BUSY;
 }
 
 bool IbInterface::is_request_due() {

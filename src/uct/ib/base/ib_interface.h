@@ -46,6 +46,13 @@ class IbInterface : public Interface {
     ibv_srq* srq() const { return receives_.srq(); }
     uint32_t max_inline() const { return max_inline_; }
     unsigned moderation() const { return moderation_; }
+    /** Work requests of a send queue, without its reserve. */
+    unsigned queue_depth() const { return config_.tx_queue_len - SendQueue::kReserve; }
+    /**
+     * Take arrived messages out of the completion queue, for the next progress(): the driver drops
+     * those of a queue pair that is reset or destroyed, and their buffers with them.
+     */
+    void keep_receives();
 
     BounceBuffer* bounce_buffer() { return static_cast<BounceBuffer*>(take(*bounce_)); }
     ucs::MemoryPool& bounce_pool() { return *bounce_; }
@@ -90,7 +97,7 @@ class IbInterface : public Interface {
     bool is_request_due();
 
     Domain& domain_;
-    const TransportConfig config_;
+    TransportConfig config_;
     const InterfaceParams params_;
     Device::Path path_;
     ReceiveQueue receives_;
@@ -119,8 +126,7 @@ class IbInterface : public Interface {
     std::vector<uint32_t> tokens_;
     std::vector<uint32_t> free_slots_;
     std::map<PortAddress, AhPtr> handles_;
-    ibv_wc kept_send_{}, kept_receive_{};  //!< found by arm(), for the next progress()
-    bool has_kept_send_ = false, has_kept_receive_ = false;
+    std::vector<ibv_wc> kept_sends_, kept_receives_;  //!< for the next progress()
 };
 
 }  // namespace uct::ib

@@ -56,7 +56,6 @@ ucs_status_t DcEndpoint::no_room(Dci* dci) {
 }
 
 bool DcEndpoint::has_own_room() {
-    if (waits_for_grant_) return false;
     DciPool& pool = interface_.pool();
     if (dci_ == DciPool::kNone || pool.is_shared()) return true;
     const Dci& dci = pool.at(dci_);
@@ -81,9 +80,9 @@ ucs_status_t DcEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     DciPool& pool = interface_.pool();
     Dci* dci = dci_ != DciPool::kNone ? &pool.at(dci_) : pool.find_free();
-    if (empty() && has_own_room() && dci != nullptr && dci->queue.has_room()) return UCS_ERR_BUSY;
+    if (empty() && !waits_for_grant_ && has_own_room() && dci != nullptr && dci->queue.has_room()) return UCS_ERR_BUSY;
     push_back(*pending);
-    if (!waits_for_grant_) pool.wait(*this);
+    pool.wait(*this);
     return UCS_OK;
 }
 

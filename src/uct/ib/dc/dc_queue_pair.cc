@@ -102,7 +102,7 @@ QpPtr create_dct(IbInterface& interface) {
 
 QpPtr create_dci(IbInterface& interface, uint32_t* max_inline) {
     return make_dci(interface.device().context(), interface.domain().pd(), interface.send_cq(),
-                    interface.config().tx_queue_len + SendQueue::kReserve, max_inline);
+                    interface.config().tx_queue_len, max_inline);
 }
 
 bool bring_up_dci(ibv_qp* qp, const IbInterface& interface) {

@@ -15,7 +15,7 @@
 namespace uct::ib {
 
 Dci::Dci(DciPool& pool, IbInterface& interface, uint16_t number, unsigned moderation)
-    : queue(*this, interface.credits(), interface.config().tx_queue_len, moderation),
+    : queue(*this, interface.credits(), interface.queue_depth(), moderation),
       index(number),
       pool_(pool) {}
 
@@ -139,7 +139,7 @@ void DciPool::completed(Dci& dci) {
         dci.owner = nullptr;
         put_free(dci);
     }
-    if (owner != nullptr && !owner->empty() && !owner->waits_for_grant()) {
+    if (owner != nullptr && !owner->empty()) {
         for_dci_.unschedule(*owner);
         wait(*owner);
     }
@@ -149,18 +149,21 @@ void DciPool::serve() {
     const auto has_own_room = [](PendingQueue::Group& group) {
         return static_cast<DcEndpoint&>(group).has_own_room();
     };
+    const auto is_stopped = [](PendingQueue::Group& group) {
+        return static_cast<DcEndpoint&>(group).waits_for_grant();
+    };
     serving_.swap(ready_);
     for (const uint16_t index : serving_) {
         Dci& dci = at(index);
         dci.is_ready = false;
-        dci.waiting.dispatch(has_own_room, [&] {
+        dci.waiting.dispatch(has_own_room, is_stopped, [&] {
             return is_shared() ? dci.queue.has_room() : interface_.credits().available > 0;
         });
         if (!dci.waiting.empty()) make_ready(dci);
     }
     serving_.clear();
     if (for_dci_.empty()) return;
-    for_dci_.dispatch(has_own_room,
+    for_dci_.dispatch(has_own_room, is_stopped,
                       [&] { return interface_.credits().available > 0 && find_free() != nullptr; });
     if (!for_dci_.empty()) hurry();
 }

@@ -12,7 +12,7 @@ namespace uct::ib {
 RcEndpoint::RcEndpoint(RcInterface& interface, QpPtr qp, const QpAddress& local)
     : interface_(interface),
       queue_(std::in_place, static_cast<SendQueueOwner&>(*this), interface.credits(),
-             interface.config().tx_queue_len, interface.moderation()),
+             interface.queue_depth(), interface.moderation()),
       credits_(interface.credit_window()),
       soft_(interface.config().fc_enable ? interface.soft_threshold() : -1),
       hard_(interface.hard_threshold()),
@@ -28,6 +28,7 @@ RcEndpoint::~RcEndpoint() {
     if (gate_ != nullptr) interface_.count_gates(-1);
     interface_.remove(*this, local_.number);
     if (queue_->token() != 0) interface_.remove_queue(queue_->token());
+    interface_.keep_receives();
     OperationList rest = queue_->take_all();
     queue_.reset();  // the adapter touches no buffer after this
     finish_all(rest, UCS_ERR_CANCELED);
@@ -87,7 +88,7 @@ ucs_status_t RcEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     if (queue_->has_room() && !waits_for_grant_ && empty()) return UCS_ERR_BUSY;
     push_back(*pending);
-    if (has_own_room()) interface_.pending().schedule(*this);
+    interface_.pending().schedule(*this);
     return UCS_OK;
 }
 
@@ -101,11 +102,12 @@ ucs_status_t RcEndpoint::no_room() {
 }
 
 void RcEndpoint::on_completed(SendQueue& queue) {
-    if (!empty() && !waits_for_grant_) interface_.pending().schedule(*this);
+    if (!empty()) interface_.pending().schedule(*this);
 }
 
 void RcEndpoint::on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) {
     interface_.remove_queue(queue.token());
+    interface_.keep_receives();
     OperationList done, rest;
     queue.reset(index, &done, &rest);
     status_ = status;

@@ -66,7 +66,8 @@ class RcEndpoint final : public Operations<RcEndpoint>,
 
     // --- for the interface ---
     /** Could a waiting element send, as far as this endpoint goes? */
-    bool has_own_room() const { return !waits_for_grant_ && queue_->has_own_room(); }
+    bool has_own_room() const { return queue_->has_own_room(); }
+    bool waits_for_grant() const { return waits_for_grant_; }
     ReceiveGate* gate() const { return gate_; }
     void granted();
     void grant_with_next_message() { owes_grant_ = true; }

@@ -126,6 +126,9 @@ void RcInterface::after_poll() {
             [](PendingQueue::Group& group) {
                 return static_cast<RcEndpoint&>(group).has_own_room();
             },
+            [](PendingQueue::Group& group) {
+                return static_cast<RcEndpoint&>(group).waits_for_grant();
+            },
             [&] { return credits().available > 0; });
     }
 }
