@@ -49,14 +49,14 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
     }
     const uint64_t uuid = request.worker->uuid();
     const AmSingleHeader single{send.am, uuid};
-    if (total <= eager_room(request, send, lane, sizeof(single) + user_header.size())) {
+    if (total <= eager_room(request, send, lane, sizeof(single), user_header.size())) {
         return post_eager_piece(
             request, send, lane,
             {AmId::kAmSingle, std::as_bytes(std::span(&single, 1)), user_header, total});
     }
     if (send.number == 0) send.number = request.worker->next_message_number();
     const AmFirstHeader first{send.am, {uuid, send.number}, total};
-    const size_t room = eager_room(request, send, lane, sizeof(first) + user_header.size());
+    const size_t room = eager_room(request, send, lane, sizeof(first), user_header.size());
     return post_eager_piece(request, send, lane,
                             {AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
                              std::min(room, total - 1)});

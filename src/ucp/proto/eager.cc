@@ -70,10 +70,12 @@ struct Pack {
 
 }  // namespace
 
-size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t overhead) {
+size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
+                  size_t trailer) {
     const auto& am = lane.attributes.am;
-    const size_t copied = am.max_bcopy > overhead ? am.max_bcopy - overhead : 0;
-    if (!wants_zcopy(request, send, lane) || overhead > am.max_header) return copied;
+    const size_t copied =
+        am.max_bcopy > header + trailer ? am.max_bcopy - header - trailer : 0;
+    if (trailer != 0 || header > am.max_header || !wants_zcopy(request, send, lane)) return copied;
     if (registration(request, send, lane) == nullptr) return copied;
     return std::max(copied, am.max_zcopy);
 }
@@ -104,7 +106,7 @@ ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lan
 
 ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& lane) {
     const FragmentHeader header{{request.worker->uuid(), send.number}, send.offset};
-    const size_t room = eager_room(request, send, lane, sizeof(header));
+    const size_t room = eager_room(request, send, lane, sizeof(header), 0);
     const EagerPiece piece{AmId::kFragment,
                            std::as_bytes(std::span(&header, 1)),
                            {},

@@ -43,8 +43,9 @@ struct EagerPiece {
     size_t length;  //!< bytes of data from EagerSend::offset on
 };
 
-/** The most data that fits into one piece beside `overhead` bytes of header and trailer. */
-size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t overhead);
+/** The most data that fits into one piece beside a header and a trailer. */
+size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
+                  size_t trailer);
 /** Post one piece and advance the offset. @return as Request::Post */
 ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lane,
                               const EagerPiece& piece);

@@ -41,20 +41,20 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
     }
     if (!send.is_sync) {
         const auto header = std::as_bytes(std::span(&send.tag, 1));
-        if (total <= eager_room(request, send, lane, header.size())) {
+        if (total <= eager_room(request, send, lane, header.size(), 0)) {
             return post_eager_piece(request, send, lane, {AmId::kTagShort, header, {}, total});
         }
     } else {
         const TagSyncHeader header{send.tag, request.worker->uuid(), request.wire_id};
         const auto bytes = std::as_bytes(std::span(&header, 1));
-        if (total <= eager_room(request, send, lane, bytes.size())) {
+        if (total <= eager_room(request, send, lane, bytes.size(), 0)) {
             return post_eager_piece(request, send, lane, {AmId::kTagSync, bytes, {}, total});
         }
     }
     if (send.number == 0) send.number = request.worker->next_message_number();
     const TagFirstHeader header{
         send.tag, {request.worker->uuid(), send.number}, total, request.wire_id};
-    const size_t room = eager_room(request, send, lane, sizeof(header));
+    const size_t room = eager_room(request, send, lane, sizeof(header), 0);
     return post_eager_piece(
         request, send, lane,
         {AmId::kTagFirst, std::as_bytes(std::span(&header, 1)), {}, std::min(room, total - 1)});
