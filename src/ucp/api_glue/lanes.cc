@@ -46,10 +46,6 @@ unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
 
 }  // namespace
 
-unsigned ucpx_get_api_version(void) {
-    return UCPX_API_VERSION;
-}
-
 ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     Endpoint& endpoint = unwrap(ep);
     Worker& worker = endpoint.worker();
