@@ -179,6 +179,25 @@ TEST_P(DedicatedConnections, EndpointsComeAndGoUnderTraffic) {
     EXPECT_TRUE(world.peer(0).failures.empty());
 }
 
+TEST_P(DedicatedConnections, ArrivedMessagesSurviveTheirEndpoint) {
+    if (!is_soft_adapter(GetParam().transport)) GTEST_SKIP() << "the mock loses them on purpose";
+    World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "32"}});
+    for (int round = 0; round < 5; ++round) {
+        Endpoint& near = world.connect(0, 1);
+        Endpoint& far = world.other_end(near);
+        world.peer(1).runs = false;
+        for (int i = 0; i < 10; ++i) send_bcopy(world, near, 1, "late");
+        EXPECT_EQ(flush(world, near), UCS_OK);
+        world.destroy(far);
+        world.peer(1).runs = true;
+        // Their receive buffers come back as well: later rounds have room.
+        world.until([&] {
+            return world.peer(1).received.size() == 10u * static_cast<unsigned>(round + 1);
+        });
+        world.destroy(near);
+    }
+}
+
 class EventDescriptors : public testing::TestWithParam<TransportCase> {};
 
 TEST_P(EventDescriptors, BecomeReadableWhenSomethingArrives) {

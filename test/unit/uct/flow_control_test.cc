@@ -74,6 +74,29 @@ TEST_P(FlowControl, AWaitingElementIsServedWhenTheGrantComes) {
     EXPECT_FALSE(waiting.is_queued());
 }
 
+TEST_P(FlowControl, WaitingForAGrantHoldsBackMessagesOnly) {
+    World world(GetParam(), 2,
+                {{"RC_FC_WND_SIZE", "20"}, {"RC_TX_QUEUE_LEN", "8"}, {"DC_MLX5_NUM_DCI", "1"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer target(world.peer(1), 8);
+    world.peer(1).runs = false;
+    send_until_refused(endpoint, world, 200);
+    struct Writer : Pending {
+        Writer(Endpoint& to, uint64_t where, RemoteKey with)
+            : Pending(&Writer::serve), endpoint(to), address(where), key(with) {}
+        static ucs_status_t serve(Pending* self) {
+            auto& writer = *static_cast<Writer*>(self);
+            const uint64_t value = 5;
+            return writer.endpoint.put_short(&value, 8, writer.address, writer.key);
+        }
+        Endpoint& endpoint;
+        uint64_t address;
+        RemoteKey key;
+    } writer(endpoint, target.address(), target.key_for(world.peer(0)));
+    ASSERT_EQ(endpoint.pending_add(&writer), UCS_OK);
+    world.until([&] { return target.data()[0] == 5; });
+}
+
 TEST_P(FlowControl, BothSidesMayBeStoppedAtOnce) {
     World world(GetParam(), 2, kSmallWindow);
     Endpoint& there = world.connect(0, 1);

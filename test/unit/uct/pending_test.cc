@@ -139,6 +139,19 @@ TEST_P(PendingQueues, AServedElementMayMoveToAnotherEndpoint) {
     EXPECT_TRUE(mover.moved);
 }
 
+TEST_P(PendingQueues, IdleEndpointsGiveBackTheCompletionsTheyHold) {
+    // Unsignalled work requests of many endpoints use up the completion queue that all share; none
+    // of them alone would ever ask for a completion.
+    World world(GetParam(), 2, {{"RC_TX_QUEUE_LEN", "64"}, {"RC_TX_CQ_LEN", "64"}});
+    std::vector<Endpoint*> endpoints;
+    for (int i = 0; i < 12; ++i) endpoints.push_back(&world.connect(0, 1));
+    for (int round = 0; round < 10; ++round) {
+        for (Endpoint* endpoint : endpoints) send_short(world, *endpoint, 1, 0, "x");
+    }
+    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    world.until([&] { return receiver.received.size() == 120; });
+}
+
 TEST_P(PendingQueues, BusyMeansThatThereIsRoom) {
     World world(GetParam(), 2);
     Endpoint& endpoint = world.connect(0, 1);

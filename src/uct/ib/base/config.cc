@@ -21,8 +21,10 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
                              "Bytes that a work request can at least carry inside itself; the "
                              "limit of the short protocols, header of 9 bytes included."),
     field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
-                            "Receive buffers of an interface, shared by all its peers. Few are "
-                            "posted at first, more as traffic asks for them."),
+                            "Receive buffers of an interface, shared by all its peers."),
+    field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",
+                                "Receive buffers posted at first; doubled whenever a burst uses up "
+                                "half of them, up to RX_QUEUE_LEN."),
     field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages taken by one progress call."),
     field<&C::segment_size>("SEG_SIZE", "8256",
                             "Size of a bounce buffer and of a receive buffer: the limit of an "

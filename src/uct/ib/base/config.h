@@ -18,6 +18,7 @@ struct TransportConfig {
     unsigned tx_max_poll;
     unsigned tx_min_inline;
     unsigned rx_queue_len;
+    unsigned rx_queue_initial;
     unsigned rx_max_poll;
     ucs::config::MemorySize segment_size;
     unsigned max_rd_atomic;

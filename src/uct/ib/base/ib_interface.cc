@@ -85,7 +85,8 @@ ucs_status_t IbInterface::open_queues() {
     operations_ = std::make_unique<ucs::MemoryPool>(
         ucs::MemoryPool::Options{.name = "send operations", .object_size = sizeof(SendOperation)});
     if (!send_cq_ || !receive_cq_ ||
-        !receives_.open(domain_.pd(), receive_length, config_.segment_size)) {
+        !receives_.open(domain_.pd(), receive_length, config_.rx_queue_initial,
+                        config_.segment_size)) {
         ucs::log_error("{} on {} cannot create its queues: {}", attributes_.transport,
                        device().name(), std::strerror(errno));
         return UCS_ERR_IO_ERROR;

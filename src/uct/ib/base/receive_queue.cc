@@ -54,7 +54,7 @@ uint32_t ReceiveBuffer::local_key() const {
     return key;
 }
 
-bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, size_t message_size) {
+bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size) {
     capacity_ = std::max(capacity, kBatch);
     message_size_ = message_size;
     chunks_ = std::make_unique<ReceiveChunks>(pd, ReceiveBuffer::kKeyOffset);
@@ -69,7 +69,7 @@ bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, size_t message_size) {
     attributes.attr.max_sge = 1;
     srq_.reset(ibv_create_srq(pd, &attributes));
     if (!srq_) return false;
-    target_ = std::min(capacity_, kFirst);
+    target_ = std::clamp(initial, kBatch, capacity_);
     refill_slow();
     return posted_ > 0;
 }

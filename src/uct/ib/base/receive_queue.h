@@ -58,8 +58,8 @@ class ReceiveBuffer final : public ReceiveDescriptor {
 static_assert(sizeof(ReceiveBuffer) <= ReceiveBuffer::kKeyOffset);
 
 /**
- * The shared receive queue of an interface. It begins with few buffers and doubles them whenever a
- * burst uses up more than half, up to its capacity.
+ * The shared receive queue of an interface. It begins with some buffers and doubles them whenever
+ * a burst uses up more than half, up to its capacity.
  */
 class ReceiveQueue {
   public:
@@ -68,7 +68,7 @@ class ReceiveQueue {
     ReceiveQueue(const ReceiveQueue&) = delete;
 
     /** @return false if the device refuses, with errno */
-    bool open(ibv_pd* pd, unsigned capacity, size_t message_size);
+    bool open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size);
     ibv_srq* srq() const { return srq_.get(); }
 
     /** A buffer left the queue, with a message. */
@@ -87,7 +87,6 @@ class ReceiveQueue {
 
   private:
     static constexpr unsigned kBatch = 16;
-    static constexpr unsigned kFirst = 256;
     void refill_slow();
 
     std::unique_ptr<ReceiveChunks> chunks_;

@@ -80,7 +80,8 @@ ucs_status_t DcEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     DciPool& pool = interface_.pool();
     Dci* dci = dci_ != DciPool::kNone ? &pool.at(dci_) : pool.find_free();
-    if (empty() && !waits_for_grant_ && has_own_room() && dci != nullptr && dci->queue.has_room()) return UCS_ERR_BUSY;
+    if (empty() && !waits_for_grant_ && has_own_room() && dci != nullptr && dci->queue.has_room())
+        return UCS_ERR_BUSY;
     push_back(*pending);
     pool.wait(*this);
     return UCS_OK;

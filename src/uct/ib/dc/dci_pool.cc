@@ -52,8 +52,9 @@ Dci* DciPool::create() {
     uint32_t max_inline = interface_.config().tx_min_inline;
     QpPtr qp = create_dci(interface_, &max_inline);
     if (!qp || !bring_up_dci(qp.get(), interface_)) {
-        ucs::log_warn("{}: DCI {} of UCX_DC_MLX5_NUM_DCI={} cannot be made: {}",
+        ucs::log_diag("{}: only {} of UCX_DC_MLX5_NUM_DCI={} can be made: {}",
                       interface_.device().name(), dcis_.size(), limit_, std::strerror(errno));
+        limit_ = std::max<size_t>(dcis_.size(), 1);
         return nullptr;
     }
     auto dci = std::make_unique<Dci>(*this, interface_, static_cast<uint16_t>(dcis_.size()),

@@ -94,7 +94,7 @@ class DciPool {
 
     IbInterface& interface_;
     const TxPolicy policy_;
-    const size_t limit_;
+    size_t limit_;  //!< initiators that may be made, as far as the device has shown
     const unsigned quota_;
     std::vector<std::unique_ptr<Dci>> dcis_;
     std::vector<uint16_t> free_;
