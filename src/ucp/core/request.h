@@ -90,6 +90,7 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     Post post = nullptr;
     Cleanup cleanup = nullptr;  //!< releases what the part holds; called once, before the callback
     Abort abort = nullptr;      //!< null: complete(status)
+    uint32_t fence = 0;         //!< Worker::fence_sequence() when it was started
     uint64_t wire_id = 0;       //!< Worker::name_request(), 0 if none; released at the finish
 
     // --- results ---

@@ -34,6 +34,7 @@ ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
 }
 
 void Endpoint::start(Request& request) {
+    request.fence = fence_sequence();
     if (is_failed()) {
         end_posting(request, status_);
         return;
@@ -93,14 +94,14 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
     }
     // Operations before the fence that end with the peer's answer.
-    if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != fence_sequence() &&
+    if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != request.fence &&
         remote_operations() != 0) {
         return {};
     }
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
     if ((request.flags & Request::kOneSided) != 0) {
         const Lane lane = one_sided_lane();
-        if (fence_seen_ != fence_sequence()) {
+        if (fence_seen_ != request.fence) {
             if (lane_state_->fence.running) return {};
             const uint8_t other = one_sided_used_ & ~lane_bit(lane);
             if (other != 0) {
@@ -122,13 +123,13 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         if (status != UCS_OK) return status;
     }
     if ((request.flags & Request::kOneSided) != 0) {
-        if (fence_seen_ != fence_sequence()) {
+        if (fence_seen_ != request.fence) {
             if (one_sided_used_ != 0) {
                 const ucs_status_t status = lane.endpoint.fence();
                 if (status != UCS_OK) return status;
             }
             one_sided_used_ = 0;
-            fence_seen_ = fence_sequence();
+            fence_seen_ = request.fence;
         }
         const ucs_status_t status = request.post(request, lane);
         if (status == UCS_OK || status == UCS_INPROGRESS) note_one_sided(lane);
@@ -263,7 +264,7 @@ ucs_status_t Endpoint::greet() {
         std::memcpy(message.data() + sizeof(header), address.data(), address.size());
         queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
     } else {
-        pump_controls();
+        post_controls();
     }
     return has_flag(kGreeted) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
@@ -300,11 +301,18 @@ ucs_status_t Endpoint::post_first_control() {
     return UCS_OK;
 }
 
+ucs_status_t Endpoint::post_controls() {
+    while (!backlog_->controls.empty() && !is_failed()) {
+        if (post_first_control() == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    }
+    return UCS_OK;
+}
+
 void Endpoint::pump_controls() {
     if (backlog_ == nullptr) return;
     LaneWait& wait = backlog_->control_wait;
-    while (!backlog_->controls.empty() && wait.lane == nullptr && !is_failed()) {
-        if (post_first_control() == UCS_ERR_NO_RESOURCE) wait.begin(*scalable_);
+    while (wait.lane == nullptr && post_controls() == UCS_ERR_NO_RESOURCE) {
+        wait.begin(*scalable_);
     }
 }
 

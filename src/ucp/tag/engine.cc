@@ -40,8 +40,10 @@ bool is_receive(const Request& request) {
 }
 
 TagEngine::~TagEngine() {
-    matcher_.drain_expected([](ExpectedReceive& expected) {
-        release_receive(*static_cast<TagReceive&>(expected).request);
+    matcher_.drain_expected([&](ExpectedReceive& expected) {
+        Request& request = *static_cast<TagReceive&>(expected).request;
+        release_receive(request);
+        if ((request.flags & Request::kFreed) != 0) worker_.recycle(request);
     });
     matcher_.remove_unexpected_if(
         [](UnexpectedMessage&) { return true; },

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/mem/packed_key.h"
+
+#include "ucp/core/address.h"
+#include "ucp/mem/memory.h"
+#include "ucp/mem/remote_memory.h"
+#include "unit/ucp/proto/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+class PackedKeys : public testing::Test {
+  protected:
+    PackedKeys() {
+        EXPECT_EQ(Memory::create(cluster_.b().context(), memory_, sizeof(memory_), &mapped_),
+                  UCS_OK);
+        packed_.resize(packed_key_size(*mapped_));
+        pack_key(*mapped_, packed_);
+    }
+    ~PackedKeys() override { Memory::destroy(mapped_); }
+
+    ucs_status_t parse(std::span<const std::byte> bytes) {
+        PackedKey key;
+        return PackedKey::parse(bytes, &key);
+    }
+
+    Cluster cluster_;
+    char memory_[100];
+    Memory* mapped_ = nullptr;
+    std::vector<std::byte> packed_;
+};
+
+TEST_F(PackedKeys, TellWhatTheyAreFor) {
+    PackedKey key;
+    ASSERT_EQ(PackedKey::parse(packed_.data(), &key), UCS_OK);
+    EXPECT_EQ(key.header().address, reinterpret_cast<uintptr_t>(memory_));
+    EXPECT_EQ(key.header().length, sizeof(memory_));
+    EXPECT_FALSE(key.find(0, cluster_.b().context().domains()[0].kind).empty());
+    EXPECT_TRUE(key.find(0, 12345).empty());
+    EXPECT_TRUE(key.find(9, cluster_.b().context().domains()[0].kind).empty());
+}
+
+TEST_F(PackedKeys, EveryTruncationIsRefused) {
+    for (size_t length = 0; length < packed_.size(); ++length) {
+        // An allocation of just that size lets a sanitizer see reads past the end.
+        const std::vector<std::byte> cut(packed_.begin(), packed_.begin() + length);
+        EXPECT_EQ(parse(cut), UCS_ERR_INVALID_ADDR) << length;
+    }
+    std::vector<std::byte> longer = packed_;
+    longer.push_back({});
+    EXPECT_EQ(parse(longer), UCS_ERR_INVALID_ADDR);
+}
+
+TEST_F(PackedKeys, EveryFlippedBitIsRefused) {
+    for (size_t bit = 0; bit < packed_.size() * 8; ++bit) {
+        std::vector<std::byte> flipped = packed_;
+        flipped[bit / 8] ^= std::byte{1} << (bit % 8);
+        EXPECT_EQ(parse(flipped), UCS_ERR_INVALID_ADDR) << bit;
+    }
+}
+
+TEST_F(PackedKeys, UnpackOnAnEndpoint) {
+    ucp_rkey_h key = nullptr, same = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed_.data(), &key), UCS_OK);
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed_.data(), &same), UCS_OK);
+    const ucp_rkey_compare_params_t params{};
+    int result = 7;
+    EXPECT_EQ(ucp_rkey_compare(cluster_.a.handle(), key, same, &params, &result), UCS_OK);
+    EXPECT_EQ(result, 0);
+    EXPECT_EQ(ucp_rkey_compare(cluster_.a.handle(), key, same, nullptr, &result),
+              UCS_ERR_INVALID_PARAM);
+    void* pointer = nullptr;
+    EXPECT_EQ(ucp_rkey_ptr(key, reinterpret_cast<uintptr_t>(memory_), &pointer),
+              UCS_ERR_UNREACHABLE);
+    Memory* other = nullptr;
+    ASSERT_EQ(Memory::create(cluster_.b().context(), memory_, 50, &other), UCS_OK);
+    std::vector<std::byte> packed(packed_key_size(*other));
+    pack_key(*other, packed);
+    ucp_rkey_h different = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed.data(), &different), UCS_OK);
+    int reverse = 0;
+    EXPECT_EQ(ucp_rkey_compare(cluster_.a.handle(), key, different, &params, &result), UCS_OK);
+    EXPECT_EQ(ucp_rkey_compare(cluster_.a.handle(), different, key, &params, &reverse), UCS_OK);
+    EXPECT_NE(result, 0);
+    EXPECT_EQ(result, -reverse);
+    Memory::destroy(other);
+    for (ucp_rkey_h each : {key, same, different}) ucp_rkey_destroy(each);
+
+    packed[0] ^= std::byte{1};
+    EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed.data(), &key), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, nullptr, &key), UCS_ERR_INVALID_PARAM);
+}
+
+TEST(RemoteKeyPointer, LeadsToMemoryOfTheSameContext) {
+    Settings settings;
+    settings.loopback = true;
+    Cluster cluster(settings);
+    char memory[100];
+    Memory* mapped = nullptr;
+    ASSERT_EQ(Memory::create(cluster.a.context(), memory, sizeof(memory), &mapped), UCS_OK);
+    std::vector<std::byte> packed(packed_key_size(*mapped));
+    pack_key(*mapped, packed);
+    ucp_rkey_h key = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed.data(), &key), UCS_OK);
+    void* pointer = nullptr;
+    EXPECT_EQ(ucp_rkey_ptr(key, reinterpret_cast<uintptr_t>(memory) + 10, &pointer), UCS_OK);
+    EXPECT_EQ(pointer, memory + 10);
+    EXPECT_EQ(ucp_rkey_ptr(key, reinterpret_cast<uintptr_t>(memory) + 101, &pointer),
+              UCS_ERR_INVALID_ADDR);
+    ucp_rkey_destroy(key);
+    Memory::destroy(mapped);
+}
+
+}  // namespace
+}  // namespace ucp::test

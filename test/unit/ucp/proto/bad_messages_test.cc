@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fuzz/message_input.h"
+#include "ucp/mem/memory.h"
+#include "ucp/mem/packed_key.h"
+#include "ucp/proto/emulation.h"
+#include "ucp/proto/rma.h"
+#include "ucp/proto/rndv_wire.h"
+#include "ucp/tag/engine.h"
+#include "ucs/log.h"
+#include "unit/ucp/proto/cluster.h"
+
+// Bytes that come from outside: whatever they are, the worker drops them with a warning and goes
+// on.
+namespace ucp::test {
+namespace {
+
+template <typename Message>
+std::vector<std::byte> bytes_of(const Message& message, size_t extra = 0) {
+    const auto* data = reinterpret_cast<const std::byte*>(&message);
+    std::vector<std::byte> bytes(data, data + sizeof(message));
+    bytes.resize(bytes.size() + extra);
+    return bytes;
+}
+
+struct BadMessage {
+    const char* what;
+    AmId id;
+    std::vector<std::byte> bytes;
+};
+
+/** `from` is a peer that the worker knows; names of requests and regions are made up. */
+std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
+    const auto rts = [&](uint32_t key, uint32_t header, size_t extra) {
+        RndvRts message{};
+        message.sender = from;
+        message.request = 1;
+        message.length = 100;
+        message.key_length = key;
+        message.header_length = header;
+        return bytes_of(message, extra);
+    };
+    const auto rtr = [&](uint64_t request, uint64_t offset, uint64_t end, uint32_t key,
+                         size_t extra) {
+        return bytes_of(RndvRtr{request, from, 1, offset, end, 0, key}, extra);
+    };
+    const RemoteAccess nowhere{identity, 77, 0x1000};
+    const RemoteAccess odd{identity, 1, 0x1001};
+    return {
+        {"announcement: key longer than the message", AmId::kRndvRts, rts(50, 0, 10)},
+        {"announcement: bytes that nobody announced", AmId::kRndvRts, rts(0, 0, 1)},
+        {"announcement: lengths that overflow", AmId::kRndvRts, rts(~0u, ~0u, 6)},
+        {"announcement: a key of zeros", AmId::kRndvRts, rts(80, 0, 80)},
+        {"announcement: no sender", AmId::kRndvRts, bytes_of(RndvRts{})},
+        {"acknowledgement: unknown send", AmId::kRndvAts, bytes_of(RndvDone{99, from, 0})},
+        {"acknowledgement: positive status", AmId::kRndvAts, bytes_of(RndvDone{1, from, 5})},
+        {"acknowledgement: no such status", AmId::kRndvAts, bytes_of(RndvDone{1, from, -128})},
+        {"acknowledgement: too long", AmId::kRndvAts, bytes_of(RndvDone{1, from, 0}, 1)},
+        {"request: unknown send", AmId::kRndvRtr, rtr(99, 0, 10, 0, 0)},
+        {"request: empty range", AmId::kRndvRtr, rtr(1, 10, 10, 0, 0)},
+        {"request: range backwards", AmId::kRndvRtr, rtr(1, 10, 5, 0, 0)},
+        {"request: a key of zeros", AmId::kRndvRtr, rtr(1, 0, 10, 80, 80)},
+        {"end: unknown receive", AmId::kRndvAtp, bytes_of(RndvDone{99, from, 0})},
+        {"data: unknown receive", AmId::kRndvData, bytes_of(RndvData{99, from, 0}, 10)},
+        {"put: no such region", AmId::kPut, bytes_of(EmulatedPut{from, 1, nowhere, 1}, 8)},
+        {"put: another identity", AmId::kPut,
+         bytes_of(EmulatedPut{from, 1, {identity + 1, 1, 0x1000}, 1}, 8)},
+        {"get: no such region", AmId::kGetRequest, bytes_of(EmulatedGet{from, 1, nowhere, 8})},
+        {"get: all of memory", AmId::kGetRequest,
+         bytes_of(EmulatedGet{from, 1, nowhere, UINT64_MAX})},
+        {"get: unknown worker", AmId::kGetRequest, bytes_of(EmulatedGet{123, 1, nowhere, 8})},
+        {"get: too long", AmId::kGetRequest, bytes_of(EmulatedGet{from, 1, nowhere, 8}, 3)},
+        {"reply: unknown get", AmId::kGetReply, bytes_of(EmulatedGetReply{from, 99, 0}, 8)},
+        {"atomic: no such region", AmId::kAtomicRequest,
+         bytes_of(EmulatedAtomic{from, 1, nowhere, 1, 8, 0, 0})},
+        {"atomic: no such operation", AmId::kAtomicRequest,
+         bytes_of(EmulatedAtomic{from, 1, nowhere, 3, 8, 0, 0})},
+        {"atomic: no such size", AmId::kAtomicRequest,
+         bytes_of(EmulatedAtomic{from, 1, nowhere, 1, 2, 0, 0})},
+        {"atomic: not aligned", AmId::kAtomicRequest,
+         bytes_of(EmulatedAtomic{from, 1, odd, 1, 8, 0, 0})},
+        {"atomic reply: unknown", AmId::kAtomicReply, bytes_of(EmulatedAtomicReply{from, 99, 0})},
+        {"answer: unknown", AmId::kRmaAck, bytes_of(EmulatedDone{from, 99, 0})},
+    };
+}
+
+void expect_alive(Cluster& cluster) {
+    uint64_t word = 0;
+    Memory* mapped = nullptr;
+    ASSERT_EQ(Memory::create(cluster.b().context(), &word, sizeof(word), &mapped), UCS_OK);
+    std::vector<std::byte> packed(packed_key_size(*mapped));
+    pack_key(*mapped, packed);
+    ucp_rkey_h key = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed.data(), &key), UCS_OK);
+    EXPECT_GE(ucp_atomic_post(cluster.ep, UCP_ATOMIC_POST_OP_ADD, 5, 8,
+                              reinterpret_cast<uintptr_t>(&word), key),
+              0);
+    EXPECT_EQ(cluster.flush(), UCS_OK);
+    EXPECT_EQ(word, 5u);
+    ucp_rkey_destroy(key);
+    Memory::destroy(mapped);
+}
+
+TEST(BadMessages, AreDroppedWithAWarning) {
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    const uint64_t identity = cluster.b().context().regions().identity();
+    for (BadMessage& message : bad_messages(cluster.a.worker().uuid(), identity)) {
+        SCOPED_TRACE(message.what);
+        ucs::LogCapture log;
+        victim.deliver_held(static_cast<uint8_t>(message.id), message.bytes.data(),
+                            message.bytes.size());
+        EXPECT_FALSE(log.entries().empty());
+    }
+    EXPECT_EQ(victim.tags().matcher().unexpected_count(), 0u);
+    ucs::LogCapture log;  // the peer in turn gets refusals that it never asked for
+    cluster.settle();
+    expect_alive(cluster);
+}
+
+TEST(BadMessages, TruncatedHeadersOfEveryKind) {
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    const size_t headers[] = {sizeof(RndvRts),        sizeof(RndvDone),
+                              sizeof(RndvRtr),        sizeof(RndvDone),
+                              sizeof(RndvData),       sizeof(EmulatedPut),
+                              sizeof(EmulatedGet),    sizeof(EmulatedGetReply),
+                              sizeof(EmulatedAtomic), sizeof(EmulatedAtomicReply),
+                              sizeof(EmulatedDone)};
+    const AmId ids[] = {AmId::kRndvRts,     AmId::kRndvAts,  AmId::kRndvRtr,
+                        AmId::kRndvAtp,     AmId::kRndvData, AmId::kPut,
+                        AmId::kGetRequest,  AmId::kGetReply, AmId::kAtomicRequest,
+                        AmId::kAtomicReply, AmId::kRmaAck};
+    for (size_t kind = 0; kind < std::size(ids); ++kind) {
+        for (size_t length = 0; length < headers[kind]; ++length) {
+            ucs::LogCapture log;
+            std::vector<std::byte> bytes(length, std::byte{1});
+            victim.deliver_held(static_cast<uint8_t>(ids[kind]), bytes.data(), length);
+            EXPECT_FALSE(log.entries().empty()) << kind << " cut to " << length;
+        }
+    }
+    expect_alive(cluster);
+}
+
+/** What the fuzzers do, for a moment: a small corpus under random changes. */
+TEST(BadMessages, RandomChangesOfValidBytes) {
+    Cluster cluster;
+    char memory[100];
+    Memory* mapped = nullptr;
+    ASSERT_EQ(Memory::create(cluster.a.context(), memory, sizeof(memory), &mapped), UCS_OK);
+    std::vector<std::byte> key(packed_key_size(*mapped));
+    pack_key(*mapped, key);
+    Memory::destroy(mapped);
+    std::vector<std::vector<std::byte>> messages;
+    for (const BadMessage& message : bad_messages('s', 'i')) {
+        messages.push_back(message.bytes);
+        messages.back().insert(messages.back().begin(),
+                               static_cast<std::byte>(static_cast<uint8_t>(message.id) | 0x80));
+    }
+    std::mt19937_64 random(42);
+    const auto changed = [&](std::vector<std::byte> bytes) {
+        for (uint64_t changes = random() % 4; changes > 0 && !bytes.empty(); --changes) {
+            const size_t at = random() % bytes.size();
+            switch (random() % 3) {
+                case 0:
+                    bytes[at] = static_cast<std::byte>(random());
+                    break;
+                case 1:
+                    bytes.resize(at);
+                    break;
+                default:
+                    bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(at), std::byte{'r'});
+            }
+        }
+        return bytes;
+    };
+    const auto data = [](const std::vector<std::byte>& bytes) {
+        return reinterpret_cast<const uint8_t*>(bytes.data());
+    };
+    ucs::LogCapture log(ucs::LogLevel::kFatal);
+    for (int i = 0; i < 3000; ++i) {
+        const std::vector<std::byte> address = changed(cluster.a.worker().address());
+        fuzz::read_address(data(address), address.size());
+        const std::vector<std::byte> packed = changed(key);
+        fuzz::read_remote_key(data(packed), packed.size());
+    }
+    for (int i = 0; i < 1000; ++i) {
+        const std::vector<std::byte> message = changed(messages[random() % messages.size()]);
+        fuzz::read_message(data(message), message.size());
+    }
+}
+
+}  // namespace
+}  // namespace ucp::test

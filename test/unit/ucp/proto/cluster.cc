@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "unit/ucp/proto/cluster.h"
+
+#include "ucp/core/flush.h"
+
+namespace ucp::test {
+
+void Cluster::make_flush_of(Request& request) {
+    make_flush(request, endpoint());
+}
+
+}  // namespace ucp::test
