@@ -39,6 +39,10 @@ Backlog::~Backlog() {
 ucs_status_t Backlog::serve_requests(uct::Pending* pending) {
     auto& wait = *static_cast<LaneWait*>(pending);
     Endpoint& endpoint = wait.endpoint;
+    // Control messages go first, and what is tried here may need one of them.
+    if (wait.lane == endpoint.scalable() && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
+        return UCS_ERR_NO_RESOURCE;
+    }
     wait.serving = true;
     const auto step = endpoint.next_step();
     if (step && &step->lane.endpoint == wait.lane) {
@@ -60,7 +64,8 @@ ucs_status_t Backlog::serve_controls(uct::Pending* pending) {
     auto& wait = *static_cast<LaneWait*>(pending);
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
-    const ucs_status_t status = endpoint.post_first_control();
+    ucs_status_t status = UCS_OK;
+    if (!endpoint.backlog().controls.empty()) status = endpoint.post_first_control();
     wait.serving = false;
     if (status == UCS_ERR_NO_RESOURCE) return status;
     if (!endpoint.backlog().controls.empty()) return UCS_INPROGRESS;

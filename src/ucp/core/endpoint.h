@@ -183,6 +183,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
+    ucs_status_t post_controls();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
     void enqueue(Request& request);
     void end_posting(Request& request, ucs_status_t status);

@@ -7,21 +7,42 @@
 namespace ucp {
 namespace {
 
-struct FlushPart {
+struct FlushPart : uct::Completion {
     enum class Stage : uint8_t { kScalable, kDedicated, kAnswers };
     Stage stage = Stage::kScalable;
     uint32_t target = 0;  //!< remote operations started before: as many must be finished
+    Request* request = nullptr;
 };
+
+// A dedicated lane goes only when all on it is done: a flush that goes with it is done as well.
+void dedicated_flushed(uct::Completion* self) {
+    auto& part = *static_cast<FlushPart*>(self);
+    Request& request = *part.request;
+    const bool is_done = part.status == UCS_ERR_CANCELED && !request.endpoint->is_failed();
+    request.complete(is_done ? UCS_OK : part.status);
+}
+
+ucs_status_t flush_dedicated(Request& request, const Lane& lane) {
+    auto& part = request.part<FlushPart>();
+    part.callback = dedicated_flushed;
+    part.count = 1;
+    part.request = &request;
+    ++request.count;
+    const ucs_status_t status = lane.endpoint.flush(&part);
+    if (status != UCS_INPROGRESS) --request.count;
+    return status;
+}
 
 ucs_status_t post_flush(Request& request, const Lane& lane) {
     auto& part = request.part<FlushPart>();
     const bool on_scalable = &lane.endpoint == request.endpoint->scalable();
-    const bool has_lane = (part.stage == FlushPart::Stage::kScalable) == on_scalable;
-    if (has_lane) {
-        const ucs_status_t status =
-            request.call([&](uct::Completion* done) { return lane.endpoint.flush(done); });
-        if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    ucs_status_t status = UCS_OK;
+    if (part.stage == FlushPart::Stage::kScalable) {
+        status = request.call([&](uct::Completion* done) { return lane.endpoint.flush(done); });
+    } else if (!on_scalable) {
+        status = flush_dedicated(request, lane);
     }
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
     if (part.stage == FlushPart::Stage::kScalable) {
         part.stage = FlushPart::Stage::kDedicated;
         return UCS_INPROGRESS;

@@ -61,6 +61,7 @@ struct Soak::Link {
 
 /** Something under way, which looks after itself: step() is true when it is over. */
 struct Soak::Operation {
+    const char* name;
     std::function<bool()> step;
 };
 
@@ -89,6 +90,9 @@ Soak::Soak(const Options& options) : options_(options), random_(ucs::mix64(optio
     cluster.fabric = options.fabric;
     cluster.seed = options.seed;
     cluster.config.max_priority_endpoints = options.cap;
+    // A run takes some milliseconds of the virtual clock: rankings, and waits after denials, must
+    // be short beside it.
+    cluster.config.switch_interval = std::chrono::microseconds(100);
     cluster.config.switch_window = 1 + static_cast<unsigned>(random_.below(16));
     cluster.config.rndv_scheme = static_cast<RndvScheme>(random_.below(4));
     if (random_.below(2) == 0) cluster.config.zcopy_threshold = ucs::config::MemorySize{600};
@@ -144,7 +148,7 @@ Soak::~Soak() {
 }
 
 void Soak::fail(const std::string& what) {
-    if (++errors_ <= 5) {
+    if (++errors_ <= 16) {
         result_.errors.push_back(
             fmt::format("seed {} step {}: {}", options_.seed, result_.steps, what));
     }
@@ -190,7 +194,7 @@ void Soak::send_tagged(Link& link, bool sync) {
                                      &kNothing)
              : ucp_tag_send_nbx(link.endpoint, bytes->data(), bytes->size(), link.from, &kNothing);
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{when_done(sending, [this, bytes](ucs_status_t status) {
+        Operation{"tagged send", when_done(sending, [this, bytes](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a tagged send ended with {}", int{status}));
         })}));
 }
@@ -209,7 +213,7 @@ void Soak::send_active(Link& link) {
         ucp_am_send_nbx(link.endpoint, static_cast<unsigned>(link.to), header.get(),
                         sizeof(*header), bytes->data(), bytes->size(), &param);
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{when_done(sending, [this, bytes, header](ucs_status_t status) {
+        Operation{"active message", when_done(sending, [this, bytes, header](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("an active message ended with {}", int{status}));
         })}));
 }
@@ -249,11 +253,11 @@ void Soak::put_and_claim(Link& link) {
                                              link.address(offset), link.key, &kNothing);
     const ucs_status_ptr_t flush = ucp_ep_flush_nbx(link.endpoint, &kNothing);
     link.operations.push_back(
-        std::make_unique<Operation>(Operation{when_done(put, [this, bytes](ucs_status_t status) {
+        std::make_unique<Operation>(Operation{"put", when_done(put, [this, bytes](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a put ended with {}", int{status}));
         })}));
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{when_done(flush, [this, &link, bytes, offset, number](ucs_status_t status) {
+        Operation{"flush", when_done(flush, [this, &link, bytes, offset, number](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a flush ended with {}", int{status}));
             if (number + kSlots > link.puts &&
                 std::memcmp(link.at(offset), bytes->data(), bytes->size()) != 0) {
@@ -275,7 +279,7 @@ void Soak::put_fenced(Link& link) {
         link.endpoint, flag.get(), 8, link.address(Link::kFenceFlag), link.key, &kNothing);
     for (const ucs_status_ptr_t put : {data, raised}) {
         link.operations.push_back(std::make_unique<Operation>(
-            Operation{when_done(put, [this, bytes, flag](ucs_status_t status) {
+            Operation{"fenced put", when_done(put, [this, bytes, flag](ucs_status_t status) {
                 if (status != UCS_OK) fail(fmt::format("a fenced put ended with {}", int{status}));
             })}));
     }
@@ -287,7 +291,7 @@ void Soak::get(Link& link) {
     const ucs_status_ptr_t getting = ucp_get_nbx(
         link.endpoint, bytes->data(), length, link.address(Link::kConstantAt), link.key, &kNothing);
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{when_done(getting, [this, &link, bytes](ucs_status_t status) {
+        Operation{"get", when_done(getting, [this, &link, bytes](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a get ended with {}", int{status}));
             if (std::memcmp(link.at(Link::kConstantAt), bytes->data(), bytes->size()) != 0) {
                 fail("a get brought other bytes");
@@ -313,7 +317,7 @@ void Soak::add(Link& link) {
         ucp_atomic_op_nbx(link.endpoint, UCP_ATOMIC_OP_ADD, &value->first, 1,
                           link.address(Link::kCounter), link.key, &param);
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{when_done(adding, [this, &link, value](ucs_status_t status) {
+        Operation{"fetching add", when_done(adding, [this, &link, value](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a fetching add ended with {}", int{status}));
             if (value->second >= link.added) fail("a fetching add brought an impossible value");
         })}));
@@ -449,7 +453,10 @@ Soak::Result Soak::run() {
                 fail(fmt::format(
                     "{} -> {}: {} operations, {} to start, tagged {} of {}, active {} "
                     "of {}, fences {} of {}",
-                    link->from, link->to, link->operations.size(), link->left, link->received,
+                    link->from, link->to, link->operations.size(),
+                                 link->operations.empty() ? "" : link->operations.front()->name,
+                                 ucpx_lane_state_string(cluster_->lane_state(link->endpoint)),
+                                 link->left, link->received,
                     link->tagged, link->handled, link->active, link->fence_seen, link->fences));
             }
         }
