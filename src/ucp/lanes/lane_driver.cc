@@ -107,7 +107,8 @@ void LaneDriver::advance(ucs::Time now) {
             rank();
         }
     }
-    negotiator_.advance(lane_time(now));
+    // Advancing looks at every link: only when one is due.
+    if (lane_time(now) >= negotiator_.next_deadline()) negotiator_.advance(lane_time(now));
 }
 
 ucs::Time LaneDriver::next_deadline() const {
