@@ -6,6 +6,7 @@
 #include "ucp/am/am_handlers.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/reassembly.h"
+#include "ucp/core/wakeup.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucp/proto/eager.h"
 #include "ucp/tag/engine.h"
@@ -53,6 +54,9 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
     const ucs_status_t status = made->open_interfaces();
     if (status != UCS_OK) return status;
     made->address_ = made->address(0);
+    // The signal must work from any thread, so nothing is left to make then.
+    Wakeup* wakeup = nullptr;
+    if (context.has_feature(UCP_FEATURE_WAKEUP)) made->wakeup(&wakeup);
     *worker = std::move(made);
     return UCS_OK;
 }
@@ -197,7 +201,7 @@ unsigned Worker::progress() {
     for (WorkerInterface& interface : interfaces_) {
         events += interface.transport->progress();
     }
-    if (has_work_ || lanes_->has_deferred()) [[unlikely]]
+    if (has_work()) [[unlikely]]
         events += run_deferred();
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
         progress_countdown_ = std::max(config().progress_factor, 1u);
@@ -230,6 +234,17 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     }
     outer->complete(UCS_OK);
     return end_call(*outer, params);
+}
+
+bool Worker::has_work() const { return has_work_ || lanes_->has_deferred(); }
+
+ucs_status_t Worker::wakeup(Wakeup** wakeup) {
+    if (wakeup_ == nullptr) {
+        const ucs_status_t status = Wakeup::create(*this, &wakeup_);
+        if (status != UCS_OK) return status;
+    }
+    *wakeup = wakeup_.get();
+    return UCS_OK;
 }
 
 ucs::Time Worker::next_deadline() const {

@@ -32,6 +32,7 @@ class AmHandlers;
 class LaneDriver;
 class Reassembly;
 class TagEngine;
+class Wakeup;
 
 /** A transport as a worker uses it. */
 struct WorkerInterface {
@@ -81,6 +82,10 @@ class Worker {
     // --- progress and time ---
 
     unsigned progress();
+    /** Work put aside for the next progress(), whatever the transports have. */
+    bool has_work() const;
+    /** Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation. */
+    ucs_status_t wakeup(Wakeup** wakeup);
     /** When progress() has work that only time brings; kNever if none. */
     ucs::Time next_deadline() const;
     ucs::Time now() const { return context_.clock().now(); }
@@ -270,6 +275,7 @@ class Worker {
     std::vector<Endpoint*> to_purge_;
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
     std::vector<Request*> answer_waiters_;
+    std::unique_ptr<Wakeup> wakeup_;
     uint32_t serials_ = 0;
     int dedicated_lanes_ = 0;
 };

@@ -71,7 +71,7 @@ Soak::Options Soak::options_for(uint64_t seed) {
     options.seed = seed;
     options.workers = 2 + random.below(3);
     options.cap = 1 + static_cast<unsigned>(random.below(2));
-    options.operations = 160 / static_cast<unsigned>(options.workers);
+    options.operations = 240 / static_cast<unsigned>(options.workers);
     options.switch_every = 20 + static_cast<unsigned>(random.below(100));
     // Most seeds send much that is small; some send up to 4 MiB.
     options.max_length = seed % 16 == 0 ? size_t{4} << 20 : size_t{1} << (4 + random.below(13));
@@ -195,8 +195,9 @@ void Soak::send_tagged(Link& link, bool sync) {
              : ucp_tag_send_nbx(link.endpoint, bytes->data(), bytes->size(), link.from, &kNothing);
     link.operations.push_back(std::make_unique<Operation>(
         Operation{"tagged send", when_done(sending, [this, bytes](ucs_status_t status) {
-            if (status != UCS_OK) fail(fmt::format("a tagged send ended with {}", int{status}));
-        })}));
+                      if (status != UCS_OK)
+                          fail(fmt::format("a tagged send ended with {}", int{status}));
+                  })}));
 }
 
 void Soak::send_active(Link& link) {
@@ -214,8 +215,9 @@ void Soak::send_active(Link& link) {
                         sizeof(*header), bytes->data(), bytes->size(), &param);
     link.operations.push_back(std::make_unique<Operation>(
         Operation{"active message", when_done(sending, [this, bytes, header](ucs_status_t status) {
-            if (status != UCS_OK) fail(fmt::format("an active message ended with {}", int{status}));
-        })}));
+                      if (status != UCS_OK)
+                          fail(fmt::format("an active message ended with {}", int{status}));
+                  })}));
 }
 
 ucs_status_t Soak::on_active(void* arg, const void* header, size_t header_length, void* data,
@@ -252,12 +254,12 @@ void Soak::put_and_claim(Link& link) {
     const ucs_status_ptr_t put = ucp_put_nbx(link.endpoint, bytes->data(), length,
                                              link.address(offset), link.key, &kNothing);
     const ucs_status_ptr_t flush = ucp_ep_flush_nbx(link.endpoint, &kNothing);
-    link.operations.push_back(
-        std::make_unique<Operation>(Operation{"put", when_done(put, [this, bytes](ucs_status_t status) {
-            if (status != UCS_OK) fail(fmt::format("a put ended with {}", int{status}));
-        })}));
     link.operations.push_back(std::make_unique<Operation>(
-        Operation{"flush", when_done(flush, [this, &link, bytes, offset, number](ucs_status_t status) {
+        Operation{"put", when_done(put, [this, bytes](ucs_status_t status) {
+                      if (status != UCS_OK) fail(fmt::format("a put ended with {}", int{status}));
+                  })}));
+    link.operations.push_back(std::make_unique<Operation>(Operation{
+        "flush", when_done(flush, [this, &link, bytes, offset, number](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a flush ended with {}", int{status}));
             if (number + kSlots > link.puts &&
                 std::memcmp(link.at(offset), bytes->data(), bytes->size()) != 0) {
@@ -280,8 +282,9 @@ void Soak::put_fenced(Link& link) {
     for (const ucs_status_ptr_t put : {data, raised}) {
         link.operations.push_back(std::make_unique<Operation>(
             Operation{"fenced put", when_done(put, [this, bytes, flag](ucs_status_t status) {
-                if (status != UCS_OK) fail(fmt::format("a fenced put ended with {}", int{status}));
-            })}));
+                          if (status != UCS_OK)
+                              fail(fmt::format("a fenced put ended with {}", int{status}));
+                      })}));
     }
 }
 
@@ -290,8 +293,8 @@ void Soak::get(Link& link) {
     auto bytes = std::make_shared<std::vector<uint8_t>>(length);
     const ucs_status_ptr_t getting = ucp_get_nbx(
         link.endpoint, bytes->data(), length, link.address(Link::kConstantAt), link.key, &kNothing);
-    link.operations.push_back(std::make_unique<Operation>(
-        Operation{"get", when_done(getting, [this, &link, bytes](ucs_status_t status) {
+    link.operations.push_back(std::make_unique<Operation>(Operation{
+        "get", when_done(getting, [this, &link, bytes](ucs_status_t status) {
             if (status != UCS_OK) fail(fmt::format("a get ended with {}", int{status}));
             if (std::memcmp(link.at(Link::kConstantAt), bytes->data(), bytes->size()) != 0) {
                 fail("a get brought other bytes");
@@ -318,9 +321,11 @@ void Soak::add(Link& link) {
                           link.address(Link::kCounter), link.key, &param);
     link.operations.push_back(std::make_unique<Operation>(
         Operation{"fetching add", when_done(adding, [this, &link, value](ucs_status_t status) {
-            if (status != UCS_OK) fail(fmt::format("a fetching add ended with {}", int{status}));
-            if (value->second >= link.added) fail("a fetching add brought an impossible value");
-        })}));
+                      if (status != UCS_OK)
+                          fail(fmt::format("a fetching add ended with {}", int{status}));
+                      if (value->second >= link.added)
+                          fail("a fetching add brought an impossible value");
+                  })}));
 }
 
 void Soak::start_operation(Link& link) {
@@ -450,14 +455,15 @@ Soak::Result Soak::run() {
         if (quiet > kStuck || result_.steps > 20 * kStuck) {
             fail("the traffic hangs");
             for (const auto& link : links_) {
-                fail(fmt::format(
-                    "{} -> {}: {} operations, {} to start, tagged {} of {}, active {} "
-                    "of {}, fences {} of {}",
-                    link->from, link->to, link->operations.size(),
-                                 link->operations.empty() ? "" : link->operations.front()->name,
-                                 ucpx_lane_state_string(cluster_->lane_state(link->endpoint)),
-                                 link->left, link->received,
-                    link->tagged, link->handled, link->active, link->fence_seen, link->fences));
+                fail(
+                    fmt::format("{} -> {}: {} operations ({}), lane {}, {} to start, tagged {} of "
+                                "{}, active {} "
+                                "of {}, fences {} of {}",
+                                link->from, link->to, link->operations.size(),
+                                link->operations.empty() ? "" : link->operations.front()->name,
+                                ucpx_lane_state_string(cluster_->lane_state(link->endpoint)),
+                                link->left, link->received, link->tagged, link->handled,
+                                link->active, link->fence_seen, link->fences));
             }
         }
     }

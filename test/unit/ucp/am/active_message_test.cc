@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "unit/ucp/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr ucp_request_param_t kNothing{};
+
+struct Handled {
+    ucp_worker_h worker;
+    unsigned calls = 0;
+    bool keep = false;
+    bool was_keepable = false;
+    bool was_announced = false;
+    std::string header;
+    std::vector<uint8_t> data;
+    void* kept = nullptr;
+    size_t kept_length = 0;
+    ucp_ep_h reply = nullptr;
+    ucs_status_ptr_t fetching = nullptr;
+};
+
+ucs_status_t handle(void* arg, const void* header, size_t header_length, void* data, size_t length,
+                    const ucp_am_recv_param_t* param) {
+    auto& handled = *static_cast<Handled*>(arg);
+    ++handled.calls;
+    handled.header.assign(static_cast<const char*>(header), header_length);
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0) handled.reply = param->reply_ep;
+    handled.was_keepable = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+        handled.was_announced = true;
+        handled.data.resize(length);
+        handled.fetching =
+            ucp_am_recv_data_nbx(handled.worker, data, handled.data.data(), length, &kNothing);
+        return UCS_OK;
+    }
+    if (handled.keep && handled.was_keepable) {
+        handled.kept = data;
+        handled.kept_length = length;
+        return UCS_INPROGRESS;
+    }
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    handled.data.assign(bytes, bytes + length);
+    return UCS_OK;
+}
+
+class ActiveMessages : public ::testing::TestWithParam<size_t> {
+  protected:
+    void listen(Handled& handled, uint32_t flags = 0) {
+        handled.worker = cluster.worker(1);
+        ucp_am_handler_param_t param{};
+        param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                           UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+        param.id = 7;
+        param.cb = handle;
+        param.arg = &handled;
+        param.flags = flags;
+        ASSERT_EQ(ucp_worker_set_am_recv_handler(cluster.worker(1), &param), UCS_OK);
+    }
+    void send(const std::string& header, const std::vector<uint8_t>& bytes, uint32_t flags) {
+        ucp_request_param_t param{};
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = flags;
+        sending = ucp_am_send_nbx(cluster.endpoint(0, 1), 7, header.data(), header.size(),
+                                  bytes.data(), bytes.size(), &param);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+    }
+
+    Cluster cluster{2};
+    ucs_status_ptr_t sending = nullptr;
+};
+
+TEST_P(ActiveMessages, BringHeaderDataAndReplyEndpoint) {
+    Handled handled;
+    listen(handled);
+    const auto bytes = pattern(GetParam(), 4);
+    send("a header", bytes, UCP_AM_SEND_FLAG_REPLY);
+    ASSERT_TRUE(cluster.until([&] { return handled.calls == 1; }));
+    EXPECT_EQ(cluster.finish(handled.fetching), UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(handled.header, "a header");
+    EXPECT_EQ(handled.data, bytes);
+    ASSERT_NE(handled.reply, nullptr);
+    uint64_t answer = 0;
+    const uint64_t question = 42;
+    EXPECT_EQ(cluster.finish(ucp_tag_send_nbx(handled.reply, &question, 8, 1, &kNothing)), UCS_OK);
+    EXPECT_EQ(
+        cluster.finish(ucp_tag_recv_nbx(cluster.worker(0), &answer, 8, 1, ~uint64_t{0}, &kNothing)),
+        UCS_OK);
+    EXPECT_EQ(answer, 42u);
+}
+
+TEST_P(ActiveMessages, MayBeKept) {
+    Handled handled;
+    handled.keep = true;
+    listen(handled, UCP_AM_FLAG_PERSISTENT_DATA);
+    const auto bytes = pattern(GetParam(), 5);
+    send("", bytes, UCP_AM_SEND_FLAG_EAGER);
+    ASSERT_TRUE(cluster.until([&] { return handled.calls == 1; }));
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    cluster.steps(100);
+    if (handled.kept == nullptr) {
+        EXPECT_EQ(bytes.size(), 0u);
+        return;
+    }
+    ASSERT_EQ(handled.kept_length, bytes.size());
+    EXPECT_EQ(std::memcmp(handled.kept, bytes.data(), bytes.size()), 0);
+    ucp_am_data_release(cluster.worker(1), handled.kept);
+}
+
+TEST_P(ActiveMessages, AreFetchedIfTheSenderWantsThat) {
+    Handled handled;
+    listen(handled);
+    const auto bytes = pattern(GetParam(), 6);
+    send("h", bytes, UCP_AM_SEND_FLAG_RNDV);
+    ASSERT_TRUE(cluster.until([&] { return handled.calls == 1; }));
+    EXPECT_EQ(cluster.finish(handled.fetching), UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(handled.was_announced, !bytes.empty());
+    EXPECT_EQ(handled.data, bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ActiveMessages,
+                         ::testing::Values(0, 1, 8, 64, 1000, 1024, 5000, 100000));
+
+}  // namespace
+}  // namespace ucp::test

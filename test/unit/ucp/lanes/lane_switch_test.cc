@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Lanes of endpoints end to end: asked for, earned by traffic, given back, and failing.
+
+#include <gtest/gtest.h>
+
+#include "unit/ucp/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr ucp_request_param_t kNothing{};
+
+/** Sends numbered messages and checks that they come in order. */
+class Pinger {
+  public:
+    Pinger(Cluster& cluster, size_t from, size_t to) : cluster_(cluster), from_(from), to_(to) {}
+
+    void send() {
+        const uint64_t number = sent_++;
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_nbx(cluster_.endpoint(from_, to_), &number, 8, from_, &kNothing);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+        // The number lives on this stack: a message that waits is waited for.
+        ASSERT_EQ(cluster_.finish(sending), UCS_OK);
+    }
+    void receive() {
+        while (ucp_tag_probe_nb(cluster_.worker(to_), from_, ~uint64_t{0}, 0, nullptr_info()) !=
+               nullptr) {
+            uint64_t number = ~uint64_t{0};
+            ASSERT_EQ(cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(to_), &number, 8, from_,
+                                                       ~uint64_t{0}, &kNothing)),
+                      UCS_OK);
+            ASSERT_EQ(number, received_);
+            ++received_;
+        }
+    }
+    bool is_idle() const { return sent_ == received_; }
+
+  private:
+    ucp_tag_recv_info_t* nullptr_info() { return &info_; }
+
+    Cluster& cluster_;
+    size_t from_, to_;
+    uint64_t sent_ = 0, received_ = 0;
+    ucp_tag_recv_info_t info_{};
+};
+
+TEST(LaneSwitch, FollowsRequestsUnderTraffic) {
+    Cluster cluster(2);
+    Pinger there(cluster, 0, 1), back(cluster, 1, 0);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    const auto run_until = [&](ucpx_lane_state_t state) {
+        return cluster.until([&] {
+            there.send();
+            back.send();
+            there.receive();
+            back.receive();
+            return cluster.lane_state(endpoint) == state &&
+                   cluster.lane_state(cluster.endpoint(1, 0)) == state;
+        });
+    };
+    for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        ASSERT_TRUE(run_until(UCPX_LANE_STATE_ESTABLISHED));
+        EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 1u);
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+        ASSERT_TRUE(run_until(UCPX_LANE_STATE_SCALABLE));
+        EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+    }
+    ASSERT_TRUE(cluster.until([&] {
+        there.receive();
+        back.receive();
+        return there.is_idle() && back.is_idle();
+    }));
+    EXPECT_EQ(cluster.counters(0).promotions, 3u);
+    EXPECT_EQ(cluster.counters(0).demotions, 3u);
+}
+
+TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
+    Cluster::Options options;
+    options.config.switch_interval = std::chrono::microseconds(500);
+    options.config.max_priority_endpoints = 1;
+    Cluster cluster(4, options);
+    Pinger hot(cluster, 0, 1), cold(cluster, 0, 2);
+    unsigned step = 0;
+    ASSERT_TRUE(cluster.until([&] {
+        hot.send();
+        hot.receive();
+        if (++step % 50 == 0) cold.send();
+        cold.receive();
+        return cluster.lane_state(cluster.endpoint(0, 1)) == UCPX_LANE_STATE_ESTABLISHED;
+    }));
+    EXPECT_EQ(cluster.lane_state(cluster.endpoint(0, 2)), UCPX_LANE_STATE_SCALABLE);
+    // Nobody sends any more: the lane is given back all the same.
+    EXPECT_TRUE(cluster.until([&] {
+        hot.receive();
+        return cluster.lane_state(cluster.endpoint(0, 1)) == UCPX_LANE_STATE_SCALABLE;
+    }));
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(1)), 0u);
+}
+
+TEST(LaneSwitch, TellsTheProgramOfEachChange) {
+    std::vector<ucpx_lane_state_t> states;
+    Cluster cluster(2);
+    ucpx_worker_set_lane_callback(
+        cluster.worker(0),
+        [](void* arg, const ucpx_lane_event_t* event) {
+            static_cast<std::vector<ucpx_lane_state_t>*>(arg)->push_back(event->new_state);
+        },
+        &states);
+    ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(0, 1), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(cluster.until(
+        [&] { return !states.empty() && states.back() == UCPX_LANE_STATE_ESTABLISHED; }));
+    EXPECT_EQ(states.front(), UCPX_LANE_STATE_REQUESTED);
+    std::vector<ucpx_lane_t> lanes(4);
+    ucpx_ep_attr_t attr{};
+    attr.field_mask = UCPX_EP_ATTR_FIELD_LANES;
+    attr.lanes = {lanes.data(), 4, sizeof(ucpx_lane_t)};
+    ASSERT_EQ(ucpx_ep_query(cluster.endpoint(0, 1), &attr), UCS_OK);
+    ASSERT_EQ(attr.lanes.num_entries, 2u);
+    EXPECT_STREQ(lanes[0].transport_name, "mock_dc");
+    EXPECT_STREQ(lanes[1].transport_name, "mock_rc");
+    EXPECT_NE(lanes[1].roles & UCPX_LANE_ROLE_AM, 0u);
+}
+
+TEST(LaneSwitch, IsRefusedWhereItIsTurnedOff) {
+    Cluster::Options options;
+    options.config.lanes = LaneMode::kScalable;
+    Cluster cluster(2, options);
+    EXPECT_EQ(ucpx_ep_lanes_request(cluster.endpoint(0, 1), UCPX_LANE_POLICY_DEDICATED),
+              UCS_ERR_UNSUPPORTED);
+}
+
+TEST(LaneSwitch, DedicatedModePromotesEveryEndpoint) {
+    Cluster::Options options;
+    options.config.lanes = LaneMode::kDedicated;
+    Cluster cluster(4, options);
+    for (size_t to = 1; to < 4; ++to) cluster.endpoint(0, to);
+    EXPECT_TRUE(cluster.until([&] { return cluster.counters(0).established == 3; }));
+}
+
+TEST(LaneSwitch, AWorkerThatGoesGivesItsLanesBack) {
+    Cluster cluster(2);
+    ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(0, 1), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(cluster.until(
+        [&] { return cluster.lane_state(cluster.endpoint(0, 1)) == UCPX_LANE_STATE_ESTABLISHED; }));
+    const uint64_t uuid = cluster.uuid(0);
+    cluster.destroy(0);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(uuid), 0u);
+}
+
+/** What an endpoint's error handler saw. */
+struct Failure {
+    unsigned calls = 0;
+    ucs_status_t status = UCS_OK;
+};
+
+ucp_ep_params_t with_handler(Failure& failure) {
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t status) {
+        auto& failure = *static_cast<Failure*>(arg);
+        ++failure.calls;
+        failure.status = status;
+    };
+    params.err_handler.arg = &failure;
+    return params;
+}
+
+class DeathOnTheWay : public ::testing::TestWithParam<unsigned> {};
+
+// The peer dies as the packet of that number between the two is about to arrive.
+TEST_P(DeathOnTheWay, EndsTheRequestsOfThatEndpointOnly) {
+    Failure failure;
+    Cluster cluster(3);
+    const ucp_ep_h doomed = cluster.connect(0, 1, with_handler(failure));
+    const uint64_t dead = cluster.uuid(1);
+    unsigned packets = 0;
+    cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+        if (event.source_worker != dead && event.target_worker != dead) return;
+        if (++packets == GetParam()) cluster.fabric.kill(dead);
+    });
+    ASSERT_EQ(ucpx_ep_lanes_request(doomed, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    const auto bytes = pattern(300000, 1);
+    std::vector<ucs_status_ptr_t> operations;
+    for (unsigned round = 0; round < 400 && failure.calls == 0; ++round) {
+        cluster.steps(5);
+        const size_t length = round % 7 == 0 ? bytes.size() : round * 11;
+        const ucs_status_ptr_t sending =
+            round % 5 == 0 ? ucp_tag_send_sync_nbx(doomed, bytes.data(), length, 0, &kNothing)
+                           : ucp_tag_send_nbx(doomed, bytes.data(), length, 0, &kNothing);
+        if (UCS_PTR_IS_PTR(sending)) operations.push_back(sending);
+    }
+    ASSERT_TRUE(cluster.until([&] { return failure.calls == 1; }));
+    EXPECT_LT(failure.status, 0);
+    for (const ucs_status_ptr_t operation : operations) cluster.finish(operation);
+    EXPECT_TRUE(
+        cluster.until([&] { return cluster.fabric.dedicated_endpoints(cluster.uuid(0)) == 0; }));
+    EXPECT_TRUE(UCS_PTR_IS_ERR(ucp_tag_send_nbx(doomed, bytes.data(), 8, 0, &kNothing)));
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(doomed, &force)), UCS_OK);
+
+    Pinger other(cluster, 0, 2);
+    other.send();
+    EXPECT_TRUE(cluster.until([&] {
+        other.receive();
+        return other.is_idle();
+    }));
+    EXPECT_EQ(failure.calls, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryPacket, DeathOnTheWay, ::testing::Range(1u, 60u));
+
+TEST(Closing, EndsAfterWhatWasSent) {
+    Cluster cluster(2);
+    const auto bytes = pattern(6000, 2);
+    const ucp_ep_h endpoint = cluster.connect(0, 1);
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    for (int count = 0; count < 20; ++count) {
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_nbx(endpoint, bytes.data(), bytes.size(), 3, &kNothing);
+        if (UCS_PTR_IS_PTR(sending)) ucp_request_free(sending);
+    }
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
+    std::vector<uint8_t> buffer(6000);
+    for (int count = 0; count < 20; ++count) {
+        EXPECT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(1), buffer.data(), buffer.size(),
+                                                  3, ~uint64_t{0}, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(buffer, bytes);
+    }
+    EXPECT_TRUE(
+        cluster.until([&] { return cluster.fabric.dedicated_endpoints(cluster.uuid(0)) == 0; }));
+    // The peer is known: a new endpoint works at once.
+    const ucp_ep_h again = cluster.connect(0, 1);
+    EXPECT_EQ(cluster.finish(ucp_tag_send_nbx(again, bytes.data(), 8, 4, &kNothing)), UCS_OK);
+    EXPECT_EQ(cluster.finish(ucp_ep_flush_nbx(again, &kNothing)), UCS_OK);
+}
+
+TEST(Closing, ByForceCancelsWhatIsUnderWay) {
+    Cluster cluster(2);
+    const auto bytes = pattern(1000000, 2);
+    const ucp_ep_h endpoint = cluster.connect(0, 1);
+    const ucs_status_ptr_t sending =
+        ucp_tag_send_sync_nbx(endpoint, bytes.data(), bytes.size(), 3, &kNothing);
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(endpoint, &force)), UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_ERR_CANCELED);
+}
+
+}  // namespace
+}  // namespace ucp::test
