@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "softhca/mlx5_environment.h"
 #include "softhca/responder.h"
 #include "softhca/verbs_ops.h"
 
@@ -181,6 +182,10 @@ Cq* create(Context& context, uint32_t cqe, void* cq_context, ibv_comp_channel* c
         errno = EINVAL;
         return nullptr;
     }
+    if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) {
+        errno = error;
+        return nullptr;
+    }
     auto cq = std::make_unique<Cq>();
     cq->fabric = &fabric;
     std::lock_guard guard(fabric.objects_mutex);
@@ -273,6 +278,10 @@ using namespace softhca;
 
 SOFTHCA_API ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                   ibv_comp_channel* channel, int comp_vector) {
+    if (const int error = check_cqe_size_variable(); error != 0) {
+        errno = error;
+        return nullptr;
+    }
     Cq* cq = create(*Context::of(context), cqe < 0 ? 0 : uint32_t(cqe), cq_context, channel,
                     comp_vector, 0);
     return cq != nullptr ? ibv_cq_ex_to_cq(&cq->verbs) : nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,26 @@ void fill_ops(verbs_context& v) {
 }
 
 }  // namespace
+
+ibv_context* open_context(const Device& device, std::shared_ptr<Fabric> fabric, int cmd_fd) {
+    auto context = std::make_unique<OpenContext>();
+    context->device = device;
+    context->fabric = fabric.get();
+    context->keep = std::move(fabric);
+    fill_ops(context->v);
+    ibv_context& verbs = context->v.context;
+    // Contexts outlive the list, so the device that programs see is the context's own copy.
+    verbs.device = &context->device.verbs;
+    verbs.cmd_fd = cmd_fd;
+    verbs.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    verbs.num_comp_vectors = 8;
+    pthread_mutex_init(&verbs.mutex, nullptr);
+    verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
+    std::lock_guard guard(context->fabric->objects_mutex);
+    context->fabric->contexts.push_back(context.get());
+    return &context.release()->v.context;
+}
+
 }  // namespace softhca
 
 using namespace softhca;
@@ -82,22 +103,8 @@ SOFTHCA_API __be64 ibv_get_device_guid(ibv_device* device) {
 
 SOFTHCA_API ibv_context* ibv_open_device(ibv_device* handle) {
     auto& listed = *reinterpret_cast<ListedDevice*>(handle);
-    auto context = std::make_unique<OpenContext>();
-    context->device = listed.device;
-    context->fabric = listed.fabric.get();
-    context->keep = listed.fabric;
-    fill_ops(context->v);
-    ibv_context& verbs = context->v.context;
-    // Contexts outlive the list, so the device that programs see is the context's own copy.
-    verbs.device = &context->device.verbs;
-    verbs.cmd_fd = -1;
-    verbs.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-    verbs.num_comp_vectors = 8;
-    pthread_mutex_init(&verbs.mutex, nullptr);
-    verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
-    std::lock_guard guard(context->fabric->objects_mutex);
-    context->fabric->contexts.push_back(context.get());
-    return &context.release()->v.context;
+    // A file of its own, which tells the context to who imports it.
+    return open_context(listed.device, listed.fabric, memfd_create("softhca-context", MFD_CLOEXEC));
 }
 
 SOFTHCA_API int ibv_close_device(ibv_context* handle) {
@@ -107,6 +114,7 @@ SOFTHCA_API int ibv_close_device(ibv_context* handle) {
         std::erase(context->fabric->contexts, context.get());
     }
     if (handle->async_fd >= 0) close(handle->async_fd);
+    if (handle->cmd_fd >= 0) close(handle->cmd_fd);
     pthread_mutex_destroy(&handle->mutex);
     return 0;
 }

@@ -9,7 +9,7 @@ extern "C" {
 
 struct softhca_direct_verbs {
     ibv_qp* (*create_qp)(ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*);
-    ibv_cq_ex* (*create_cq)(ibv_context*, ibv_cq_init_attr_ex*);
+    ibv_cq_ex* (*create_cq)(ibv_context*, ibv_cq_init_attr_ex*, mlx5dv_cq_init_attr*);
     mlx5dv_qp_ex* (*qp_ex)(ibv_qp_ex*);
     uint64_t (*now_ns)(ibv_context*);
 };

@@ -23,9 +23,11 @@ SOFTHCA_API int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
     const uint64_t asked = out->comp_mask;
     uint64_t given = 0;
     out->version = 0;
-    out->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_PACKET_BASED_CREDIT_MODE;
+    out->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP |
+                 MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD | MLX5DV_CONTEXT_FLAGS_PACKET_BASED_CREDIT_MODE;
     if ((asked & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) != 0) {
-        out->cqe_comp_caps = {};
+        out->cqe_comp_caps = {64, MLX5DV_CQE_RES_FORMAT_HASH | MLX5DV_CQE_RES_FORMAT_CSUM |
+                                      MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX};
         given |= MLX5DV_CONTEXT_MASK_CQE_COMPRESION;
     }
     if ((asked & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS) != 0) {
@@ -42,12 +44,7 @@ SOFTHCA_API int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
 
 SOFTHCA_API ibv_cq_ex* mlx5dv_create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr,
                                         mlx5dv_cq_init_attr* dv) {
-    // A CQE's size does not show; the rest of the mask is compression and padding.
-    if (dv != nullptr && (dv->comp_mask & ~uint64_t(MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE)) != 0) {
-        errno = EOPNOTSUPP;
-        return nullptr;
-    }
-    return softhca_get_direct_verbs()->create_cq(context, attr);
+    return softhca_get_direct_verbs()->create_cq(context, attr, dv);
 }
 
 SOFTHCA_API ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr,

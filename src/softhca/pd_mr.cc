@@ -31,13 +31,14 @@ int check(const void* addr, size_t length, unsigned access) {
     return mapped(addr, length) ? 0 : EFAULT;
 }
 
-void publish(Mr& mr) {
+void give_key(Mr& mr) {
     MrRecord& record = *mr.record;
-    const auto index = mr.verbs.handle;
     record.key_byte = uint8_t(record.key_byte + 1);
-    const uint32_t key = (index << 8) | record.key_byte;
-    mr.verbs.lkey = mr.verbs.rkey = key;
-    record.key.store(key, std::memory_order_release);
+    mr.verbs.lkey = mr.verbs.rkey = (mr.verbs.handle << 8) | record.key_byte;
+}
+
+void publish(Mr& mr) {
+    mr.record->key.store(mr.verbs.rkey, std::memory_order_release);
 }
 
 void withdraw(Mr& mr) {
@@ -75,6 +76,7 @@ ibv_mr* reg(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned acces
     mr->verbs.addr = addr;
     mr->verbs.length = length;
     mr->verbs.handle = fabric.segment.mr_index(record);
+    give_key(*mr);
     publish(*mr);
     ++Pd::of(pd)->users;
     return &mr.release()->verbs;
@@ -163,6 +165,7 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
         errno = error;
         return IBV_REREG_MR_ERR_INPUT;
     }
+    // Peers may go on using the keys they have: adapters change a region in place.
     withdraw(mr);
     if (move) {
         record.addr = record.iova = uintptr_t(addr);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "softhca/mlx5_environment.h"
 #include "softhca/requester.h"
 #include "softhca/send_queue.h"
 #include "softhca/verbs_ops.h"
@@ -48,7 +49,10 @@ int check(const Fabric& fabric, const ibv_qp_init_attr_ex& attr, QpKind kind) {
     const Limits& limits = fabric.limits;
     if ((attr.comp_mask & ~kMask) != 0) return EOPNOTSUPP;
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) return EINVAL;
-    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+    // Without multicast, no queue gets its own multicast messages.
+    const uint32_t flags = kind == QpKind::kUd ? uint32_t(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) : 0;
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
+        (attr.create_flags & ~flags) != 0) {
         return EOPNOTSUPP;
     }
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
@@ -150,6 +154,7 @@ ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_
     QpKind kind{};
     int error = kind_of(attr, dv, &kind);
     if (error == 0) error = check(fabric, attr, kind);
+    if (error == 0) error = check_queue_memory("MLX_QP_ALLOC_TYPE");
     if (error != 0) {
         errno = error;
         return nullptr;

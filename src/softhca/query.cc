@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kVendor = 0x2c9;
 constexpr uint32_t kPart = 4129;  // ConnectX-7
-constexpr int kGids = 2;          // RoCE: v1 and v2 of one address
+constexpr int kGidTable = 8;      // entries of a port's table, of which most are empty
 constexpr uint64_t kPrefix = 0xfe80000000000000;
 
 }  // namespace
@@ -34,8 +34,9 @@ union ibv_gid make_gid(const Context& context) {
     return gid;
 }
 
+/// RoCE: versions 1 and 2 of one address.
 int num_gids() {
-    return ethernet() ? kGids : 1;
+    return ethernet() ? 2 : 1;
 }
 
 void fill(const Context& context, ibv_device_attr& attr) {
@@ -69,8 +70,10 @@ void fill(const Context& context, ibv_device_attr& attr) {
     attr.phys_port_cnt = 1;
 }
 
-bool fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
-    if (port != 1 || index >= uint32_t(num_gids())) return false;
+/// @return 0, or ENODATA for an empty entry of the table.
+int fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+    if (port != 1 || index >= uint32_t(kGidTable)) return EINVAL;
+    if (index >= uint32_t(num_gids())) return ENODATA;
     *entry = {};
     entry->gid = make_gid(context);
     entry->gid_index = index;
@@ -78,7 +81,7 @@ bool fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* 
     entry->gid_type = !ethernet()  ? IBV_GID_TYPE_IB
                       : index == 0 ? IBV_GID_TYPE_ROCE_V1
                                    : IBV_GID_TYPE_ROCE_V2;
-    return true;
+    return 0;
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ int query_port(ibv_context* handle, uint8_t port, ibv_port_attr* out, size_t siz
     attr.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     attr.phys_state = up ? 5 : 3;  // LinkUp, Disabled
     attr.max_mtu = attr.active_mtu = IBV_MTU_4096;
-    attr.gid_tbl_len = num_gids();
+    attr.gid_tbl_len = kGidTable;
     attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_EXTENDED_SPEEDS_SUP;
     attr.max_msg_sz = 1u << 30;
     attr.pkey_tbl_len = 1;
@@ -154,8 +157,14 @@ SOFTHCA_API int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_p
 
 SOFTHCA_API int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     ibv_gid_entry entry;
-    if (index < 0 || !fill(*Context::of(context), port, uint32_t(index), &entry)) {
-        errno = EINVAL;
+    const int error =
+        index < 0 ? EINVAL : fill(*Context::of(context), port, uint32_t(index), &entry);
+    if (error == ENODATA) {
+        *gid = {};  // this old call has no other word for an empty entry
+        return 0;
+    }
+    if (error != 0) {
+        errno = error;
         return -1;
     }
     *gid = entry.gid;
@@ -165,24 +174,25 @@ SOFTHCA_API int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv
 SOFTHCA_API int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                   ibv_gid_entry* entry, uint32_t flags, size_t) {
     if (flags != 0) return EINVAL;
-    return fill(*Context::of(context), port, index, entry) ? 0 : EINVAL;
+    return fill(*Context::of(context), port, index, entry);
 }
 
 SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max,
                                          uint32_t flags, size_t) {
     if (flags != 0) return -EINVAL;
-    size_t count = 0;
-    while (count < max && fill(*Context::of(context), 1, uint32_t(count), &entries[count])) {
-        ++count;
-    }
+    const auto count = size_t(num_gids());
+    if (max < count) return -EINVAL;
+    for (size_t i = 0; i < count; ++i) fill(*Context::of(context), 1, uint32_t(i), &entries[i]);
     return ssize_t(count);
 }
 
 /// As in rdma-core, which keeps this for its own tools: 0 is InfiniBand or RoCE v1, 1 is RoCE v2.
 SOFTHCA_API int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index, int* type) {
     ibv_gid_entry entry;
-    if (!fill(*Context::of(context), port, index, &entry)) {
-        errno = EINVAL;
+    const int error = fill(*Context::of(context), port, index, &entry);
+    if (error == ENODATA) entry.gid_type = IBV_GID_TYPE_IB;
+    if (error != 0 && error != ENODATA) {
+        errno = error;
         return -1;
     }
     *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;

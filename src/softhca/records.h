@@ -137,7 +137,7 @@ struct alignas(64) MrRecord : RecordHead {
     std::atomic<uint32_t> key;
     uint32_t pd;
     uint32_t access;
-    uint8_t key_byte;  ///< of the last key: the next one differs, so that stale keys fail
+    uint8_t key_byte;  ///< of the last key: the next region gets another, so that stale keys fail
     uint64_t iova;
     uint64_t addr;
     uint64_t length;

@@ -101,10 +101,8 @@ class Segment {
     CqRecord* find_cq(uint32_t number) { return find(cqs_, number); }
     RqRecord* find_rq(uint32_t number) { return find(rqs_, number); }
     /// The record whose key is or was `key`; compare its `key` before use.
-    MrRecord* mr_of_key(uint32_t key) {
-        const uint32_t index = key >> 8;
-        return index < layout_.regions ? &mrs_[index] : nullptr;
-    }
+    MrRecord* mr_of_key(uint32_t key) { return mr_at(key >> 8); }
+    MrRecord* mr_at(uint32_t index) { return index < layout_.regions ? &mrs_[index] : nullptr; }
     uint32_t mr_index(const MrRecord& mr) const { return uint32_t(&mr - mrs_); }
     uint32_t index_of(uint32_t number) const { return number & ((1u << layout_.index_bits) - 1); }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "softhca/mlx5_environment.h"
 #include "softhca/responder.h"
 #include "softhca/verbs_ops.h"
 
@@ -122,9 +123,13 @@ using namespace softhca;
 SOFTHCA_API ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
     Context& context = *Context::of(pd->context);
     Fabric& fabric = *context.fabric;
-    if (init->attr.max_wr == 0 || init->attr.max_wr > fabric.limits.max_srq_wr ||
+    if (init->attr.max_wr > fabric.limits.max_srq_wr ||
         init->attr.max_sge > fabric.limits.max_sge) {
         errno = EINVAL;
+        return nullptr;
+    }
+    if (const int error = check_queue_memory("MLX_SRQ_ALLOC_TYPE"); error != 0) {
+        errno = error;
         return nullptr;
     }
     auto srq = std::make_unique<Srq>();
@@ -134,12 +139,13 @@ SOFTHCA_API ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
         return nullptr;
     }
     const uint32_t max_sge = std::max(init->attr.max_sge, 1u);
-    srq->record = create_rq(fabric, context.device.lid, init->attr.max_wr, max_sge,
-                            Pd::of(pd)->real()->number);
+    const uint32_t max_wr = std::max(init->attr.max_wr, 1u);
+    srq->record =
+        create_rq(fabric, context.device.lid, max_wr, max_sge, Pd::of(pd)->real()->number);
     if (srq->record == nullptr) return nullptr;
     srq->record->shared = true;
     srq->fabric = &fabric;
-    srq->max_wr = init->attr.max_wr;
+    srq->max_wr = init->attr.max_wr = max_wr;
     init->attr.max_sge = max_sge;
     srq->verbs.context = pd->context;
     srq->verbs.srq_context = init->srq_context;

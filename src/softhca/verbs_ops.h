@@ -6,6 +6,9 @@
 /// The entry points that programs reach through a context's function pointers.
 namespace softhca {
 
+/// @param cmd_fd  the context's from now on
+ibv_context* open_context(const Device& device, std::shared_ptr<Fabric> fabric, int cmd_fd);
+
 int poll_cq(ibv_cq* cq, int num, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
