@@ -25,6 +25,13 @@ ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_ini
             errno = EOPNOTSUPP;
             return nullptr;
         }
+        const mlx5dv_dci_streams& streams = dv->dc_init_attr.dci_streams;
+        if ((dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0 &&
+            (streams.log_num_concurent > kMaxLogDciStreams ||
+             streams.log_num_errored > kMaxLogDciStreams)) {
+            errno = EINVAL;
+            return nullptr;
+        }
     }
     return create_any_qp(*Context::of(context), *attr, dv);
 }
@@ -60,9 +67,18 @@ ibv_cq_ex* create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr, mlx5dv_cq_
     return create_cq_ex(context, attr);
 }
 
+int reset_dci_stream(ibv_qp* handle, uint16_t stream) {
+    Qp& qp = *Qp::of(handle);
+    qp.sq_lock.lock();
+    const bool was_failed = std::erase(qp.failed_streams, stream) != 0;
+    qp.sq_lock.unlock();
+    return was_failed ? 0 : EINVAL;
+}
+
 const softhca_direct_verbs kTable = {
     create_qp,
     create_cq,
+    reset_dci_stream,
     [](ibv_qp_ex* qp) { return &Qp::of(qp)->dv; },
     [](ibv_context* context) { return Context::of(context)->fabric->now_ns(); },
 };

@@ -52,6 +52,10 @@ bool HostFabric::run_queue(Qp& qp) {
                     break;
             }
         }
+        if (stream_failed(qp, qp.wqe(qp.sq_next))) {
+            complete_oldest(qp, IBV_WC_WR_FLUSH_ERR);
+            continue;
+        }
         Gather gather;
         const ibv_wc_status status = prepare(qp, qp.sq_next, &gather);
         if (status != IBV_WC_SUCCESS) {

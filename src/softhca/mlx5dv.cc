@@ -38,6 +38,10 @@ SOFTHCA_API int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
         out->num_lag_ports = 1;
         given |= MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS;
     }
+    if ((asked & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0) {
+        out->dci_streams_caps = {kMaxLogDciStreams, kMaxLogDciStreams};
+        given |= MLX5DV_CONTEXT_MASK_DCI_STREAMS;
+    }
     out->comp_mask = given;
     return 0;
 }
@@ -54,6 +58,10 @@ SOFTHCA_API ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* 
 
 SOFTHCA_API mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* qp) {
     return softhca_get_direct_verbs()->qp_ex(qp);
+}
+
+SOFTHCA_API int mlx5dv_dci_stream_id_reset(ibv_qp* qp, uint16_t stream) {
+    return softhca_get_direct_verbs()->reset_dci_stream(qp, stream);
 }
 
 SOFTHCA_API int mlx5dv_map_ah_to_qp(ibv_ah*, uint32_t) {

@@ -115,6 +115,7 @@ struct Wqe {
     uint32_t dest_qpn;
     uint32_t qkey;
     uint16_t dest_lid;
+    uint16_t stream;  ///< of a DCI with streams
     uint8_t opcode;
     uint8_t flags;
     uint8_t num_sge;
@@ -157,6 +158,11 @@ struct Qp {
     uint32_t sq_done = 0;  ///< the oldest without a completion
     uint32_t sq_next = 0;  ///< the next to be executed
     uint32_t sq_tail = 0;
+
+    /// DCI streams: those in error, and how many of them put the whole queue in error. 0: no
+    /// streams.
+    uint32_t max_failed_streams = 0;
+    std::vector<uint16_t> failed_streams;
 
     /// ibv_wr_*: the request being built.
     uint32_t build_tail = 0;

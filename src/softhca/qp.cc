@@ -165,6 +165,10 @@ ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_
     qp->kind = kind;
     qp->pd = Pd::of(attr.pd)->real()->number;
     qp->sig_all = attr.sq_sig_all != 0;
+    if (kind == QpKind::kDci && (dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
+        qp->max_failed_streams = 1u << dv->dc_init_attr.dci_streams.log_num_errored;
+        qp->failed_streams.reserve(qp->max_failed_streams);
+    }
     qp->extended = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     std::lock_guard guard(fabric.objects_mutex);
     if (fabric.qp_count(context.device.lid) >= fabric.limits.max_qp ||

@@ -147,6 +147,7 @@ void reset(Qp& qp) {
         qp.rq->lock.unlock();
         qp.rq_outstanding = 0;
     }
+    qp.failed_streams.clear();
     qp.sq_head = qp.sq_done = qp.sq_next = qp.sq_tail;
     qp.rnr_tries = qp.retries = 0;
     qp.attr = {};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "softhca/requester.h"
 
+#include <algorithm>
+
 namespace softhca {
 namespace {
 
@@ -57,7 +59,18 @@ void push_send_completion(Qp& qp, const Wqe& wqe, uint32_t position, ibv_wc_stat
     push_completion(*qp.fabric, Cq::of(qp.base.send_cq)->record->number, cqe, false);
 }
 
+/// An error of a DCI stream. @return whether the queue's other streams go on.
+bool fail_stream(Qp& qp, uint16_t stream) {
+    if (qp.max_failed_streams == 0) return false;
+    qp.failed_streams.push_back(stream);
+    return qp.failed_streams.size() < qp.max_failed_streams;
+}
+
 }  // namespace
+
+bool stream_failed(const Qp& qp, const Wqe& wqe) {
+    return std::ranges::find(qp.failed_streams, wqe.stream) != qp.failed_streams.end();
+}
 
 bool takes_data(uint8_t opcode) {
     return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
@@ -160,6 +173,7 @@ void complete_oldest(Qp& qp, ibv_wc_status status) {
     qp.sq_done = position + 1;
     if (int32_t(qp.sq_next - qp.sq_done) < 0) qp.sq_next = qp.sq_done;
     if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR) return;
+    if (fail_stream(qp, wqe.stream)) return;
     if (qp.kind == QpKind::kUd) {
         qp.record->state.store(QpState::kSqe, std::memory_order_release);
     } else {

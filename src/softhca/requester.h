@@ -33,6 +33,8 @@ uint64_t ack_wait_ns(uint8_t timeout);
 
 /// Completes the oldest request. An error moves the QP to its error state and flushes the rest.
 void complete_oldest(Qp& qp, ibv_wc_status status);
+/// Whether the request's DCI stream is in error: it is to be completed with a flush error.
+bool stream_failed(const Qp& qp, const Wqe& wqe);
 /// Completes everything posted with a flush error. The QP's state is an error state already.
 void flush_send_queue(Qp& qp);
 

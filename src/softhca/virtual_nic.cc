@@ -114,6 +114,13 @@ void VirtualFabricImpl::transmit(Qp& qp) {
     qp.last_start = start;
     qp.sq_next = position + 1;
     wqe.done = false;
+    if (stream_failed(qp, wqe)) {
+        if (is_read(wqe)) ++qp.inflight_reads;
+        wqe.done = true;
+        wqe.status = IBV_WC_WR_FLUSH_ERR;
+        complete_done(qp);
+        return;
+    }
     switch (faults.operation()) {
         case FaultInjector::Fate::kKillQp:
             fail_qp(*this, *qp.record, IBV_EVENT_QP_FATAL);
@@ -338,9 +345,14 @@ void VirtualFabricImpl::complete_done(Qp& qp) {
     while (qp.sq_done != qp.sq_next && qp.wqe(qp.sq_done).done) {
         const Wqe& wqe = qp.wqe(qp.sq_done);
         if (is_read(wqe) && qp.inflight_reads > 0) --qp.inflight_reads;
-        const bool error = wqe.status != IBV_WC_SUCCESS;
+        const bool error = wqe.status != IBV_WC_SUCCESS && wqe.status != IBV_WC_WR_FLUSH_ERR;
         complete_oldest(qp, ibv_wc_status(wqe.status));
-        if (error) qp.wait_until = 0;
+        if (!error) continue;
+        qp.wait_until = 0;
+        // Where only a DCI stream failed: what followed was not executed and is sent again.
+        while (qp.sq_next != qp.sq_done) {
+            if (is_read(qp.wqe(--qp.sq_next)) && qp.inflight_reads > 0) --qp.inflight_reads;
+        }
     }
     if (qp.sq_next != qp.sq_tail) schedule_transmit(qp, now_);
 }

@@ -157,7 +157,10 @@ void install_builders(Qp& qp) {
     install_verbs(qp.ex);
     qp.dv.wr_set_dc_addr = wr_set_dc_addr;
     qp.dv.wr_set_dc_addr_stream = [](mlx5dv_qp_ex* handle, ibv_ah* ah, uint32_t dctn, uint64_t key,
-                                     uint16_t) { wr_set_dc_addr(handle, ah, dctn, key); };
+                                     uint16_t stream) {
+        wr_set_dc_addr(handle, ah, dctn, key);
+        if (Wqe* wqe = Qp::of(handle)->build; wqe != nullptr) wqe->stream = stream;
+    };
     qp.dv.wr_mr_interleaved = [](mlx5dv_qp_ex* handle, mlx5dv_mkey*, uint32_t, uint32_t, uint16_t,
                                  mlx5dv_mr_interleaved*) { wr_unsupported(*Qp::of(handle)); };
     qp.dv.wr_mr_list = [](mlx5dv_qp_ex* handle, mlx5dv_mkey*, uint32_t, uint16_t, ibv_sge*) {
