@@ -65,7 +65,10 @@ double UsageTracker::weight(const Sample& sample) const {
 }
 
 void UsageTracker::touch_slow(Hook& hook, OwnerId id, size_t bytes) {
-    Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) { keep_evicted(oldest); });
+    Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) {
+        samples_ += oldest.messages;
+        keep_evicted(oldest);
+    });
     sample.hook = &hook;
     sample.id = id;
     ++sample.messages;
@@ -152,6 +155,7 @@ void UsageTracker::close_interval(Time now) {
 
 void UsageTracker::decay_and_add(double decay, double observed) {
     lru_.for_each([this](Sample& sample) {
+        samples_ += sample.messages;
         if (sample.messages == 0 || sample.hook->score_ == kNoScore) return;
         keep_evicted(sample);
         sample.messages = 0;

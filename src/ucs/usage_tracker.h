@@ -114,8 +114,9 @@ class UsageTracker {
 
     bool armed() const { return armed_; }
 
-    // Counts one message of `bytes`. Only while armed.
-    void touch(Hook& hook, OwnerId id, size_t bytes) {
+    // Counts one message of `bytes`. Only while armed. The id is read only if the owner is not the
+    // newest.
+    void touch(Hook& hook, const OwnerId& id, size_t bytes) {
         if (!lru_.is_newest(hook.sample_)) [[unlikely]] {
             touch_slow(hook, id, bytes);
             return;
@@ -162,6 +163,8 @@ class UsageTracker {
 
     // Intervals closed so far, that is rankings.
     uint64_t rounds() const { return rounds_; }
+    // Messages counted in those intervals.
+    uint64_t samples() const { return samples_; }
     size_t promoted_count() const { return promoted_; }
     size_t capacity() const { return lru_.capacity(); }
     size_t memory_bytes() const;
@@ -234,6 +237,7 @@ class UsageTracker {
     size_t ranked_ = 0;
     size_t promoted_ = 0;
     uint64_t rounds_ = 0;
+    uint64_t samples_ = 0;
 };
 
 }  // namespace ucs

@@ -210,12 +210,23 @@ ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, si
     const bool is_long =
         (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
         ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 && packer.length() >= rndv_threshold(endpoint));
+    void* header_copy = nullptr;
+    if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
+        header_copy = std::malloc(header_length);
+        if (header_copy == nullptr) {
+            packer.close();
+            worker.recycle(*request);
+            return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        }
+        header = std::memcpy(header_copy, header, header_length);
+    }
     if (is_long && packer.length() != 0) {
         uint64_t envelope;
         std::memcpy(&envelope, &am, sizeof(envelope));
-        const RndvHeader user_header{header, static_cast<uint32_t>(header_length)};
+        const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
         status = begin_rndv_send(*request, packer, envelope, &user_header, memory);
         if (status != UCS_OK) {
+            std::free(header_copy);
             worker.recycle(*request);
             return UCS_STATUS_PTR(status);
         }
@@ -228,16 +239,7 @@ ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, si
     send.header = header;
     request->post = post_am;
     request->cleanup = close_am_send;
-    if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
-        send.header_copy = std::malloc(header_length);
-        if (send.header_copy == nullptr) {
-            close_am_send(*request);
-            worker.recycle(*request);
-            return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-        }
-        std::memcpy(send.header_copy, header, header_length);
-        send.header = send.header_copy;
-    }
+    send.header_copy = header_copy;
     return endpoint.submit(*request, params);
 }
 

@@ -131,7 +131,7 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
         attr->tracker_interval = tracker != nullptr ? ucs::seconds(tracker->options().interval)
                                                     : std::numeric_limits<double>::infinity();
         attr->tracker_windows = driver.windows();
-        attr->tracker_samples = worker.samples();
+        attr->tracker_samples = tracker != nullptr ? tracker->samples() : 0;
         attr->tracker_memory = tracker != nullptr ? tracker->memory_bytes() : 0;
     }
     if (wants(UCPX_WORKER_ATTR_FIELD_ADMISSION)) attr->admission_score = negotiator.admission();

@@ -14,27 +14,16 @@ constexpr auto kShortId = static_cast<uint8_t>(AmId::kTagShort);
 [[gnu::noinline]] ucs_status_ptr_t send_any(Endpoint& endpoint, const void* buffer, size_t count,
                                             ucp_tag_t tag, TagMode mode,
                                             const ucp_request_param_t* param) {
-    WorkerLock lock(endpoint.worker());
-    return tag_send(endpoint, buffer, count, tag, mode, OpParams(param));
-}
-
-/** The tracker is armed or several threads use the worker: what every send does in that case. */
-[[gnu::noinline]] ucs_status_ptr_t send_short_locked(Endpoint& endpoint, const void* buffer,
-                                                     size_t count, size_t length, ucp_tag_t tag,
-                                                     const ucp_request_param_t* param) {
     Worker& worker = endpoint.worker();
     WorkerLock lock(worker);
-    worker.touch_if_armed(endpoint, length);
-    if (endpoint.fits_short(length)) {
-        const ucs_status_t status =
-            endpoint.tx_lane().am_short(kShortId, tag, buffer, static_cast<uint32_t>(length));
-        if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
-    }
-    return tag_send(endpoint, buffer, count, tag, TagMode::kNormal, OpParams(param));
+    if (worker.has_threads()) worker.touch_if_armed(endpoint, count);
+    return tag_send(endpoint, buffer, count, tag, mode, OpParams(param));
 }
 
 }  // namespace
 
+// The path of short messages: nothing is tested here that the limit of the endpoint or the gate of
+// the worker can say.
 ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count, ucp_tag_t tag,
                                   const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
@@ -43,19 +32,14 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
     const uint32_t mask = param->op_attr_mask;
     if ((mask & (UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) != 0) {
         if ((mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) != 0 ||
-            datatype_class(param->datatype) != DatatypeClass::kContig) [[unlikely]] {
-            worker.touch_if_armed(endpoint, count);
+            (param->datatype & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG) [[unlikely]] {
+            if ((worker.gate() & Worker::kGateTracker) != 0) worker.touch(endpoint, count);
             return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
         }
         length = count * contig_element_size(param->datatype);
     }
-    const uint32_t gate = worker.gate();
-    if (gate != 0) [[unlikely]] {
-        if (gate != Worker::kGateTracker) {
-            return send_short_locked(endpoint, buffer, count, length, tag, param);
-        }
+    if ((worker.gate() & Worker::kGateTracker) != 0) [[unlikely]]
         worker.touch(endpoint, length);
-    }
     if (endpoint.fits_short(length)) [[likely]] {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(kShortId, tag, buffer, static_cast<uint32_t>(length));

@@ -90,7 +90,8 @@ void Endpoint::update_fast_path() {
             return;
         }
     }
-    if (is_failed() || has_backlog_) return;
+    // With several threads every send takes the lock first, so none may be fast.
+    if (is_failed() || has_backlog_ || worker_->has_threads()) return;
     if ((attributes->capabilities & uct::kAmShort) == 0) return;
     short_limit_ =
         static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()));

@@ -30,7 +30,8 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       by_uuid_(EndpointTable::bucket_traits(buckets_.get(), bucket_count_)) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
-    if (thread_mode_ == UCS_THREAD_MODE_MULTI) gate_ |= kGateThreads;
+    if (thread_mode_ == UCS_THREAD_MODE_MULTI) set_gate(kGateThreads, true);
+    if (has(UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT)) am_handlers_->set_alignment(params.am_alignment);
     if (has(UCP_WORKER_PARAM_FIELD_NAME) && params.name != nullptr) name_ = params.name;
     if (name_.empty()) name_ = fmt::format("{}:{}", ucs::host_name(), ucs::process_id());
     if (name_.size() >= UCP_ENTITY_NAME_MAX) name_.resize(UCP_ENTITY_NAME_MAX - 1);
@@ -236,7 +237,9 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     return end_call(*outer, params);
 }
 
-bool Worker::has_work() const { return has_work_ || lanes_->has_deferred(); }
+bool Worker::has_work() const {
+    return has_work_ || lanes_->has_deferred();
+}
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {
     if (wakeup_ == nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -60,22 +61,28 @@ class Worker {
     // --- what every call looks at once ---
 
     enum Gate : uint32_t {
-        kGateThreads = 1u << 0,  //!< several threads: take the lock
-        kGateTracker = 1u << 1,  //!< the usage tracker is armed: report sends
+        kGateThreads = 1u << 0,        //!< several threads: take the lock
+        kGateTracker = 1u << 1,        //!< the usage tracker is armed: report sends
+        kGateTrackerLocked = 1u << 2,  //!< the same for several threads: under the lock
     };
-    uint32_t gate() const { return gate_; }
+    uint32_t gate() const { return gate_.load(std::memory_order_relaxed); }
     std::recursive_mutex& mutex() { return mutex_; }
     ucs_thread_mode_t thread_mode() const { return thread_mode_; }
-    void set_gate(Gate bit, bool on) { gate_ = on ? gate_ | bit : gate_ & ~uint32_t{bit}; }
+    void set_gate(Gate bit, bool on) {
+        gate_.store(on ? gate() | bit : gate() & ~uint32_t{bit}, std::memory_order_relaxed);
+    }
+    /** The tracker was armed or disarmed. */
+    void set_tracker_gate(bool armed) {
+        set_gate((gate() & kGateThreads) != 0 ? kGateTrackerLocked : kGateTracker, armed);
+    }
     /** The tracker is armed: count a send. */
     void touch(Endpoint& endpoint, size_t bytes) {
-        ++samples_;
-        tracker_->touch(endpoint.tracker_hook(), endpoint.remote_uuid(), bytes);
+        tracker_->touch(endpoint.tracker_hook(), endpoint.remote_uuid_, bytes);
     }
     void touch_if_armed(Endpoint& endpoint, size_t bytes) {
-        if ((gate_ & kGateTracker) != 0) touch(endpoint, bytes);
+        if ((gate() & (kGateTracker | kGateTrackerLocked)) != 0) touch(endpoint, bytes);
     }
-    uint64_t samples() const { return samples_; }
+    bool has_threads() const { return (gate() & kGateThreads) != 0; }
     /** Largest message that may go by am_short, from UCX_BCOPY_THRESH. */
     size_t short_limit() const { return short_limit_; }
 
@@ -235,10 +242,10 @@ class Worker {
     static ucs_status_t on_hello(void* self, void* data, size_t length,
                                  uct::ReceiveDescriptor* descriptor);
 
-    uint32_t gate_ = 0;
+    // Written under the lock, read before it is taken.
+    std::atomic<uint32_t> gate_{0};
     uint32_t fence_sequence_ = 0;
     ucs::UsageTracker* tracker_ = nullptr;
-    uint64_t samples_ = 0;
     size_t short_limit_ = SIZE_MAX;
     Context& context_;
 

@@ -20,6 +20,8 @@ constexpr double kDefaultInterval = 0.1;
 // Nanoseconds: a day.
 constexpr double kLongestWait = 86400e9;
 
+constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has
+
 bool is_enabled(const Config& config) {
     return config.lanes != LaneMode::kScalable && config.switch_interval != ucs::kForever &&
            (config.lanes == LaneMode::kDedicated || config.max_priority_endpoints > 0);
@@ -29,7 +31,7 @@ lanes::Config negotiator_config(const Config& config) {
     lanes::Config result;
     result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
     if (config.lanes == LaneMode::kDedicated) {
-        result.cap = UINT32_MAX;
+        result.cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
     result.margin_permille =
@@ -100,7 +102,7 @@ void LaneDriver::advance(ucs::Time now) {
         tracker_->progress(now);
         if (tracker_->armed() != was_armed) {
             if (tracker_->armed()) ++windows_;
-            worker_.set_gate(Worker::kGateTracker, tracker_->armed());
+            worker_.set_tracker_gate(tracker_->armed());
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();

@@ -43,6 +43,7 @@ class Worker;
 struct RndvHeader {
     const void* data;
     uint32_t length;
+    void* copy = nullptr;  //!< malloc'd; the request's, once it has begun
 };
 ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t envelope,
                              const RndvHeader* am, Memory* user_memory);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -47,6 +48,7 @@ void finish_send(Request& request) {
     send.buffer.close();
     if (send.memory != nullptr) Memory::destroy(send.memory);
     delete send.remote;
+    std::free(send.header.copy);
 }
 
 struct PackRts {
