@@ -36,6 +36,9 @@ void fill_ops(verbs_context& v) {
     v.alloc_td = alloc_td;
     v.dealloc_td = dealloc_td;
     v.alloc_parent_domain = alloc_parent_domain;
+    v.alloc_dm = alloc_dm;
+    v.free_dm = free_dm;
+    v.reg_dm_mr = reg_dm_mr;
     ibv_context_ops& ops = v.context.ops;
     ops.poll_cq = poll_cq;
     ops.req_notify_cq = req_notify_cq;

@@ -57,9 +57,11 @@ class Fabric {
     std::vector<Qp*> all_qps;
     std::vector<Cq*> all_cqs;
     std::vector<Srq*> all_srqs;
+    std::vector<Dm*> all_dms;
     std::vector<Context*> contexts;
     std::atomic<uint32_t> mr_count{0};
     std::atomic<uint32_t> next_pd{1};
+    std::atomic<uint32_t> next_dm{1};
     /// QPs of this process on a port; under objects_mutex.
     uint32_t& qp_count(uint16_t lid) {
         if (qp_counts_.size() <= lid) qp_counts_.resize(lid + 1u);

@@ -55,9 +55,19 @@ struct Pd {
     Pd* real() { return parent != nullptr ? parent : this; }
 };
 
+/// Device memory. An import is a second handle for the same pages.
+struct Dm {
+    ibv_dm verbs{};
+    std::shared_ptr<char> memory;
+    uint64_t length = 0;
+    std::atomic<int> users{0};  ///< regions
+    static Dm* of(ibv_dm* d) { return reinterpret_cast<Dm*>(d); }
+};
+
 struct Mr {
     ibv_mr verbs{};
     MrRecord* record = nullptr;
+    Dm* dm = nullptr;  ///< what it is a region of, if that is device memory
     static Mr* of(ibv_mr* m) { return reinterpret_cast<Mr*>(m); }
 };
 

@@ -46,7 +46,9 @@ void withdraw(Mr& mr) {
     Context::of(mr.verbs.context)->fabric->drain_region(mr.verbs.rkey);
 }
 
-ibv_mr* reg(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+}  // namespace
+
+ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
     const int error = check(addr, length, access);
     if (error != 0) {
@@ -81,8 +83,6 @@ ibv_mr* reg(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned acces
     ++Pd::of(pd)->users;
     return &mr.release()->verbs;
 }
-
-}  // namespace
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
     if (attr->comp_mask != 0) {
@@ -135,17 +135,17 @@ SOFTHCA_API int ibv_dealloc_pd(ibv_pd* handle) {
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
-    return reg(pd, addr, length, uintptr_t(addr), unsigned(access));
+    return reg_mr(pd, addr, length, uintptr_t(addr), unsigned(access));
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                                     int access) {
-    return reg(pd, addr, length, iova, unsigned(access));
+    return reg_mr(pd, addr, length, iova, unsigned(access));
 }
 
 SOFTHCA_API ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
                                      unsigned access) {
-    return reg(pd, addr, length, iova, access);
+    return reg_mr(pd, addr, length, iova, access);
 }
 
 SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, size_t length,
@@ -191,5 +191,6 @@ SOFTHCA_API int ibv_dereg_mr(ibv_mr* handle) {
     Segment::release(*mr->record);
     --fabric.mr_count;
     --Pd::of(handle->pd)->users;
+    if (mr->dm != nullptr) --mr->dm->users;
     return 0;
 }

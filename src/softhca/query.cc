@@ -127,6 +127,7 @@ int query_device_ex(ibv_context* handle, const ibv_query_device_ex_input* input,
     attr.pci_atomic_caps.fetch_add = attr.pci_atomic_caps.swap = attr.pci_atomic_caps.compare_swap =
         0;
     attr.phys_port_cnt_ex = 1;
+    attr.max_dm_size = kDeviceMemory;
     std::memset(out, 0, size);
     std::memcpy(out, &attr, std::min(size, sizeof(attr)));
     return 0;

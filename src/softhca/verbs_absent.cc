@@ -17,7 +17,6 @@
 
 ABSENT_POINTER(_verbs_init_and_alloc_context)
 ABSENT_POINTER(verbs_open_device)
-ABSENT_POINTER(ibv_import_dm)
 ABSENT_POINTER(ibv_reg_dmabuf_mr)
 
 ABSENT_INT(ibv_cmd_advise_mr)
@@ -90,7 +89,6 @@ ABSENT_VOID(ibv_copy_ah_attr_from_kern)
 ABSENT_VOID(ibv_copy_path_rec_from_kern)
 ABSENT_VOID(ibv_copy_path_rec_to_kern)
 ABSENT_VOID(ibv_copy_qp_attr_from_kern)
-ABSENT_VOID(ibv_unimport_dm)
 ABSENT_VOID(verbs_register_driver_34)
 ABSENT_VOID(verbs_set_ops)
 ABSENT_VOID(verbs_uninit_context)

@@ -29,6 +29,14 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
 ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dv);
 void forget_qp(Qp& qp);
 
+ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access);
+
+/// Bytes of device memory that a device grants a process.
+constexpr uint64_t kDeviceMemory = 256 * 1024;
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);
+int free_dm(ibv_dm* dm);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned access);
+
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td(ibv_td* td);
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
