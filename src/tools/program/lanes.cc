@@ -12,6 +12,9 @@
 namespace tools {
 namespace {
 
+// The half of a link that was asked for by policy (ucpx.h).
+constexpr uint64_t kPinned = uint64_t{1} << 60;
+
 // The lane that carries messages now.
 std::string_view active_lane(const ucpx_lanes_t& lanes) {
     const unsigned filled = std::min<unsigned>(lanes.num_entries, 8);
@@ -24,7 +27,7 @@ std::string_view active_lane(const ucpx_lanes_t& lanes) {
 std::string explain(const ucpx_ep_attr_t& attr) {
     if (attr.adaptive == 0) return "has no other lane";
     std::string text = ucpx_lane_reason_string(attr.reason);
-    if (attr.agreed_score != 0) {
+    if (attr.agreed_score != 0 && attr.agreed_score < kPinned) {
         text +=
             fmt::format("; {}/s here, {}/s told by the peer", attr.told_score, attr.heard_score);
     }

@@ -14,6 +14,11 @@ const RunResult* find_mode(std::span<const RunResult> runs, std::string_view mod
     return found == runs.end() ? nullptr : &*found;
 }
 
+// A half of 2^60 or more belongs to a link that somebody asked for, not to a measured one (ucpx.h).
+std::string score_text(double score) {
+    return score < 0x1p60 ? fmt::format("{:.0f}", score) : "pinned";
+}
+
 }  // namespace
 
 std::string row_header(bool with_latency) {
@@ -68,8 +73,8 @@ std::string lane_map(const RunResult& run) {
     fmt::format_to(out, "{:<8}{:>6}  {:<12}{:<14}{:>12}  {}\n", "# Rank", "Peer", "Lane", "State",
                    "Score", "Why");
     for (const LaneEntry& entry : run.map) {
-        fmt::format_to(out, "{:<8}{:>6}  {:<12}{:<14}{:>12.1f}  {}\n", entry.rank, entry.peer,
-                       entry.lane, entry.state, entry.score, entry.why);
+        fmt::format_to(out, "{:<8}{:>6}  {:<12}{:<14}{:>12}  {}\n", entry.rank, entry.peer,
+                       entry.lane, entry.state, score_text(entry.score), entry.why);
     }
     return text;
 }

@@ -150,13 +150,15 @@ int sim_main(int argc, char** argv) {
         return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
     });
     const BenchOptions pairs{
-        .ranks = 64, .size_min = 8, .size_max = 512, .time = 1'000'000, .settle = 20'000'000};
+        .ranks = 64, .size_min = 8, .size_max = 512, .time = 500'000, .settle = 4'000'000};
     add_study(app, "mbw_mr", "Multi-pair bandwidth and message rate", pairs);
     add_study(app, "alltoall", "All-to-all exchange", pairs);
     const BenchOptions flows{
-        .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 40'000'000};
+        .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
     add_study(app, "zipf", "Peers of heavy-tailed heat", flows);
-    add_study(app, "shift", "A hot set that moves", flows);
+    BenchOptions moving = flows;
+    moving.time = 5'000'000;
+    add_study(app, "shift", "A hot set that moves", moving);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

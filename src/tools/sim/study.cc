@@ -14,6 +14,8 @@ namespace {
 
 // A lane is kept for at least so many rankings, as in the library's defaults.
 constexpr int64_t kResidenceIntervals = 2;
+// Simulated intervals are short, to save messages; this much of them holds enough to rank by.
+constexpr const char* kDuty = "0.5";
 constexpr double kRecovered = 0.95;
 // The rate before a move is the mean over so many intervals.
 constexpr unsigned kReferenceIntervals = 5;
@@ -42,6 +44,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_DYNAMIC_TL_SWITCH_INTERVAL", fmt::format("{}ns", options.interval)},
         {"UCX_DYNAMIC_TL_MIN_RESIDENCE",
          fmt::format("{}ns", kResidenceIntervals * options.interval)},
+        {"UCX_DYNAMIC_TL_DUTY", kDuty},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
     world.variables.insert(world.variables.end(), options.variables.begin(),

@@ -23,7 +23,7 @@ struct StudyOptions {
     ShiftOptions shift;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
-    int64_t interval = 1'000'000;  // nanoseconds between the library's rankings
+    int64_t interval = 200'000;  // nanoseconds between the library's rankings
     double dc_cost_scale = 1;
     double margin = 0.2;
     softhca::Model model;
