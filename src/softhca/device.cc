@@ -40,6 +40,9 @@ void fill_ops(verbs_context& v) {
     v.free_dm = free_dm;
     v.reg_dm_mr = reg_dm_mr;
     ibv_context_ops& ops = v.context.ops;
+    ops.alloc_mw = alloc_mw;
+    ops.dealloc_mw = dealloc_mw;
+    ops.bind_mw = bind_mw;
     ops.poll_cq = poll_cq;
     ops.req_notify_cq = req_notify_cq;
     ops.post_send = post_send;

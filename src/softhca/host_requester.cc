@@ -56,6 +56,10 @@ bool HostFabric::run_queue(Qp& qp) {
             complete_oldest(qp, IBV_WC_WR_FLUSH_ERR);
             continue;
         }
+        if (is_local(qp.wqe(qp.sq_next).opcode)) {
+            complete_oldest(qp, execute_local(qp, qp.wqe(qp.sq_next)));
+            continue;
+        }
         Gather gather;
         const ibv_wc_status status = prepare(qp, qp.sq_next, &gather);
         if (status != IBV_WC_SUCCESS) {

@@ -70,6 +70,8 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned ac
     MrRecord& record = *mr->record;
     record.pd = Pd::of(pd)->real()->number;
     record.access = access;
+    record.window = false;
+    record.windows = 0;
     record.iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
     record.addr = uintptr_t(addr);
     record.length = length;
@@ -185,6 +187,7 @@ SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, 
 }
 
 SOFTHCA_API int ibv_dereg_mr(ibv_mr* handle) {
+    if (Mr::of(handle)->record->windows.load() != 0) return EBUSY;
     std::unique_ptr<Mr> mr(Mr::of(handle));
     Fabric& fabric = *Context::of(handle->context)->fabric;
     withdraw(*mr);

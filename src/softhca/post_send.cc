@@ -50,6 +50,13 @@ int fill(Qp& qp, Wqe& wqe, const ibv_send_wr& wr) {
         case IBV_WR_SEND_WITH_IMM:
         case IBV_WR_SEND_WITH_INV:
             break;
+        case IBV_WR_BIND_MW:
+            if (wr.bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;
+            set_bind(wqe, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+            return 0;
+        case IBV_WR_LOCAL_INV:
+            wqe.rkey = wr.invalidate_rkey;
+            return 0;
         default:
             return EINVAL;
     }

@@ -52,11 +52,12 @@ void fill(const Context& context, ibv_device_attr& attr) {
     attr.max_qp_wr = int(limits.max_qp_wr);
     attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
                             IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-                            IBV_DEVICE_CHANGE_PHY_PORT;
+                            IBV_DEVICE_CHANGE_PHY_PORT | IBV_DEVICE_MEM_WINDOW |
+                            IBV_DEVICE_MEM_WINDOW_TYPE_2B;
     attr.max_sge = attr.max_sge_rd = int(limits.max_sge);
     attr.max_cq = int(limits.max_cq);
     attr.max_cqe = int(limits.max_cqe);
-    attr.max_mr = int(limits.max_mr);
+    attr.max_mr = attr.max_mw = int(limits.max_mr);
     attr.max_pd = 1 << 20;
     attr.max_qp_rd_atom = attr.max_qp_init_rd_atom = int(limits.max_rd_atomic);
     attr.max_res_rd_atom = attr.max_qp_rd_atom * attr.max_qp;

@@ -132,12 +132,17 @@ struct alignas(64) CqRecord : RecordHead {
     uint32_t payload_head;
 };
 
-/// A memory region. Written by its owner; `key` is published last and withdrawn first.
+/// A memory region, or a window on one. Written by its owner; `key` is published last and withdrawn
+/// first. An unbound window has no key.
 struct alignas(64) MrRecord : RecordHead {
     std::atomic<uint32_t> key;
     uint32_t pd;
     uint32_t access;
     uint8_t key_byte;  ///< of the last key: the next region gets another, so that stale keys fail
+    bool window;
+    uint32_t window_qpn;            ///< of a window: the only QP that leads to it; 0: any
+    uint32_t parent;                ///< of a window: index of its region
+    std::atomic<uint32_t> windows;  ///< of a region: windows bound to it
     uint64_t iova;
     uint64_t addr;
     uint64_t length;

@@ -24,6 +24,9 @@ uint64_t outgoing_bytes(const Wqe& wqe);
 ibv_wc_status prepare(Qp& qp, uint32_t position, Gather* gather);
 /// The message that carries it.
 Request make_request(Qp& qp, const Wqe& wqe, const Gather& gather);
+/// Requests that concern the adapter itself: binding and invalidating memory windows.
+bool is_local(uint8_t opcode);
+ibv_wc_status execute_local(Qp& qp, const Wqe& wqe);
 /// What the requester's completion says after such a reply.
 ibv_wc_status status_of(Reply reply);
 /// Wait of a responder's RNR timer, in nanoseconds.

@@ -94,6 +94,11 @@ class Receive {
             rq->lock.unlock();
             return Reply::kRnr;
         }
+        if (request_.opcode == IBV_WR_SEND_WITH_INV &&
+            !invalidate(fabric_, request_.imm, target_.number, target_.pd, target_.owner)) {
+            rq->lock.unlock();
+            return Reply::kAccess;
+        }
         take(*rq, head);
         // Memory that only its owner touches, when it polls, needs no hold.
         const bool local = fabric_.local(target_.owner);
@@ -235,7 +240,7 @@ Reply remote_memory(Fabric& fabric, const Target& target, const Request& request
     if (request.length == 0) return Reply::kAck;
     Hold hold(fabric, request.rkey);
     const uint64_t addr = translate(fabric, request.rkey, request.remote_addr, request.length,
-                                    right, target.pd, target.owner);
+                                    right, target.pd, target.owner, target.number);
     if (addr == 0) return Reply::kAccess;
     iovec theirs{reinterpret_cast<void*>(addr), request.length};
     switch (fabric.move(target.owner, request.iov, request.num_iov, &theirs, 1, write)) {
@@ -253,8 +258,9 @@ Reply remote_atomic(Fabric& fabric, const Target& target, const Request& request
     if ((target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Reply::kAccess;
     if (request.remote_addr % 8 != 0) return Reply::kInvalidRequest;
     Hold hold(fabric, request.rkey);
-    const uint64_t addr = translate(fabric, request.rkey, request.remote_addr, 8,
-                                    IBV_ACCESS_REMOTE_ATOMIC, target.pd, target.owner);
+    const uint64_t addr =
+        translate(fabric, request.rkey, request.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, target.pd,
+                  target.owner, target.number);
     if (addr == 0) return Reply::kAccess;
     uint64_t old = 0;
     switch (fabric.atomic(target.owner, addr, request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -335,10 +341,11 @@ void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from) {
 }
 
 uint64_t translate(Fabric& fabric, uint32_t key, uint64_t addr, uint64_t length, uint32_t access,
-                   uint32_t pd, Owner owner) {
+                   uint32_t pd, Owner owner, uint32_t qpn) {
     const MrRecord* mr = fabric.segment.mr_of_key(key);
     if (mr == nullptr || key == 0 || mr->key.load(std::memory_order_acquire) != key) return 0;
     if (mr->owner != owner || mr->pd != pd || (mr->access & access) != access) return 0;
+    if (mr->window && (qpn == 0 || (mr->window_qpn != 0 && mr->window_qpn != qpn))) return 0;
     if (addr < mr->iova || length > mr->length || addr - mr->iova > mr->length - length) return 0;
     return mr->addr + (addr - mr->iova);
 }

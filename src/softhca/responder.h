@@ -74,8 +74,12 @@ void raise_qp_event(Fabric& fabric, QpRecord& qp, ibv_event_type event);
 /// Translates [addr, addr + length) of the region of `key`.
 /// @return its address in the owner's memory; 0 if the key, the bounds, a right in `access` (all
 ///         are needed), the protection domain or the owner does not fit.
+/// @param qpn  the QP that a peer reaches it through; 0 for local use, which windows are not for
 uint64_t translate(Fabric& fabric, uint32_t key, uint64_t addr, uint64_t length, uint32_t access,
-                   uint32_t pd, Owner owner);
+                   uint32_t pd, Owner owner, uint32_t qpn = 0);
+
+/// Takes the key from the type 2 window that this QP bound. @return whether there is one.
+bool invalidate(Fabric& fabric, uint32_t key, uint32_t qpn, uint32_t pd, Owner owner);
 
 /// Copies from one list to the other until either ends.
 void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from);

@@ -16,5 +16,6 @@ void end_batch(Qp& qp);
 /// The next free slot, cleared, at build_tail; nullptr and build_error if there is none.
 Wqe* next_slot(Qp& qp, uint8_t opcode);
 void set_address(Wqe& wqe, const Ah& ah);
+void set_bind(Wqe& wqe, const ibv_mw& mw, uint32_t rkey, const ibv_mw_bind_info& info);
 
 }  // namespace softhca

@@ -132,11 +132,12 @@ void VirtualFabricImpl::transmit(Qp& qp) {
             break;
     }
     Gather gather;
-    const ibv_wc_status status = prepare(qp, position, &gather);
-    if (status != IBV_WC_SUCCESS) {
+    const bool local = is_local(wqe.opcode);
+    const ibv_wc_status status = local ? execute_local(qp, wqe) : prepare(qp, position, &gather);
+    if (local || status != IBV_WC_SUCCESS) {
         wqe.done = true;
         wqe.status = uint8_t(status);
-        qp.wait_until = kStopped;
+        if (status != IBV_WC_SUCCESS) qp.wait_until = kStopped;
         complete_done(qp);
         return;
     }

@@ -141,10 +141,12 @@ void install_verbs(ibv_qp_ex& ex) {
         wr_set_sge_list(qp, 1, &sge);
     };
     ex.wr_set_sge_list = wr_set_sge_list;
-    ex.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw*, uint32_t, const ibv_mw_bind_info*) {
-        wr_unsupported(*Qp::of(qp));
+    ex.wr_bind_mw = [](ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
+        if (Wqe* wqe = add(qp, IBV_WR_BIND_MW); wqe != nullptr) set_bind(*wqe, *mw, rkey, *info);
     };
-    ex.wr_local_inv = [](ibv_qp_ex* qp, uint32_t) { wr_unsupported(*Qp::of(qp)); };
+    ex.wr_local_inv = [](ibv_qp_ex* qp, uint32_t key) {
+        if (Wqe* wqe = add(qp, IBV_WR_LOCAL_INV); wqe != nullptr) wqe->rkey = key;
+    };
     ex.wr_send_tso = [](ibv_qp_ex* qp, void*, uint16_t, uint16_t) { wr_unsupported(*Qp::of(qp)); };
     ex.wr_atomic_write = [](ibv_qp_ex* qp, uint32_t, uint64_t, const void*) {
         wr_unsupported(*Qp::of(qp));
