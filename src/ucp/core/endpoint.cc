@@ -42,6 +42,10 @@ Lane Endpoint::one_sided_lane() {
     return scalable_lane();
 }
 
+uint8_t Endpoint::one_sided_bit() const {
+    return lane_state_ != nullptr && lane_state_->takes_one_sided() ? kDedicatedBit : kScalableBit;
+}
+
 void Endpoint::note_one_sided(const Lane& lane) {
     one_sided_used_ |= lane_bit(lane);
 }

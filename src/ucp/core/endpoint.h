@@ -63,7 +63,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      * and no fence is due.
      */
     bool one_sided_ready() const {
-        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == fence_sequence();
+        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == fence_sequence() &&
+               (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
     }
     /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
     Lane one_sided_lane();
@@ -192,6 +193,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint8_t lane_bit(const Lane& lane) const {
         return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
     }
+    uint8_t one_sided_bit() const;
+    /** All one-sided operations of that lane are done. */
+    void forget_one_sided(uint8_t bit) {
+        one_sided_used_ &= static_cast<uint8_t>(~bit);
+        one_sided_fenced_ &= static_cast<uint8_t>(~bit);
+    }
     void update_fast_path();
     void purge();
 
@@ -205,10 +212,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint64_t remote_uuid_;
     ucs::UsageTracker::Hook tracker_hook_;
     uint32_t flags_ = 0;
-    uint32_t fence_seen_ = 0;     //!< Worker::fence_sequence() that one-sided operations obey
-    uint8_t one_sided_used_ = 0;  //!< lanes with one-sided operations since the last fence
-    uint8_t scalable_index_;      //!< Worker::interface()
-    DomainPair domains_;          //!< of both lanes: they share a device at either end
+    uint32_t fence_seen_ = 0;       //!< Worker::fence_sequence() that one-sided operations obey
+    uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
+    uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
+    uint8_t scalable_index_;        //!< Worker::interface()
+    DomainPair domains_;            //!< of both lanes: they share a device at either end
     ucs_status_t status_ = UCS_OK;
     bool has_backlog_ = false;  //!< a request waits
 

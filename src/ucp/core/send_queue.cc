@@ -101,13 +101,14 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
     if ((request.flags & Request::kOneSided) != 0) {
         const Lane lane = one_sided_lane();
-        if (fence_seen_ != request.fence) {
-            if (lane_state_->fence.running) return {};
-            const uint8_t other = one_sided_used_ & ~lane_bit(lane);
-            if (other != 0) {
-                return Step{Step::Kind::kFenceFlush,
-                            other == kScalableBit ? scalable_lane() : dedicated_lane(), &request};
-            }
+        if (lane_state_->fence.running) return {};
+        // What a fence on one lane orders is ordered there only.
+        uint8_t before = one_sided_fenced_;
+        if (fence_seen_ != request.fence) before |= one_sided_used_;
+        const uint8_t other = before & static_cast<uint8_t>(~lane_bit(lane));
+        if (other != 0) {
+            return Step{Step::Kind::kFenceFlush,
+                        other == kScalableBit ? scalable_lane() : dedicated_lane(), &request};
         }
         return Step{Step::Kind::kRequest, lane, &request};
     }
@@ -128,6 +129,7 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
                 const ucs_status_t status = lane.endpoint.fence();
                 if (status != UCS_OK) return status;
             }
+            one_sided_fenced_ |= one_sided_used_;
             one_sided_used_ = 0;
             fence_seen_ = request.fence;
         }
@@ -154,7 +156,7 @@ ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
         fence.running = true;
         return UCS_OK;
     }
-    if (status == UCS_OK) one_sided_used_ &= static_cast<uint8_t>(~lane_bit(lane));
+    if (status == UCS_OK) forget_one_sided(lane_bit(lane));
     return status;
 }
 

@@ -404,7 +404,7 @@ void LaneDriver::destroy_lane(lanes::Peer peer) {
     state->direction = nullptr;
     state->connected = false;
     owner.lane_state_ = nullptr;
-    owner.one_sided_used_ &= ~Endpoint::kDedicatedBit;
+    owner.forget_one_sided(Endpoint::kDedicatedBit);
     graveyard_.push_back({peer, std::unique_ptr<LaneState>(state)});
     has_deferred_ = true;
     owner.lanes_changed();
@@ -483,7 +483,7 @@ void LaneDriver::fence_flushed(uct::Completion* self) {
     fence.running = false;
     Endpoint& endpoint = state.endpoint;
     if (state.direction == nullptr) return;
-    endpoint.one_sided_used_ &= static_cast<uint8_t>(~fence.lane_bit);
+    endpoint.forget_one_sided(fence.lane_bit);
     endpoint.pump();
 }
 
