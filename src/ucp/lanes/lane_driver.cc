@@ -148,7 +148,8 @@ void LaneDriver::run_deferred() {
     std::vector<Endpoint*> due;
     due.swap(flushes_due_);
     for (Endpoint* endpoint : due) {
-        if (endpoint->lane_state_ != nullptr) try_flush(*endpoint->lane_state_);
+        LaneState* state = endpoint->lane_state_;
+        if (state != nullptr && state->flush.due) try_flush(*state);
     }
     std::vector<Buried> buried;
     buried.swap(graveyard_);
@@ -249,6 +250,9 @@ ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
     }
     if (endpoint.backlog_ != nullptr) replays_ += endpoint.backlog_->requests.size();
     negotiator_.on_marker_posted(endpoint.serial());
+    if (endpoint.lane_state_ != nullptr && endpoint.lane_state_->flush.due) {
+        try_flush(*endpoint.lane_state_);
+    }
     return UCS_OK;
 }
 
@@ -440,8 +444,14 @@ void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark)
     owner.lanes_changed();
 }
 
+// The marker belongs to what is flushed: while it waits for room, so does the flush.
 void LaneDriver::flush_lane(lanes::Peer peer) {
-    try_flush(*endpoint(peer).lane_state_);
+    LaneState& state = *endpoint(peer).lane_state_;
+    if (state.end_marker.empty()) {
+        try_flush(state);
+    } else {
+        state.flush.due = true;
+    }
 }
 
 void LaneDriver::try_flush(LaneState& state) {

@@ -31,7 +31,7 @@ struct LaneState final : uct::ReceiveGate {
     };
     struct Flush : uct::Completion {
         LaneState* state = nullptr;
-        bool due = false;  //!< the lane had no room for the flush yet
+        bool due = false;  //!< wanted; the lane had no room for it or for the marker yet
         bool running = false;
     };
 
