@@ -22,7 +22,7 @@ void Rank::connect(unsigned peer) {
     const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoints_[peer]);
     if (status != UCS_OK) {
         endpoints_[peer] = nullptr;
-        fail(fmt::format("rank {}: no endpoint to rank {}", index_, peer), status);
+        fail(fmt::format("no endpoint to rank {}", peer), status);
     }
 }
 
@@ -133,7 +133,7 @@ void Batch::delivered(const ucp_tag_recv_info_t& info) {
 }
 
 void Batch::check() const {
-    if (status_ != UCS_OK) fail(fmt::format("rank {}: an operation failed", rank_.index_), status_);
+    if (status_ != UCS_OK) fail("an operation failed", status_);
 }
 
 void Batch::on_sent(void* request, ucs_status_t status, void* user_data) {

@@ -9,6 +9,8 @@
 
 #include "config.h"
 #include "ucs/config/source.h"
+#include "ucs/config/table.h"
+#include "ucs/config/values.h"
 #include "ucs/log.h"
 #include "ucs/runtime.h"
 #include "uct/api/module.h"
@@ -19,6 +21,17 @@ namespace uct {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ModuleConfig {
+    std::string directory;
+};
+
+constexpr ucs::config::Field<ModuleConfig> kModuleFields[] = {
+    ucs::config::field<&ModuleConfig::directory>(
+        "MODULE_DIR", "",
+        "Folder of the transport modules; empty: the folder modules beside that of the library."),
+};
+const ucs::config::Table<ModuleConfig> module_table("transport modules", {""}, kModuleFields);
 
 struct Registry {
     std::mutex mutex;
@@ -33,7 +46,12 @@ Registry& registry() {
 
 /** UCX_MODULE_DIR, else "../modules" as seen from the library that holds this function. */
 fs::path module_directory() {
-    if (const auto set = ucs::runtime().environment->get("UCX_MODULE_DIR")) return *set;
+    ModuleConfig config;
+    std::string problem;
+    if (module_table.load(ucs::config::Source::from_environment(), config, problem) == UCS_OK &&
+        !config.directory.empty()) {
+        return config.directory;
+    }
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(&module_directory), &info) == 0) return {};
     std::error_code error;
