@@ -127,6 +127,51 @@ TEST_F(Dc, ATargetNeedsAnSrq) {
     EXPECT_EQ(errno, EINVAL);
 }
 
+TEST_F(Dc, StreamsFailOneByOne) {
+    QueuePair dci = make_dci(host(0), {}, mlx5dv_dci_streams{3, 1});
+    auto post = [&](uint64_t id, uint16_t stream, uint32_t rkey) {
+        ibv_qp_ex* ex = dci.ex();
+        ibv_wr_start(ex);
+        ex->wr_id = id;
+        ex->wr_flags = IBV_SEND_SIGNALED;
+        ibv_wr_rdma_write(ex, rkey, at1_.addr());
+        mlx5dv_wr_set_dc_addr_stream(mlx5dv_qp_ex_from_ibv_qp_ex(ex), to1_.ah, dct1_.qp->qp_num,
+                                     kDcKey, stream);
+        ibv_wr_set_sge(ex, mine_.mr->lkey, mine_.addr(), 8);
+        ASSERT_EQ(ibv_wr_complete(ex), 0);
+    };
+    const uint32_t good = at1_.mr->rkey;
+    post(0, 1, good + 1);
+    post(1, 2, good);
+    post(2, 1, good);
+    post(3, 2, good);
+    run();
+    const auto first = host(0).poll_all();
+    ASSERT_EQ(first.size(), 4u);
+    EXPECT_EQ(first[0].status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(first[1].status, IBV_WC_SUCCESS) << "another stream goes on";
+    EXPECT_EQ(first[2].status, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_EQ(first[3].status, IBV_WC_SUCCESS);
+    EXPECT_EQ(fabric_.counters(1).messages, 2u) << "nothing is executed twice";
+    EXPECT_EQ(at1_.bytes[0], 'd');
+    EXPECT_EQ(dci.state(), IBV_QPS_RTS);
+
+    EXPECT_NE(mlx5dv_dci_stream_id_reset(dci.qp, 2), 0) << "was not in error";
+    EXPECT_EQ(mlx5dv_dci_stream_id_reset(dci.qp, 1), 0);
+    post(4, 1, good);
+    run();
+    EXPECT_EQ(host(0).poll()->status, IBV_WC_SUCCESS);
+    post(5, 1, good + 1);
+    post(6, 3, good + 1);
+    post(7, 2, good);
+    run();
+    const auto last = host(0).poll_all();
+    ASSERT_EQ(last.size(), 3u);
+    EXPECT_EQ(last[1].status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(last[2].status, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_EQ(dci.state(), IBV_QPS_ERR) << "as many streams failed as it may have";
+}
+
 /// With the modelled costs: a change of target costs a microsecond, after the last reply.
 class DcTime : public Dc {
   protected:

@@ -89,6 +89,62 @@ TEST_F(Objects, ReregisterKeepsTheKey) {
     EXPECT_EQ(ibv_rereg_mr(theirs.mr, 1 << 10, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
 }
 
+TEST_F(Objects, AWindowLeadsToAPartOfItsRegion) {
+    QueuePair a(host(0));
+    QueuePair b(host(1));
+    join(a, b);
+    Buffer mine(host(0), 8, kAllAccess, 'w');
+    Buffer theirs(host(1), 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    ibv_mw* window = ibv_alloc_mw(host(1).pd, IBV_MW_TYPE_2);
+    ASSERT_NE(window, nullptr);
+    ibv_send_wr bind{};
+    bind.opcode = IBV_WR_BIND_MW;
+    bind.send_flags = IBV_SEND_SIGNALED;
+    bind.bind_mw.mw = window;
+    bind.bind_mw.rkey = ibv_inc_rkey(window->rkey);
+    bind.bind_mw.bind_info = {theirs.mr, theirs.addr(8), 8, IBV_ACCESS_REMOTE_WRITE};
+    ASSERT_EQ(b.post(bind), 0);
+    run();
+    const auto bound = host(1).poll();
+    ASSERT_TRUE(bound);
+    EXPECT_EQ(bound->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(bound->opcode, IBV_WC_BIND_MW);
+    EXPECT_EQ(ibv_dereg_mr(theirs.mr), EBUSY) << "a window is bound to it";
+    a.rdma(IBV_WR_RDMA_WRITE, 1, mine.all(), theirs.addr(8), bind.bind_mw.rkey);
+    run();
+    EXPECT_EQ(host(0).poll()->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(theirs.bytes[8], 'w');
+    a.rdma(IBV_WR_RDMA_WRITE, 2, mine.all(), theirs.addr(9), bind.bind_mw.rkey);
+    run();
+    EXPECT_EQ(host(0).poll()->status, IBV_WC_REM_ACCESS_ERR) << "past its end";
+    EXPECT_EQ(ibv_dealloc_mw(window), 0);
+}
+
+TEST_F(Objects, DeviceMemoryIsReachedByCopiesAndRegions) {
+    QueuePair a(host(0));
+    QueuePair b(host(1));
+    join(a, b);
+    Buffer mine(host(0), 8, kAllAccess, 'm');
+    ibv_alloc_dm_attr attr{64, 0, 0};
+    ibv_dm* dm = ibv_alloc_dm(host(1).context, &attr);
+    ASSERT_NE(dm, nullptr);
+    ibv_mr* mr =
+        ibv_reg_dm_mr(host(1).pd, dm, 16, 16,
+                      IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    ASSERT_NE(mr, nullptr);
+    EXPECT_EQ(ibv_free_dm(dm), EBUSY) << "a region is on it";
+    a.rdma(IBV_WR_RDMA_WRITE, 1, mine.all(), 4, mr->rkey);
+    run();
+    EXPECT_EQ(host(0).poll()->status, IBV_WC_SUCCESS);
+    char out[4];
+    EXPECT_EQ(ibv_memcpy_from_dm(out, dm, 20, 4), 0);
+    EXPECT_EQ(out[0], 'm');
+    EXPECT_EQ(ibv_memcpy_from_dm(out, dm, 21, 4), EINVAL) << "words only";
+    EXPECT_EQ(ibv_memcpy_from_dm(out, dm, 64, 4), EFAULT);
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    EXPECT_EQ(ibv_free_dm(dm), 0);
+}
+
 TEST_F(Objects, TransitionsNeedTheirAttributes) {
     QueuePair a(host(0));
     ibv_qp_attr attr{};

@@ -39,6 +39,9 @@ QueuePair::QueuePair(Host& h, const QpOptions& options) : host(h) {
         dv.dc_init_attr.dc_type = *options.dc;
         if (dct) {
             dv.dc_init_attr.dct_access_key = kDcKey;
+        } else if (options.streams) {
+            dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+            dv.dc_init_attr.dci_streams = *options.streams;
         }
         qp = mlx5dv_create_qp(host.context, &attr, &dv);
     } else {
@@ -172,8 +175,8 @@ QueuePair make_dct(Host& host, const Wiring& wiring) {
     return dct;
 }
 
-QueuePair make_dci(Host& host, const Wiring& wiring) {
-    QueuePair dci(host, {.dc = MLX5DV_DCTYPE_DCI});
+QueuePair make_dci(Host& host, const Wiring& wiring, std::optional<mlx5dv_dci_streams> streams) {
+    QueuePair dci(host, {.dc = MLX5DV_DCTYPE_DCI, .streams = streams});
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;

@@ -92,6 +92,7 @@ struct QpOptions {
     int sig_all = 0;
     uint32_t max_inline = 64;
     std::optional<mlx5dv_dc_type> dc = {};
+    std::optional<mlx5dv_dci_streams> streams = {};
 };
 
 /// How to bring a QP up.
@@ -140,7 +141,8 @@ void join(QueuePair& a, QueuePair& b, const Wiring& wiring = {});
 
 /// DC: a target bound to the host's SRQ and CQ, an initiator, and addresses between them.
 QueuePair make_dct(Host& host, const Wiring& wiring = {});
-QueuePair make_dci(Host& host, const Wiring& wiring = {});
+QueuePair make_dci(Host& host, const Wiring& wiring = {},
+                   std::optional<mlx5dv_dci_streams> streams = {});
 struct Address {
     Address(Host& host, uint16_t dlid) {
         ibv_ah_attr attr{};
