@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kResidenceIntervals = 2;
 // Simulated intervals are short, to save messages; this much of them holds enough to rank by.
 constexpr const char* kDuty = "0.5";
+// A receiver that is overrun makes its senders wait a millisecond, many intervals: it starts with
+// the buffers that a long run would have come to.
+constexpr const char* kReceiveBuffers = "2048";
 constexpr double kRecovered = 0.95;
 // The rate before a move is the mean over so many intervals.
 constexpr unsigned kReferenceIntervals = 5;
@@ -45,6 +48,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_DYNAMIC_TL_MIN_RESIDENCE",
          fmt::format("{}ns", kResidenceIntervals * options.interval)},
         {"UCX_DYNAMIC_TL_DUTY", kDuty},
+        {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
     world.variables.insert(world.variables.end(), options.variables.begin(),
