@@ -112,6 +112,7 @@ ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, ui
 // -----------------------------------------------------------------------------
 
 std::byte* AmHandlers::allocate(size_t bytes) {
+    if (bytes > PTRDIFF_MAX) return nullptr;  // sizes come from messages
     const size_t alignment = std::max<size_t>(alignment_, 16);
     const size_t room = (alignment + bytes + alignment - 1) / alignment * alignment;
     auto* block = static_cast<std::byte*>(std::aligned_alloc(alignment, room));

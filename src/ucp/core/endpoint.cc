@@ -82,23 +82,25 @@ void Endpoint::take_from_user() {
 
 void Endpoint::update_fast_path() {
     tx_lane_ = scalable_.get();
-    short_limit_ = -1;
     const uct::InterfaceAttributes* attributes = &scalable_lane().attributes;
+    bool is_switching = false;
     if (lane_state_ != nullptr && lane_state_->direction != nullptr) {
         using State = lanes::TxDirection::State;
         const State state = lane_state_->direction->tx.state();
+        is_switching = state != State::kScalable && state != State::kDedicated;
         if (state == State::kDedicated) {
             tx_lane_ = lane_state_->dedicated.get();
             attributes = &dedicated_lane().attributes;
-        } else if (state != State::kScalable) {
-            return;
         }
     }
-    // With several threads every send takes the lock first, so none may be fast.
-    if (is_failed() || has_backlog_ || worker_->has_threads()) return;
-    if ((attributes->capabilities & uct::kAmShort) == 0) return;
+    // With several threads every send takes the lock first, so none may be fast; the limit that
+    // they read without the lock is never written then.
+    if (worker_->has_threads()) return;
+    const bool is_fast = !is_switching && !is_failed() && !has_backlog_ &&
+                         (attributes->capabilities & uct::kAmShort) != 0;
     short_limit_ =
-        static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()));
+        is_fast ? static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()))
+                : -1;
 }
 
 void Endpoint::remote_operation_finished() {

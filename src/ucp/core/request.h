@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -54,7 +55,7 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     using Abort = void (*)(Request& request, ucs_status_t status);
 
     enum Flag : uint32_t {
-        kFinished = 1u << 0,       //!< count reached 0, cleanup done
+        kDoneInCall = 1u << 0,     //!< finished while kInCall
         kFreed = 1u << 1,          //!< the user has given the handle back
         kInCall = 1u << 2,         //!< inside the function that started it: report by return value
         kUserMemory = 1u << 3,     //!< memory of the user's: never goes to the pool
@@ -64,7 +65,6 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         kInternal = 1u << 7,       //!< no user handle: the memory goes back when it is finished
         kReceive = 1u << 8,        //!< a receive: tag_info is valid when finished
         kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
-        kDoneInCall = 1u << 10,    //!< finished while kInCall
     };
 
     enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kInternal };
@@ -85,6 +85,11 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     Endpoint* endpoint = nullptr;  //!< null for receives
     uint32_t flags = 0;
     CallbackKind callback_kind = CallbackKind::kSend;
+
+  private:
+    std::atomic<bool> finished_{false};
+
+  public:
     Callback on_finish{};  //!< null: nobody is told
     void* user_data = nullptr;
     Post post = nullptr;
@@ -122,7 +127,9 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         return result;
     }
 
-    bool is_finished() const { return (flags & kFinished) != 0; }
+    /** Count reached 0, cleanup done. Programs ask this from any thread, without the lock. */
+    bool is_finished() const { return finished_.load(std::memory_order_acquire); }
+    void set_finished() { finished_.store(true, std::memory_order_release); }
 
     void* handle() { return this + 1; }
     static Request& from_handle(void* handle) { return *(static_cast<Request*>(handle) - 1); }

@@ -96,25 +96,28 @@ void Worker::finish(Request& request) {
 }
 
 // The callback may free the request, and may start it anew where its memory is the user's: nothing
-// of it is read afterwards unless the user had given it up before.
+// of it is read afterwards unless the user had given it up before. Without a callback, that holds
+// from set_finished() on: another thread may see it and take the memory back.
 void Worker::deliver(Request& request) {
     const bool is_given_up = (request.flags & (Request::kFreed | Request::kInternal)) != 0;
-    request.flags |= Request::kFinished;
-    if (request.on_finish.send != nullptr) {
-        switch (request.callback_kind) {
+    const Request::Callback callback = request.on_finish;
+    const Request::CallbackKind kind = request.callback_kind;
+    request.set_finished();
+    if (callback.send != nullptr) {
+        switch (kind) {
             case Request::CallbackKind::kSend:
-                request.on_finish.send(request.handle(), request.status, request.user_data);
+                callback.send(request.handle(), request.status, request.user_data);
                 break;
             case Request::CallbackKind::kTagReceive:
-                request.on_finish.tag_receive(request.handle(), request.status, &request.tag_info,
-                                              request.user_data);
+                callback.tag_receive(request.handle(), request.status, &request.tag_info,
+                                     request.user_data);
                 break;
             case Request::CallbackKind::kAmReceive:
-                request.on_finish.am_receive(request.handle(), request.status, request.received,
-                                             request.user_data);
+                callback.am_receive(request.handle(), request.status, request.received,
+                                    request.user_data);
                 break;
             case Request::CallbackKind::kInternal:
-                request.on_finish.internal(request);
+                callback.internal(request);
                 break;
         }
     }
@@ -153,8 +156,10 @@ void Worker::defer(Request& request) {
 }
 
 Request* Worker::lend_request() {
-    Request* request = allocate_request(Request::kUserMemory | Request::kFinished);
-    if (request != nullptr) lent_.insert(request);
+    Request* request = allocate_request(Request::kUserMemory);
+    if (request == nullptr) return nullptr;
+    request->set_finished();
+    lent_.insert(request);
     return request;
 }
 

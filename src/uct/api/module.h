@@ -6,7 +6,7 @@
 #include "uct/api/memory_domain.h"
 
 namespace ucs {
-class Runtime;
+struct Runtime;
 }
 
 namespace uct {

@@ -13,7 +13,8 @@ namespace uct::ib {
 ucs::ChunkSource::Chunk RegisteredChunks::allocate(size_t bytes) {
     ucs::HeapMemory memory = ucs::allocate_aligned(bytes, ucs::page_size());
     if (!memory) return {};
-    ibv_mr* mr = ibv_reg_mr(pd_, memory.get(), bytes, IBV_ACCESS_LOCAL_WRITE);
+    const unsigned access = IBV_ACCESS_LOCAL_WRITE;
+    ibv_mr* mr = ibv_reg_mr(pd_, memory.get(), bytes, access);
     if (mr == nullptr) {
         ucs::log_error(
             "{} bytes of buffers cannot be registered: {}; is the limit of locked "

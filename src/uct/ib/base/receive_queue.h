@@ -13,6 +13,7 @@ namespace uct::ib {
 class RegisteredChunks : public ucs::ChunkSource {
   public:
     RegisteredChunks(ibv_pd* pd, size_t key_offset) : pd_(pd), key_offset_(key_offset) {}
+    virtual ~RegisteredChunks() = default;
     Chunk allocate(size_t bytes) override;
     void release(const Chunk& chunk, size_t bytes) override;
     void prepare(void* object, const Chunk& chunk) override;

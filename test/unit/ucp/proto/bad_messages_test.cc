@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fuzz/message_input.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/emulation.h"
@@ -61,6 +60,10 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"request: a key of zeros", AmId::kRndvRtr, rtr(1, 0, 10, 80, 80)},
         {"end: unknown receive", AmId::kRndvAtp, bytes_of(RndvDone{99, from, 0})},
         {"data: unknown receive", AmId::kRndvData, bytes_of(RndvData{99, from, 0}, 10)},
+        {"active message: a size that overflows", AmId::kAmFirst,
+         bytes_of(AmFirstHeader{{0, 0, 0}, {from, 1}, UINT64_MAX - 8}, 64)},
+        {"tagged message: a size that no memory has", AmId::kTagFirst,
+         bytes_of(TagFirstHeader{0, {from, 1}, UINT64_MAX - 8, 0}, 64)},
         {"put: no such region", AmId::kPut, bytes_of(EmulatedPut{from, 1, nowhere, 1}, 8)},
         {"put: another identity", AmId::kPut,
          bytes_of(EmulatedPut{from, 1, {identity + 1, 1, 0x1000}, 1}, 8)},
@@ -139,54 +142,6 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
         }
     }
     expect_alive(cluster);
-}
-
-/** What the fuzzers do, for a moment: a small corpus under random changes. */
-TEST(BadMessages, RandomChangesOfValidBytes) {
-    Cluster cluster;
-    char memory[100];
-    Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.a.context(), memory, sizeof(memory), &mapped), UCS_OK);
-    std::vector<std::byte> key(packed_key_size(*mapped));
-    pack_key(*mapped, key);
-    Memory::destroy(mapped);
-    std::vector<std::vector<std::byte>> messages;
-    for (const BadMessage& message : bad_messages('s', 'i')) {
-        messages.push_back(message.bytes);
-        messages.back().insert(messages.back().begin(),
-                               static_cast<std::byte>(static_cast<uint8_t>(message.id) | 0x80));
-    }
-    std::mt19937_64 random(42);
-    const auto changed = [&](std::vector<std::byte> bytes) {
-        for (uint64_t changes = random() % 4; changes > 0 && !bytes.empty(); --changes) {
-            const size_t at = random() % bytes.size();
-            switch (random() % 3) {
-                case 0:
-                    bytes[at] = static_cast<std::byte>(random());
-                    break;
-                case 1:
-                    bytes.resize(at);
-                    break;
-                default:
-                    bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(at), std::byte{'r'});
-            }
-        }
-        return bytes;
-    };
-    const auto data = [](const std::vector<std::byte>& bytes) {
-        return reinterpret_cast<const uint8_t*>(bytes.data());
-    };
-    ucs::LogCapture log(ucs::LogLevel::kFatal);
-    for (int i = 0; i < 3000; ++i) {
-        const std::vector<std::byte> address = changed(cluster.a.worker().address());
-        fuzz::read_address(data(address), address.size());
-        const std::vector<std::byte> packed = changed(key);
-        fuzz::read_remote_key(data(packed), packed.size());
-    }
-    for (int i = 0; i < 1000; ++i) {
-        const std::vector<std::byte> message = changed(messages[random() % messages.size()]);
-        fuzz::read_message(data(message), message.size());
-    }
 }
 
 }  // namespace

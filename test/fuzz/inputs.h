@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// What a fuzzer feeds the readers of bytes that come from outside. Each must survive any input.
+namespace ucp::fuzz {
+
+/** A worker address: as it is, and with length and checksum put right, to connect to. */
+void read_address(std::span<const uint8_t> input);
+/** A packed remote key: as it is, and with size and checksum put right. */
+void read_remote_key(std::span<const uint8_t> input);
+/**
+ * Messages to a worker with requests of every kind waiting. Byte 0: bits 0 and 1 are
+ * Victim::Links, bit 7 asks for Victim::speak_to(). Then, for each message: its id, the number of
+ * bytes (fewer if the input ends), the bytes.
+ */
+void read_messages(std::span<const uint8_t> input);
+/** A message of the lane negotiation: what decodes is what encode() would have written. */
+void read_lane_message(std::span<const uint8_t> input);
+
+using Input = std::vector<uint8_t>;
+using Reader = void (*)(std::span<const uint8_t> input);
+
+/** A reader with valid inputs to start from. */
+struct Target {
+    const char* name;
+    Reader read;
+    std::vector<Input> (*seeds)();
+};
+
+/** Every reader above. */
+std::span<const Target> targets();
+
+}  // namespace ucp::fuzz
