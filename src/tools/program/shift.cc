@@ -18,6 +18,25 @@ std::vector<unsigned> hot_peers(unsigned rank, unsigned ranks, unsigned hot, uns
     return peers;
 }
 
+namespace {
+
+std::vector<PeerWeight> weights_of(const Rank& rank, const ShiftOptions& options, unsigned phase) {
+    const auto hot = hot_peers(rank.index(), rank.count(), options.hot, phase);
+    const size_t others = rank.count() - 1 - hot.size();
+    std::vector<PeerWeight> weights;
+    for (unsigned peer = 0; peer < rank.count(); ++peer) {
+        if (peer == rank.index()) continue;
+        if (std::ranges::find(hot, peer) != hot.end()) {
+            weights.push_back({peer, (1 - options.background) / static_cast<double>(hot.size())});
+        } else if (options.background > 0) {
+            weights.push_back({peer, options.background / static_cast<double>(others)});
+        }
+    }
+    return weights;
+}
+
+}  // namespace
+
 Task shift(Rank& rank, const ShiftOptions& options) {
     for (unsigned step = 1; step < rank.count(); ++step) {
         rank.connect((rank.index() + step) % rank.count());
@@ -32,11 +51,7 @@ Task shift(Rank& rank, const ShiftOptions& options) {
     const int64_t start = rank.host().now();
     Flow flow(rank, options.flow);
     for (unsigned phase = 0; phase < options.phases; ++phase) {
-        std::vector<PeerWeight> weights;
-        for (const unsigned peer : hot_peers(rank.index(), rank.count(), options.hot, phase)) {
-            weights.push_back({peer, 1.0});
-        }
-        co_await flow.run(std::move(weights), start + (phase + 1) * options.time);
+        co_await flow.run(weights_of(rank, options, phase), start + (phase + 1) * options.time);
     }
     rank.host().report({.size = options.flow.size,
                         .messages = flow.messages(),

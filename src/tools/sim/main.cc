@@ -136,6 +136,10 @@ void add_study(CLI::App& sim, const std::string& name, const std::string& help,
         app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
             ->check(CLI::Range(2, 1000))
             ->capture_default_str();
+        app.add_option("--background", study.shift.background,
+                       "Part of the messages that goes to the peers that are not hot")
+            ->check(CLI::Range(0.0, 0.9))
+            ->capture_default_str();
     }
     add_study_options(app, *command);
     app.callback([command] { run_sim(*command); });

@@ -61,6 +61,7 @@ struct World::Node {
     uint64_t scheduled = softhca::VirtualFabric::kNever;
     uint64_t version = 0;
     size_t samples = 0;
+    bool running = false;
 };
 
 World::World(const WorldOptions& options)
@@ -173,6 +174,10 @@ void World::run_node(unsigned index) {
     node.scheduled = softhca::VirtualFabric::kNever;
     const bool moved = node.rank->step();
     if (node.rank->resumed()) last_resumed_ = fabric_.now();
+    if (node.running && node.rank->finished()) {
+        node.running = false;
+        --running_;
+    }
     // A step that costs nothing must not stop the clock.
     const uint64_t cost = std::max<uint64_t>(fabric_.take_cpu_time(index), 1);
     node.busy_until = fabric_.now() + cost;
@@ -181,16 +186,15 @@ void World::run_node(unsigned index) {
     schedule(index, std::max(wanted, node.busy_until));
 }
 
-bool World::all_finished() const {
-    return std::ranges::all_of(nodes_, [](const auto& node) { return node->rank->finished(); });
-}
-
 void World::run(const std::function<Task(Rank&)>& program) {
-    for (const auto& node : nodes_) node->rank->spawn(program(*node->rank));
+    for (const auto& node : nodes_) {
+        node->rank->spawn(program(*node->rank));
+        node->running = true;
+    }
+    running_ = size();
     for (unsigned node = 0; node < size(); ++node) wake(node);
     last_resumed_ = fabric_.now();
-    uint64_t turn_count = 0;
-    while (turn_count++ % size() != 0 || !all_finished()) {
+    while (running_ != 0) {
         while (!turns_.empty() && turns_.top().version != nodes_[turns_.top().node]->version) {
             turns_.pop();
         }

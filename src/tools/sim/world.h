@@ -85,7 +85,6 @@ class World {
     void wake(unsigned node);
     void run_node(unsigned node);
     uint64_t idle_deadline(const Node& node) const;
-    bool all_finished() const;
     void take_sample(unsigned node, const Sample& sample);
 
     const WorldOptions options_;
@@ -99,6 +98,7 @@ class World {
     std::unordered_map<uint64_t, unsigned> rank_of_uid_;
     std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
     uint64_t barriers_entered_ = 0;
+    unsigned running_ = 0;       // ranks whose program has not ended
     uint64_t last_resumed_ = 0;  // when a rank's program last got on
     std::vector<std::vector<Sample>> samples_;
 };
