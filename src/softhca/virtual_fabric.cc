@@ -2,6 +2,7 @@
 #include "softhca/virtual_fabric.h"
 
 #include <algorithm>
+#include <new>
 
 namespace softhca {
 namespace {
@@ -19,6 +20,17 @@ SegmentLayout private_layout() {
     layout.regions = 1u << 20;
     layout.procs = 1;
     return layout;
+}
+
+/// Address space is all that an arena costs, and some tools (valgrind, limits) leave little of it.
+constexpr uint64_t kMinArena = uint64_t{1} << 30;
+
+void create_segment(Segment& segment) {
+    SegmentLayout layout = private_layout();
+    while (!segment.create_private(layout)) {
+        layout.arena_bytes /= 2;
+        if (layout.arena_bytes < kMinArena) throw std::bad_alloc();
+    }
 }
 
 }  // namespace
@@ -40,7 +52,7 @@ bool ContextCache::touch(uint64_t context) {
 
 VirtualFabricImpl::VirtualFabricImpl(const VirtualFabric::Options& options)
     : options_(options), nodes_(options.nodes) {
-    segment.create_private(private_layout());
+    create_segment(segment);
     set_up_tables();
     limits = options.limits;
     faults.set(options.faults);

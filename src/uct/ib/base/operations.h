@@ -25,6 +25,10 @@ void store_atomic(SendOperation& operation, ucs_status_t status);
  *   uint8_t message_flags()                    for the first byte of the message to be posted
  *   void message_posted()                      a credit is used
  *   bool post(SendQueue&, WorkRequest&, SendOperation*)
+ *   SendQueue* plain_queue()                   a queue with room for a plain message: nothing but
+ *                                              its id in the first byte, no fence, no signal;
+ *                                              null: whatever the reason, acquire_message() knows
+ *   bool post_plain(SendQueue&, pieces)        post that, and count it
  *   bool keeps_requests()                      requests must be kept until they are complete, so
  *                                              that they can be posted anew: no inline sends
  */
@@ -32,25 +36,13 @@ template <typename Derived>
 class Operations : public Endpoint {
   public:
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload, uint32_t length) final {
-        ucs_status_t status;
-        SendQueue* queue = self().acquire_message(&status);
+        SendQueue* queue = self().plain_queue();
         if (queue == nullptr) [[unlikely]]
-            return status;
-        if (self().keeps_requests()) [[unlikely]] {
-            return message_copied(*queue, id, &header, payload, length);
-        }
-        struct __attribute__((packed)) {
-            uint8_t first;
-            uint64_t header;
-        } front{static_cast<uint8_t>(id | self().message_flags()), header};
-        WorkRequest request(Opcode::kSend);
-        request.inlined = true;
-        request.add(&front, sizeof(front));
-        if (length > 0) request.add(payload, length);
-        if (!self().post(*queue, request, nullptr)) [[unlikely]]
-            return UCS_ERR_IO_ERROR;
-        self().message_posted();
-        return UCS_OK;
+            return message_slow(id, header, payload, length);
+        const Front front{id, header};
+        const ibv_data_buf pieces[] = {{const_cast<Front*>(&front), sizeof(front)},
+                                       {const_cast<void*>(payload), length}};
+        return self().post_plain(*queue, pieces) ? UCS_OK : UCS_ERR_IO_ERROR;
     }
 
     ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) final {
@@ -219,6 +211,12 @@ class Operations : public Endpoint {
     }
 
   private:
+    /** What precedes the payload of a short message. */
+    struct __attribute__((packed)) Front {
+        uint8_t first;
+        uint64_t header;
+    };
+
     Derived& self() { return static_cast<Derived&>(*this); }
 
     static WorkRequest remote(Opcode opcode, uint64_t remote_address, RemoteKey key) {
@@ -253,6 +251,23 @@ class Operations : public Endpoint {
             return UCS_INPROGRESS;
         operation.release();
         return UCS_ERR_IO_ERROR;
+    }
+
+    /** A short message that is not plain. */
+    [[gnu::noinline]] ucs_status_t message_slow(uint8_t id, uint64_t header, const void* payload,
+                                                uint32_t length) {
+        ucs_status_t status;
+        SendQueue* queue = self().acquire_message(&status);
+        if (queue == nullptr) return status;
+        if (self().keeps_requests()) return message_copied(*queue, id, &header, payload, length);
+        const Front front{static_cast<uint8_t>(id | self().message_flags()), header};
+        WorkRequest request(Opcode::kSend);
+        request.inlined = true;
+        request.add(&front, sizeof(front));
+        if (length > 0) request.add(payload, length);
+        if (!self().post(*queue, request, nullptr)) return UCS_ERR_IO_ERROR;
+        self().message_posted();
+        return UCS_OK;
     }
 
     ucs_status_t message_copied(SendQueue& queue, uint8_t id, const uint64_t* header,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/base/send_queue.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ucs/log.h"
@@ -65,14 +66,25 @@ bool SendQueue::submit(const WorkRequest& request, bool signaled) {
                            (request.fenced ? unsigned{IBV_SEND_FENCE} : 0u);
     const bool done =
         extended_ != nullptr ? post_extended(request, id, flags) : post_plain(request, id, flags);
-    if (!done) [[unlikely]] {
-        ucs::log_error("queue pair {:#x} refuses a work request with {} of {} outstanding",
-                       qp_->qp_num, outstanding(), depth_);
-        return false;
-    }
+    if (!done) [[unlikely]]
+        return refused();
     posted_ = index;
     if (signaled) signaled_ = index;
+    count_plain();
     return true;
+}
+
+// Completions make more room than this says; the next signalled request finds it.
+void SendQueue::count_plain() {
+    const uint32_t unsignaled = posted_ - signaled_;
+    const bool any = extended_ != nullptr && outstanding() < depth_ && unsignaled + 1 < moderation_;
+    plain_left_ = any ? std::min(depth_ - outstanding(), moderation_ - 1 - unsignaled) : 0;
+}
+
+bool SendQueue::refused() const {
+    ucs::log_error("queue pair {:#x} refuses a work request with {} of {} outstanding", qp_->qp_num,
+                   outstanding(), depth_);
+    return false;
 }
 
 bool SendQueue::post_extended(const WorkRequest& request, uint64_t id, unsigned flags) {
@@ -189,6 +201,7 @@ void SendQueue::complete(uint32_t index, ibv_wc_status status, uint32_t vendor_e
     ucs::log_debug("queue pair {:#x}: work request {} failed: {} (vendor error {:#x})", qp_->qp_num,
                    index, ibv_wc_status_str(status), vendor_error);
     failed_ = true;
+    plain_left_ = 0;
     owner_.on_failed(*this, index, status_of(status));
 }
 
@@ -199,6 +212,7 @@ void SendQueue::reset(uint32_t failed, OperationList* done, OperationList* rest)
         ucs::log_error("queue pair {:#x} cannot be reset", qp_->qp_num);
     }
     failed_ = true;
+    plain_left_ = 0;
     token_ = 0;
     credits_.available += static_cast<int>(outstanding() - (reserve_used_ ? 1 : 0));
     reserve_used_ = false;

@@ -6,6 +6,7 @@
 
 #include <boost/intrusive/slist.hpp>
 #include <new>
+#include <span>
 
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/types.h"
@@ -20,6 +21,9 @@ inline constexpr unsigned kMaxIov = 4;
 inline constexpr unsigned kMaxSge = kMaxIov + 1;
 
 enum class Opcode : uint8_t { kSend, kWrite, kRead, kFetchAdd, kCompareSwap };
+
+/** Key of dynamically connected targets of this library: a peer must know it to send. */
+inline constexpr uint64_t kDcKey = 0x5377696674316e65;
 
 /** Where a DC work request goes. */
 struct DcTarget {
@@ -144,6 +148,27 @@ class SendQueue {
     bool has_unsignaled() const { return posted_ != signaled_; }
     uint32_t outstanding() const { return posted_ - completed_; }
 
+    /** May post_plain() be called? If not, post() may still have room. */
+    bool has_plain_room() const { return plain_left_ != 0 && credits_.available > 0; }
+    /**
+     * Post an unsignalled message inline where has_plain_room(): what most messages are, and all
+     * that is left of post() for them. @return false if the driver refused, logged
+     */
+    bool post_plain(const DcTarget* target, std::span<const ibv_data_buf, 2> pieces) {
+        ibv_qp_ex* const qp = extended_;
+        ibv_wr_start(qp);
+        qp->wr_id = uint64_t{token_} << 32 | (posted_ + 1);
+        qp->wr_flags = 0;
+        ibv_wr_send(qp);
+        if (target != nullptr) mlx5dv_wr_set_dc_addr(dynamic_, target->ah, target->number, kDcKey);
+        ibv_wr_set_inline_data_list(qp, pieces.size(), pieces.data());
+        if (ibv_wr_complete(qp) != 0) [[unlikely]]
+            return refused();
+        --credits_.available;
+        --plain_left_;
+        ++posted_;
+        return true;
+    }
     /** Post where has_room(). @return false if the driver refused, logged */
     bool post(const WorkRequest& request, SendOperation* operation = nullptr);
     /** Let the end of what is posted so far be known. @return false if that must wait */
@@ -169,6 +194,8 @@ class SendQueue {
 
   private:
     bool submit(const WorkRequest& request, bool signaled);
+    bool refused() const;
+    void count_plain();
     bool post_extended(const WorkRequest& request, uint64_t id, unsigned flags);
     bool post_plain(const WorkRequest& request, uint64_t id, unsigned flags);
     void finish(uint32_t index, ucs_status_t status);
@@ -181,6 +208,7 @@ class SendQueue {
     uint32_t token_ = 0;
     const uint32_t depth_;
     const uint32_t moderation_;
+    uint32_t plain_left_ = 0;       //!< unsignalled ones that have room for sure and need no look
     uint32_t posted_ = 0;           //!< number of the last work request
     uint32_t signaled_ = 0;         //!< number of the last signalled one
     uint32_t completed_ = 0;        //!< number of the last completed one
@@ -189,9 +217,6 @@ class SendQueue {
     bool failed_ = false;
     OperationList operations_;
 };
-
-/** Key of dynamically connected targets of this library: a peer must know it to send. */
-inline constexpr uint64_t kDcKey = 0x5377696674316e65;
 
 ucs_status_t status_of(ibv_wc_status status);
 void finish_all(OperationList& operations, ucs_status_t status);

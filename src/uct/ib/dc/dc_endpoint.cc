@@ -102,6 +102,7 @@ bool DcEndpoint::is_connected(const RemoteAddress& remote) const {
 void DcEndpoint::fail(ucs_status_t status) {
     if (status_ != UCS_OK) return;
     status_ = status;
+    credits_ = 0;
     waits_for_grant_ = false;
     if (grant_ != 0) interface_.forget_grant(grant_);
     grant_ = 0;

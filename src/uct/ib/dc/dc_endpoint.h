@@ -47,6 +47,25 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         }
     }
     bool post(SendQueue& queue, WorkRequest& request, SendOperation* operation);
+    // The initiator must be this endpoint's already. A failed endpoint has no credits.
+    SendQueue* plain_queue() {
+        if (credits_ <= 0 || dci_ == DciPool::kNone || fence_next_) [[unlikely]]
+            return nullptr;
+        DciPool& pool = interface_.pool();
+        Dci& dci = pool.at(dci_);
+        if (pool.is_special() || !dci.queue.has_plain_room() || pool.is_over_quota(dci))
+            [[unlikely]]
+            return nullptr;
+        return &dci.queue;
+    }
+    bool post_plain(SendQueue& queue, std::span<const ibv_data_buf, 2> pieces) {
+        if (!queue.post_plain(&target_, pieces)) [[unlikely]]
+            return false;
+        ++Dci::of(queue).used;
+        last_ = queue.posted();
+        message_posted();
+        return true;
+    }
     bool keeps_requests() { return interface_.pool().is_shared(); }
 
     // --- for the pool and the interface ---

@@ -33,7 +33,9 @@ DciPool::DciPool(IbInterface& interface, const DcConfig& config)
     : interface_(interface),
       policy_(config.tx_policy),
       limit_(std::clamp(config.num_dci, 1u, unsigned{kNone} - 1)),
-      quota_(std::max(config.tx_quota, 1u)) {}
+      quota_(std::max(config.tx_quota, 1u)) {
+    count_free();
+}
 
 DciPool::~DciPool() {
     for (auto& dci : dcis_) {
@@ -55,12 +57,14 @@ Dci* DciPool::create() {
         ucs::log_diag("{}: only {} of UCX_DC_MLX5_NUM_DCI={} can be made: {}",
                       interface_.device().name(), dcis_.size(), limit_, std::strerror(errno));
         limit_ = std::max<size_t>(dcis_.size(), 1);
+        count_free();
         return nullptr;
     }
     auto dci = std::make_unique<Dci>(*this, interface_, static_cast<uint16_t>(dcis_.size()),
                                      is_shared() ? 1 : interface_.moderation());
     dci->queue.attach(std::move(qp), true, true, interface_.add_queue(dci->queue));
     dcis_.push_back(std::move(dci));
+    count_free();
     return dcis_.back().get();
 }
 
@@ -84,6 +88,7 @@ Dci* DciPool::find_free() {
 
 void DciPool::take(Dci& dci, DcEndpoint& endpoint) {
     free_.pop_back();  // it is what find_free() showed
+    count_free();
     dci.is_free = false;
     dci.owner = &endpoint;
     endpoint.set_dci(dci.index);
@@ -95,6 +100,7 @@ void DciPool::put_free(Dci& dci) {
     dci.used = 0;
     hurried_ = false;
     free_.push_back(dci.index);
+    count_free();
 }
 
 void DciPool::hurry() {

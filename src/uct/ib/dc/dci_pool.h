@@ -68,10 +68,12 @@ class DciPool {
     void take(Dci& dci, DcEndpoint& endpoint);
     /** Does the owner have to give way? */
     bool is_over_quota(const Dci& dci) const {
-        return policy_ == TxPolicy::kDcsQuota && dci.used >= quota_ && !for_dci_.empty();
+        return !for_dci_.empty() && policy_ == TxPolicy::kDcsQuota && dci.used >= quota_;
     }
     /** Should this work request be signalled, so that its initiator is given back early? */
     bool is_scarce() const { return free_.empty() && dcis_.size() == limit_; }
+    /** Must post() be asked about every work request: is_shared() or is_scarce()? */
+    bool is_special() const { return special_; }
     /** Nobody gives an initiator back unasked whose last work request was unsignalled. */
     void hurry();
 
@@ -91,6 +93,7 @@ class DciPool {
     bool recover(Dci& dci);
     void make_ready(Dci& dci);
     void put_free(Dci& dci);
+    void count_free() { special_ = is_shared() || is_scarce(); }
 
     IbInterface& interface_;
     const TxPolicy policy_;
@@ -102,6 +105,7 @@ class DciPool {
     PendingQueue for_dci_;  //!< endpoints that wait for an initiator
     std::vector<DcEndpoint*> failing_;
     bool hurried_ = false;
+    bool special_ = false;
 };
 
 }  // namespace uct::ib

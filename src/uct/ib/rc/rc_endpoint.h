@@ -62,6 +62,17 @@ class RcEndpoint final : public Operations<RcEndpoint>,
         }
         return queue.post(request, operation);
     }
+    // A queue that is not connected or failed has no plain room, and credits are above the soft
+    // threshold always if there is no flow control.
+    SendQueue* plain_queue() {
+        if (credits_ > soft_ && !owes_grant_ && !fence_next_ && queue_->has_plain_room()) [[likely]]
+            return &*queue_;
+        return nullptr;
+    }
+    bool post_plain(SendQueue& queue, std::span<const ibv_data_buf, 2> pieces) {
+        credits_ -= used_per_message_;
+        return queue.post_plain(nullptr, pieces);
+    }
     static constexpr bool keeps_requests() { return false; }
 
     // --- for the interface ---
@@ -90,8 +101,8 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     RcInterface& interface_;
     std::optional<SendQueue> queue_;
     ucs_status_t status_ = UCS_ERR_NOT_CONNECTED;
-    bool fence_next_ = false;
-    bool owes_grant_ = false;
+    bool fence_next_ : 1 = false;
+    bool owes_grant_ : 1 = false;
     bool waits_for_grant_ = false;
     int credits_;
     const int soft_, hard_;

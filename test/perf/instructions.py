@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Instructions of the library for one 8-byte message, counted by callgrind.
+
+The library's part of a call is what the call costs less what it spends inside the adapter
+(src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
+library to one of the adapter is taken off whole.
+
+usage: instructions.py PROGRAM [--functions] [--check]
+  --functions  also list where the instructions are
+  --check      fail if a limit is broken, skip (77) where counts would mean nothing
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+
+MEASURED = "perf_measured_"
+# Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
+ARMED_EXTRA = 8
+
+CASES = [
+    # name, lane, tracker, variables
+    ("dc, no tracker (UCX_LANES=scalable)", "dc", "off", {"UCX_LANES": "scalable"}),
+    ("dc, no tracker (interval inf)", "dc", "off", {"UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"}),
+    ("dc, tracker disarmed", "dc", "disarmed", {}),
+    ("dc, tracker armed", "dc", "armed", {}),
+    ("rc, tracker disarmed", "rc", "disarmed", {}),
+]
+
+
+class Profile:
+    """The edges and own costs of a callgrind.out file."""
+
+    def __init__(self, path):
+        self.own = defaultdict(int)
+        self.edges = defaultdict(int)
+        self.calls = defaultdict(int)
+        names, files, self.file_of = {}, {}, {}
+        caller = callee = None
+        caller_file = None
+        is_edge_cost = False
+        count = 0
+
+        def resolve(table, text):
+            match = re.match(r"\((\d+)\)(?: (.*))?$", text)
+            if match is None:
+                return text
+            if match.group(2) is not None:
+                table[match.group(1)] = match.group(2)
+            return table[match.group(1)]
+
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                line = line.rstrip("\n")
+                if line.startswith("fl="):
+                    caller_file = resolve(files, line[3:])
+                elif line.startswith(("fi=", "fe=")):
+                    resolve(files, line[3:])
+                elif line.startswith("fn="):
+                    caller = resolve(names, line[3:])
+                    self.file_of[caller] = caller_file
+                    callee_file = caller_file
+                elif line.startswith(("cfi=", "cfl=")):
+                    callee_file = resolve(files, line[4:])
+                elif line.startswith("cfn="):
+                    callee = resolve(names, line[4:])
+                    self.file_of.setdefault(callee, callee_file)
+                elif line.startswith("calls="):
+                    count = int(line[6:].split()[0])
+                    is_edge_cost = True
+                elif line and (line[0].isdigit() or line[0] in "+-*"):
+                    cost = int(line.split()[1])
+                    if is_edge_cost:
+                        self.edges[caller, callee] += cost
+                        self.calls[caller, callee] += count
+                        is_edge_cost = False
+                        callee_file = caller_file
+                    else:
+                        self.own[caller] += cost
+
+    def is_adapter(self, function):
+        file = self.file_of.get(function) or ""
+        return "softhca::" in function or "/softhca/" in file
+
+    def library_cost(self, root):
+        """Cost of root's callees, the adapter taken off, and each function's own part of it."""
+        # What an adapter function calls is the adapter's, whatever it is: walk from the root, and
+        # share out functions that both call by the calls.
+        total = sum(c for (caller, _), c in self.edges.items() if caller == root)
+        seen, todo = set(), [root]
+        while todo:
+            function = todo.pop()
+            for (caller, callee), cost in self.edges.items():
+                if caller != function:
+                    continue
+                if self.is_adapter(callee):
+                    total -= cost
+                elif callee not in seen:
+                    seen.add(callee)
+                    todo.append(callee)
+        return total, {function: self.own[function] for function in seen}
+
+
+def measure(program, tracker, lane, variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "SOFTHCA_"))}
+    # Messages of flow control come at other times in other cases: they are not what is counted.
+    environment["UCX_RC_FC_WND_SIZE"] = "32000"
+    environment.update(variables)
+    with tempfile.TemporaryDirectory() as folder:
+        results = {}
+        out = os.path.join(folder, "out")
+        run = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--separate-recs=1",
+             f"--toggle-collect={MEASURED}*", f"--callgrind-out-file={out}",
+             program, tracker, lane],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if run.returncode != 0:
+            sys.exit(f"{program} {tracker} {lane} failed:\n{run.stderr}")
+        messages = int(run.stdout)
+        profile = Profile(out)
+        for what in ("send", "receive", "progress"):
+            total, functions = profile.library_cost(MEASURED + what)
+            results[what] = (total / messages, {f: c / messages for f, c in functions.items()})
+        return results
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--functions", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.check:
+        flags = os.environ.get("CXXFLAGS", "").split()
+        optimised = [f for f in flags if re.match(r"-O", f)][-1:] == ["-O2"]
+        if not optimised or any(f.startswith("-fsanitize") for f in flags):
+            print("skipped: counts are of a library compiled with -O2, without sanitizers")
+            return 77
+        if shutil.which("valgrind") is None:
+            print("skipped: valgrind is not installed")
+            return 77
+
+    sends = {}
+    print(f"{'library instructions per 8-byte message':40} {'send':>8} {'receive':>8} {'progress':>8}")
+    for name, lane, tracker, variables in CASES:
+        results = measure(arguments.program, tracker, lane, variables)
+        sends[name] = results["send"][0]
+        print(f"{name:40} " + " ".join(f"{results[w][0]:8.2f}"
+                                       for w in ("send", "receive", "progress")), flush=True)
+        if arguments.functions:
+            for what, (_, functions) in results.items():
+                for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
+                    if cost >= 0.05:
+                        print(f"    {what:8} {cost:8.2f} {function}")
+    if not arguments.check:
+        return 0
+    base = sends[CASES[0][0]]
+    failures = []
+    for name in (CASES[1][0], CASES[2][0]):
+        if sends[name] != base:
+            failures.append(f"{name}: {sends[name] - base:+.2f} instructions, allowed is none")
+    if sends[CASES[3][0]] - base > ARMED_EXTRA:
+        failures.append(f"{CASES[3][0]}: {sends[CASES[3][0]] - base:+.2f} instructions, "
+                        f"allowed are {ARMED_EXTRA}")
+    for failure in failures:
+        print("FAILED", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

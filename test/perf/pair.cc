@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "perf/pair.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "ucp/core/handles.h"
+#include "uct/ib/component.h"
+
+namespace perf {
+
+void require(bool condition, const char* what) {
+    if (condition) return;
+    std::fprintf(stderr, "failed: %s\n", what);
+    std::exit(1);
+}
+
+Pair::Pair(size_t estimated_endpoints) : fabric_({.nodes = 2, .model = softhca::Model::instant()}) {
+    static const std::array<uct::Component*, 1> components = {&uct::ib::component()};
+    ucp::Config config;
+    std::string error;
+    require(ucp::kConfigTable.load(ucs::config::Source(), config, error) == UCS_OK, "settings");
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+    params.features = UCP_FEATURE_TAG;
+    params.estimated_num_eps = estimated_endpoints;
+    for (unsigned node = 0; node < 2; ++node) {
+        fabric_.set_current_node(node);
+        ucp::ContextSeams seams;
+        seams.clock = &clock_;
+        seams.virtual_time = true;
+        seams.seed = 1 + node;
+        seams.components = components;
+        require(ucp::Context::create(params, config, seams, &contexts_[node]) == UCS_OK, "context");
+        require(
+            ucp::Worker::create(*contexts_[node], ucp_worker_params_t{}, &workers_[node]) == UCS_OK,
+            "worker");
+    }
+}
+
+ucp_worker_h Pair::handle(unsigned index) {
+    return ucp::wrap(workers_[index].get());
+}
+
+ucp_ep_h Pair::connect(const void* address) {
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address = static_cast<const ucp_address_t*>(address);
+    ucp_ep_h endpoint = nullptr;
+    require(ucp_ep_create(handle(0), &params, &endpoint) == UCS_OK, "endpoint");
+    return endpoint;
+}
+
+void Pair::step(ucs::Duration time) {
+    clock_.advance(time);
+    fabric_.advance_to(
+        std::max(fabric_.now(), static_cast<uint64_t>(clock_.now().time_since_epoch().count())));
+    for (auto& worker : workers_) worker->progress();
+}
+
+void Pair::drain() {
+    for (unsigned events = 1; events != 0;) {
+        fabric_.run_until_idle();
+        events = 0;
+        for (auto& worker : workers_) events += worker->progress();
+    }
+}
+
+}  // namespace perf

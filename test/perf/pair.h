@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "softhca/softhca.h"
+#include "ucp/api/ucp.h"
+#include "ucp/core/context.h"
+#include "ucp/core/worker.h"
+#include "ucs/config/source.h"
+#include "ucs/time.h"
+
+namespace perf {
+
+/**
+ * Two workers of one process over emulated adapters, on a clock that moves only by step().
+ *
+ * The process's UCX_* variables count, so that measurements choose transports and lanes from
+ * outside. Anything that goes wrong ends the process with a message.
+ */
+class Pair {
+  public:
+    explicit Pair(size_t estimated_endpoints = 2);
+
+    ucp::Worker& worker(unsigned index) { return *workers_[index]; }
+    ucp_worker_h handle(unsigned index);
+    /** A new endpoint of worker 0 to the worker with that packed address. */
+    ucp_ep_h connect(const void* address);
+    ucp_ep_h connect() { return connect(worker(1).address().data()); }
+
+    /** The clock goes on, the adapters work until they are idle, both workers progress. */
+    void step(ucs::Duration time = ucs::Duration(0));
+    /** The adapters work until they are idle; nobody looks at what they did. */
+    void run_adapters() { fabric_.run_until_idle(); }
+    /** Both workers progress until nothing moves; the clock stands. */
+    void drain();
+
+  private:
+    softhca::VirtualFabric fabric_;
+    ucs::VirtualClock clock_;
+    std::array<std::unique_ptr<ucp::Context>, 2> contexts_;
+    std::array<std::unique_ptr<ucp::Worker>, 2> workers_;
+};
+
+/** Ends the process unless the condition holds. */
+void require(bool condition, const char* what);
+
+}  // namespace perf
