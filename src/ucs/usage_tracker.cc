@@ -64,6 +64,12 @@ double UsageTracker::weight(const Sample& sample) const {
            static_cast<double>(sample.bytes) / options_.bytes_per_message;
 }
 
+// Messages come as a Poisson process; each weighs as much as their mean.
+double UsageTracker::weight_variance(const Sample& sample) const {
+    const double total = weight(sample);
+    return sample.messages == 0 ? 0 : total * total / static_cast<double>(sample.messages);
+}
+
 void UsageTracker::touch_slow(Hook& hook, OwnerId id, size_t bytes) {
     Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) {
         samples_ += oldest.messages;
@@ -78,7 +84,10 @@ void UsageTracker::touch_slow(Hook& hook, OwnerId id, size_t bytes) {
 // An owner with a score keeps its count though its entry goes to somebody else. The count of one
 // without is lost: it was seldom seen, or it would not be the oldest.
 void UsageTracker::keep_evicted(const Sample& sample) {
-    if (sample.hook->score_ != kNoScore) scores_[sample.hook->score_].sampled += weight(sample);
+    if (sample.hook->score_ == kNoScore) return;
+    Score& score = scores_[sample.hook->score_];
+    score.sampled += weight(sample);
+    score.sampled_variance += weight_variance(sample);
 }
 
 void UsageTracker::arm(Time now) {
@@ -164,10 +173,13 @@ void UsageTracker::decay_and_add(double decay, double observed) {
     for (size_t slot = 0; slot < capacity(); ++slot) {
         Score& score = scores_[slot];
         if (score.hook == nullptr) continue;
-        score.local = decay * score.local + (1 - decay) * score.sampled / observed;
+        const double share = (1 - decay) / observed;
+        score.local = decay * score.local + share * score.sampled;
+        score.variance = decay * decay * score.variance + share * share * score.sampled_variance;
         if (!score.remote_is_news) score.remote *= decay;
         score.remote_is_news = false;
         score.sampled = 0;
+        score.sampled_variance = 0;
         // Far below what could be promoted, an owner only takes up room.
         if (!score.promoted && score.total() < options_.min_score * 0.01) leave(score);
     }
@@ -177,7 +189,9 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
     size_t count = 0;
     lru_.for_each([&](Sample& sample) {
         if (sample.messages == 0) return;
-        candidates_[count++] = {&sample, (1 - decay) * weight(sample) / observed};
+        const double share = (1 - decay) / observed;
+        candidates_[count++] = {&sample, share * weight(sample),
+                                share * share * weight_variance(sample)};
     });
     std::sort(candidates_.get(), candidates_.get() + count,
               [](const Candidate& a, const Candidate& b) {
@@ -195,7 +209,9 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
             leave(*place);
             place = free_place();
         }
-        enter(*place, *candidate.sample->hook, candidate.sample->id).local = candidate.local;
+        Score& score = enter(*place, *candidate.sample->hook, candidate.sample->id);
+        score.local = candidate.local;
+        score.variance = candidate.variance;
     }
     lru_.for_each([](Sample& sample) {
         sample.messages = 0;

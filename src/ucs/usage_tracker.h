@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -101,6 +102,7 @@ class UsageTracker {
         double local;
         double remote;
         bool promoted;
+        double deviation;  // standard error of local: few counted messages say little
 
         double score() const { return local + remote; }
     };
@@ -176,7 +178,9 @@ class UsageTracker {
         OwnerId id = 0;
         double local = 0;
         double remote = 0;
+        double variance = 0;          // of local, as far as it comes from counting (Poisson)
         double sampled = 0;           // weighted messages in this interval, kept at evictions
+        double sampled_variance = 0;  // of that count
         bool remote_is_news = false;  // set since the last ranking
         bool promoted = false;
         bool wanted = false;  // by the ranking under way
@@ -188,10 +192,12 @@ class UsageTracker {
     struct Candidate {
         Sample* sample;
         double local;
+        double variance;
     };
 
     void touch_slow(Hook& hook, OwnerId id, size_t bytes);
     double weight(const Sample& sample) const;
+    double weight_variance(const Sample& sample) const;
     void keep_evicted(const Sample& sample);
 
     void advance(Time now);
@@ -211,7 +217,7 @@ class UsageTracker {
     bool before(const Score& left, const Score& right) const;
     double standing(const Score& score) const;
     static Rank rank_of(const Score& score) {
-        return {score.id, score.local, score.remote, score.promoted};
+        return {score.id, score.local, score.remote, score.promoted, std::sqrt(score.variance)};
     }
 
     SampleLru lru_;

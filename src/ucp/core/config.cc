@@ -39,6 +39,9 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::hysteresis_margin>("DYNAMIC_TL_MARGIN", "0.2",
                                       "By which part a challenger must beat the holder of a "
                                       "dedicated lane."),
+    field<&Config::confidence>("DYNAMIC_TL_CONFIDENCE", "2",
+                               "Standard errors of sampling that are taken off the score of an "
+                               "endpoint without a dedicated lane, so that noise moves nothing."),
     field<&Config::min_residence>("DYNAMIC_TL_MIN_RESIDENCE", "200ms",
                                   "A dedicated lane is not taken away before this time."),
     field<&Config::sample_duty>("DYNAMIC_TL_DUTY", "0.1",

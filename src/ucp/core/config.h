@@ -34,6 +34,7 @@ struct Config {
     unsigned progress_factor = 0;
     unsigned max_priority_endpoints = 0;
     double hysteresis_margin = 0;
+    double confidence = 0;
     ucs::Duration min_residence{};
     double sample_duty = 0;
     unsigned sample_windows = 0;

@@ -130,8 +130,14 @@ void LaneDriver::rank() {
     tracker_->for_each([&](const ucs::UsageTracker::Rank& rank) {
         Endpoint* endpoint = worker_.find_endpoint(rank.id);
         if (endpoint == nullptr) return;
-        scores.emplace_back(enter(*endpoint), static_cast<lanes::Score>(std::min(
-                                                  rank.local, double(lanes::kMaxMeasuredHalf))));
+        const lanes::Peer peer = enter(*endpoint);
+        // Few samples say little: a challenger counts for what it has at least, else the luckiest
+        // of many equals would replace the holder again and again.
+        const lanes::Link* link = negotiator_.find(peer);
+        const bool incumbent = link != nullptr && lanes::books_slot(link->state);
+        const double doubt = incumbent ? 0 : worker_.config().confidence * rank.deviation;
+        scores.emplace_back(peer, static_cast<lanes::Score>(std::clamp(
+                                      rank.local - doubt, 0.0, double(lanes::kMaxMeasuredHalf))));
     });
     for (const auto& [peer, score] : scores) {
         scored_.push_back(peer);

@@ -78,6 +78,21 @@ TEST(UsageTracker, ScoreFollowsTheEquation) {
                      0.75 * 0.25 * 8000 + 0.25 * 4000);
 }
 
+TEST(UsageTracker, DeviationIsThatOfTheCounts) {
+    TrackedTraffic traffic({.windows = 1, .duty = 1, .decay = 0.75, .min_score = 0});
+    traffic.tracker->progress(traffic.clock.now());
+    for (unsigned message = 0; message < 900; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    const double share = 0.25 / 0.1;  // of one counted message in the score, per second
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation, share * 30);
+    for (unsigned message = 0; message < 400; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation,
+                     share * std::sqrt(0.75 * 0.75 * 900 + 400));
+}
+
 TEST(UsageTracker, SeesNothingWhileDisarmed) {
     TrackedTraffic traffic({.max_promoted = 1, .min_score = 0});
     unsigned disarmed = 0;
