@@ -34,10 +34,26 @@ inline Config quiet_config() {
     return config;
 }
 
-/** Workers of one process on a mock fabric, driven in turn on a virtual clock. */
+/** What carries the messages of a cluster, if not its mock fabric. */
+class Wire {
+  public:
+    virtual ~Wire() = default;
+    virtual uct::Component& component() = 0;
+    /** The worker of that index is about to be made. */
+    virtual void enter(size_t index) = 0;
+    /** The worker of that index has run. */
+    virtual void leave(size_t index) = 0;
+    virtual void advance_to(ucs::Time now) = 0;
+    virtual void kill(size_t index) = 0;
+    /** Dedicated lanes that the worker has now, as the transport counts them. */
+    virtual size_t dedicated_endpoints(size_t index) const = 0;
+};
+
+/** Workers of one process on a mock fabric or a wire, driven in turn on a virtual clock. */
 class Cluster {
   public:
     struct Options {
+        Wire* wire = nullptr;  //!< outlives the cluster; null: the mock fabric
         uct::mock::Config fabric;
         Config config = quiet_config();
         uint64_t seed = 1;
@@ -48,7 +64,10 @@ class Cluster {
 
     explicit Cluster(size_t size) : Cluster(size, Options()) {}
     Cluster(size_t size, const Options& options)
-        : fabric(options.fabric), tick_(options.tick), components_{&fabric.component()} {
+        : fabric(options.fabric),
+          wire_(options.wire),
+          tick_(options.tick),
+          components_{wire_ != nullptr ? &wire_->component() : &fabric.component()} {
         for (size_t index = 0; index < size; ++index) add(options, index);
         endpoints_.resize(size, std::vector<ucp_ep_h>(size));
     }
@@ -85,9 +104,12 @@ class Cluster {
     /** One round of progress of every worker. @return events */
     unsigned step() {
         clock.advance(tick_);
+        if (wire_ != nullptr) wire_->advance_to(clock.now());
         unsigned events = 0;
         for (size_t index = 0; index < workers_.size(); ++index) {
-            if (workers_[index] != nullptr) events += ucp_worker_progress(workers_[index]);
+            if (workers_[index] == nullptr) continue;
+            events += ucp_worker_progress(workers_[index]);
+            if (wire_ != nullptr) wire_->leave(index);
         }
         return events;
     }
@@ -120,8 +142,16 @@ class Cluster {
     }
     /** The worker stops, with all that it was about to send. */
     void kill(size_t index) {
-        fabric.kill(uuid(index));
+        if (wire_ != nullptr) {
+            wire_->kill(index);
+        } else {
+            fabric.kill(uuid(index));
+        }
         killed_.push_back(std::exchange(workers_[index], nullptr));
+    }
+    size_t dedicated_endpoints(size_t index) const {
+        return wire_ != nullptr ? wire_->dedicated_endpoints(index)
+                                : fabric.dedicated_endpoints(uuid(index));
     }
 
     ucpx_lane_state_t lane_state(ucp_ep_h endpoint) {
@@ -143,6 +173,7 @@ class Cluster {
 
   private:
     void add(const Options& options, size_t index) {
+        if (wire_ != nullptr) wire_->enter(index);
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE;
         params.features = kAllFeatures;
@@ -163,6 +194,7 @@ class Cluster {
         workers_.push_back(worker);
     }
 
+    Wire* wire_;
     ucs::Duration tick_;
     std::array<uct::Component*, 1> components_;
     std::vector<std::unique_ptr<Context>> contexts_;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "system/soft_wire.h"
+
+#include <algorithm>
+
+#include "softhca/virtual_fabric.h"
+#include "ucs/runtime.h"
+#include "uct/ib/component.h"
+
+namespace ucp::test {
+
+SoftWire::SoftWire(unsigned nodes, const softhca::Model& model, const softhca::FaultPlan& faults,
+                   const Variables& variables)
+    : fabric_({.nodes = nodes, .model = model, .faults = faults}),
+      before_(ucs::runtime().environment) {
+    for (const auto& [name, value] : variables) environment_.set("UCX_" + name, value);
+    ucs::runtime().environment = &environment_;
+}
+
+SoftWire::~SoftWire() {
+    ucs::runtime().environment = before_;
+}
+
+uct::Component& SoftWire::component() {
+    return uct::ib::component();
+}
+
+void SoftWire::enter(size_t index) {
+    fabric_.set_current_node(static_cast<unsigned>(index));
+}
+
+// Work posted later leaves later by what earlier calls cost; nobody's processor is modelled here.
+void SoftWire::leave(size_t index) {
+    fabric_.take_cpu_time(static_cast<unsigned>(index));
+}
+
+void SoftWire::advance_to(ucs::Time now) {
+    const auto time = static_cast<uint64_t>(now.time_since_epoch().count());
+    while (before_event_ && fabric_.next_event_time() <= time) {
+        before_event_(++events_);
+        if (fabric_.next_event_time() <= time) fabric_.step();
+    }
+    fabric_.advance_to(time);
+}
+
+uint64_t SoftWire::count_events(std::function<void(uint64_t)> callback) {
+    before_event_ = std::move(callback);
+    return std::exchange(events_, 0);
+}
+
+void SoftWire::kill(size_t index) {
+    fabric_.kill_node(static_cast<unsigned>(index));
+}
+
+// Counted at the adapter: it knows nothing of the library's own bookkeeping.
+size_t SoftWire::dedicated_endpoints(size_t index) const {
+    const auto fabric =
+        std::static_pointer_cast<softhca::VirtualFabricImpl>(softhca::VirtualFabricImpl::current());
+    return static_cast<size_t>(std::ranges::count_if(fabric->all_qps, [&](const softhca::Qp* qp) {
+        return qp->kind == softhca::QpKind::kRc && fabric->ports_[qp->record->lid].node == index;
+    }));
+}
+
+}  // namespace ucp::test
