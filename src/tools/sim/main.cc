@@ -115,11 +115,12 @@ void add_study_options(CLI::App& app, SimCommand& command) {
 }
 
 void add_study(CLI::App& sim, const std::string& name, const std::string& help,
-               const BenchOptions& defaults) {
+               const BenchOptions& defaults, int64_t interval = 200'000) {
     auto command = std::make_shared<SimCommand>();
     StudyOptions& study = command->study;
     study.benchmark = name;
     study.bench = defaults;
+    study.interval = interval;
     study.model = softhca::Model::from_environment();
     CLI::App& app = *sim.add_subcommand(name, help);
     add_common_options(app, study.bench);
@@ -156,7 +157,12 @@ int sim_main(int argc, char** argv) {
     const BenchOptions pairs{
         .ranks = 64, .size_min = 8, .size_max = 512, .time = 500'000, .settle = 4'000'000};
     add_study(app, "mbw_mr", "Multi-pair bandwidth and message rate", pairs);
-    add_study(app, "alltoall", "All-to-all exchange", pairs);
+    // An interval must see several exchanges, each of which takes far longer than a window of
+    // pairs.
+    BenchOptions exchange = pairs;
+    exchange.time = 3'000'000;
+    exchange.settle = 30'000'000;
+    add_study(app, "alltoall", "All-to-all exchange", exchange, 2'000'000);
     const BenchOptions flows{
         .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
     add_study(app, "zipf", "Peers of heavy-tailed heat", flows);
