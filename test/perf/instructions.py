@@ -90,8 +90,8 @@ class Profile:
 
     def library_cost(self, root):
         """Cost of root's callees, the adapter taken off, and each function's own part of it."""
-        # What an adapter function calls is the adapter's, whatever it is: walk from the root, and
-        # share out functions that both call by the calls.
+        # The walk never enters the adapter, so what that calls is its own. A function of the C
+        # library that both call appears with all its cost in the second result only.
         total = sum(c for (caller, _), c in self.edges.items() if caller == root)
         seen, todo = set(), [root]
         while todo:
@@ -116,7 +116,7 @@ def measure(program, tracker, lane, variables):
         results = {}
         out = os.path.join(folder, "out")
         run = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--separate-recs=1",
+            ["valgrind", "--tool=callgrind", "--collect-atstart=no",
              f"--toggle-collect={MEASURED}*", f"--callgrind-out-file={out}",
              program, tracker, lane],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
