@@ -34,6 +34,7 @@ struct Message {
     uint32_t epoch = 0;
     uint64_t sent = 0;
     Reply reply = Reply::kAck;
+    bool lost = false;  ///< on the wire
 };
 
 /// The in-process fabric: records in private memory, requests executed by timed events. Times are

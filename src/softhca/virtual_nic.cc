@@ -159,6 +159,7 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
     message->epoch = qp.epoch;
     message->sent = start;
     message->reply = Reply::kAck;
+    message->lost = false;
     const uint64_t bytes = outgoing_bytes(wqe);
     if (!is_read(wqe)) {
         message->payload.resize(bytes);
@@ -193,8 +194,14 @@ void VirtualFabricImpl::arrive(Message* message) {
         free_message(message);
         return;
     }
-    if (!reachable(request.src_lid, request.dest_lid) || faults.drop_message()) {
-        lose(message);
+    message->lost = !reachable(request.src_lid, request.dest_lid) || faults.drop_message();
+    if (message->lost) {
+        // In its turn: what arrived before it is not sent again.
+        if (qp != nullptr && qp->last_delivery > now_) {
+            schedule(qp->last_delivery, Kind::kDeliver, request.src_qpn, message);
+        } else {
+            lose(message);
+        }
         return;
     }
     const Model& model = options_.model;
@@ -230,6 +237,10 @@ void VirtualFabricImpl::deliver(Message* message) {
         qp == nullptr ? takes_data(request.opcode) : acked && message->epoch != qp->epoch;
     if (void_message) {
         free_message(message);
+        return;
+    }
+    if (message->lost) {
+        lose(message);
         return;
     }
     if (takes_data(request.opcode)) request.iov = message->gather.iov;

@@ -164,6 +164,35 @@ TEST(Model, EnvironmentSetsFields) {
     unsetenv("SOFTHCA_MODEL_ONE_WAY");
 }
 
+// What a slow responder has taken in, but not yet executed, is not lost with a message behind it.
+TEST(Loss, OfOneMessageLeavesThoseBeforeItAlone) {
+    VirtualFabric::Options options = modelled();
+    options.model.responder_gap = 500;
+    options.faults.drop = 0.2;
+    VirtualFabric fabric(options);
+    std::vector<std::unique_ptr<Host>> hosts;
+    for (unsigned node = 0; node < 2; ++node) {
+        fabric.set_current_node(node);
+        hosts.push_back(std::make_unique<Host>());
+    }
+    constexpr unsigned kMessages = 40;
+    Buffer from(*hosts[0], 8), to(*hosts[1], 8);
+    QueuePair a(*hosts[0]), b(*hosts[1]);
+    join(a, b, {.rnr_retry = 7, .retry_cnt = 7, .timeout = 1});
+    for (unsigned id = 0; id < kMessages; ++id) ASSERT_EQ(b.post_recv(id, to.all()), 0);
+    for (unsigned id = 0; id < kMessages; ++id) ASSERT_EQ(a.send(id, from.all()), 0);
+    fabric.run_until_idle();
+    for (auto& host : hosts) {
+        const auto completions = host->poll_all();
+        ASSERT_EQ(completions.size(), kMessages);
+        for (unsigned id = 0; id < kMessages; ++id) {
+            EXPECT_EQ(completions[id].wr_id, id);
+            EXPECT_EQ(completions[id].status, IBV_WC_SUCCESS);
+        }
+    }
+    EXPECT_GT(fabric.total().retransmissions, 0u);
+}
+
 /// A busy run with losses and delays: a function of its seed.
 uint64_t busy_run(uint64_t seed, uint64_t* end) {
     VirtualFabric::Options options = modelled(3);
