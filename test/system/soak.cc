@@ -56,14 +56,14 @@ Soak::Options Soak::options_for(Fabric fabric, uint64_t seed) {
     const bool is_large = seed % 16 == 0;
     options.traffic.seed = seed;
     options.traffic.workers = is_large ? 2 : 2 + random.below(3);
-    options.traffic.operations = 240 / static_cast<unsigned>(options.traffic.workers);
+    options.traffic.operations = 600 / static_cast<unsigned>(options.traffic.workers);
     options.traffic.max_length = size_t{1} << (is_large ? 22 : 4 + random.below(13));
     if (is_large) {
         options.traffic.slots = 2;
         options.traffic.slot_bytes = size_t{4} << 20;
     }
     options.cap = 1 + static_cast<unsigned>(random.below(2));
-    options.switch_every = 10 + static_cast<unsigned>(random.below(60));
+    options.switch_every = 5 + static_cast<unsigned>(random.below(30));
     options.scheme = static_cast<RndvScheme>(random.below(4));
     options.early_zcopy = random.below(2) == 0;
     options.early_rndv = random.below(2) == 0;

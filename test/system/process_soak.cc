@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// process_soak [--processes N] [--seconds S] [--seed SEED] [--kill]
+//
+// Processes on the host-wide fabric of the emulated adapters, over the shared libraries, each with
+// the traffic of traffic.h to all others, while lanes are switched all the time. With --kill one is
+// killed half way: the others must notice, and go on with each other.
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "system/traffic.h"
+
+namespace ucp::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostProcesses = 16;
+constexpr size_t kMostBytes = 4096;
+constexpr ucp_request_param_t kNothing{};
+
+struct Settings {
+    size_t processes = 8;
+    unsigned seconds = 15;
+    uint64_t seed = 1;
+    bool kill = false;
+};
+
+/** An address or key, of so many bytes. */
+struct Packed {
+    size_t length;
+    uint64_t address;
+    char bytes[kMostBytes];
+};
+
+/** What the processes share beside the fabric; made before they are. */
+struct Board {
+    std::atomic<size_t> arrived[4];
+    std::atomic<uint64_t> messages, bytes, operations, promotions, demotions;
+    Packed addresses[kMostProcesses];
+    Packed regions[kMostProcesses][kMostProcesses];  //!< of owner, for user
+};
+
+class Process {
+  public:
+    Process(const Settings& settings, Board& board, size_t index)
+        : settings_(settings), board_(board), index_(index), failures_(settings.processes) {}
+
+    int run() {
+        if (!start()) return 1;
+        const auto end = Clock::now() + std::chrono::seconds(settings_.seconds);
+        const auto limit = end + std::chrono::seconds(30);
+        while (Clock::now() < end) turn(true);
+        party_->stop();
+        while (!party_->is_done() && party_->errors().empty() && Clock::now() < limit) turn(true);
+        if (!party_->is_done()) complain("hangs:\n" + party_->describe());
+        // Others may still need this one's answers.
+        meet(1, limit);
+        check_end();
+        for (const std::string& error : party_->errors()) complain(error);
+        party_->abandon();
+        for (int count = 0; count < 100; ++count) ucp_worker_progress(worker_);
+        meet(2, limit);
+        ucp_worker_destroy(worker_);
+        party_.reset();
+        ucp_cleanup(context_);
+        return status_;
+    }
+
+  private:
+    /** An endpoint's error handler leaves its word here. */
+    struct Failure {
+        unsigned calls = 0;
+    };
+
+    bool start() {
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 |
+                          UCP_FEATURE_AMO64;
+        ucp_worker_params_t worker_params{};
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        if (ucp_init(&params, nullptr, &context_) != UCS_OK ||
+            ucp_worker_create(context_, &worker_params, &worker_) != UCS_OK ||
+            ucp_worker_get_address(worker_, &address, &length) != UCS_OK) {
+            return complain("cannot start"), false;
+        }
+        store(board_.addresses[index_], {reinterpret_cast<char*>(address), length}, 0);
+        ucp_worker_release_address(worker_, address);
+        TrafficOptions options;
+        options.seed = settings_.seed;
+        options.workers = settings_.processes;
+        options.operations = ~0u;
+        options.max_length = size_t{4} << 20;
+        options.slots = 2;
+        options.slot_bytes = size_t{256} << 10;
+        party_ = std::make_unique<Party>(options, index_, context_, worker_);
+        for (size_t peer = 0; peer < settings_.processes; ++peer) {
+            if (peer == index_) continue;
+            const TrafficRegion region = party_->region_for(peer);
+            store(board_.regions[index_][peer], region.key, region.address);
+        }
+        meet(0, Clock::now() + std::chrono::seconds(60));
+        for (size_t peer = 0; peer < settings_.processes; ++peer) {
+            if (peer != index_ && !connect(peer)) return complain("cannot connect"), false;
+        }
+        return true;
+    }
+
+    static void store(Packed& packed, std::string_view bytes, uint64_t address) {
+        if (bytes.size() > kMostBytes) std::abort();
+        packed.length = bytes.size();
+        packed.address = address;
+        std::memcpy(packed.bytes, bytes.data(), bytes.size());
+    }
+
+    bool connect(size_t peer) {
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.address = reinterpret_cast<const ucp_address_t*>(board_.addresses[peer].bytes);
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t) {
+            ++static_cast<Failure*>(arg)->calls;
+        };
+        params.err_handler.arg = &failures_[peer];
+        ucp_ep_h endpoint = nullptr;
+        if (ucp_ep_create(worker_, &params, &endpoint) != UCS_OK) return false;
+        const Packed& key = board_.regions[peer][index_];
+        party_->connect(peer, endpoint, {key.address, std::string(key.bytes, key.length)});
+        if (is_doomed(peer)) party_->expect_failure(peer);
+        return true;
+    }
+
+    bool is_doomed(size_t peer) const { return settings_.kill && peer == settings_.processes - 1; }
+
+    void turn(bool with_traffic) {
+        if (with_traffic) {
+            party_->step();
+            if (++turns_ % 256 == 0) party_->force_switch();
+        }
+        const bool moved = ucp_worker_progress(worker_) != 0;
+        for (size_t peer = 0; peer < settings_.processes; ++peer) {
+            if (failures_[peer].calls == 0 || forgiven_[peer]) continue;
+            forgiven_[peer] = true;
+            if (is_doomed(peer)) {
+                party_->forgive(peer);
+            } else {
+                complain(fmt::format("the endpoint to {} failed", peer));
+            }
+        }
+        // More processes than processors: one with nothing to do lets others run.
+        idle_ = moved ? 0 : idle_ + 1;
+        if (idle_ > 20) sched_yield();
+    }
+
+    void meet(size_t place, Clock::time_point limit) {
+        const bool one_is_gone = settings_.kill && place != 0;
+        board_.arrived[place].fetch_add(1);
+        while (board_.arrived[place].load() < settings_.processes - (one_is_gone ? 1 : 0)) {
+            if (Clock::now() > limit) return complain("waits for the others in vain");
+            turn(place == 1);
+            if (place == 0) sched_yield();
+        }
+    }
+
+    void check_end() {
+        ucpx_worker_attr_t attr{};
+        attr.field_mask = UCPX_WORKER_ATTR_FIELD_SLOTS | UCPX_WORKER_ATTR_FIELD_SWITCHES |
+                          UCPX_WORKER_ATTR_FIELD_NEGOTIATION;
+        ucpx_worker_query(worker_, &attr);
+        if (attr.dedicated_peak > attr.cap) complain("the cap was exceeded");
+        if (attr.violations != 0) complain("a correct peer was taken for a wrong one");
+        for (size_t peer = 0; peer < settings_.processes; ++peer) {
+            const unsigned expected = is_doomed(peer) && peer != index_ ? 1 : 0;
+            if (failures_[peer].calls != expected) {
+                complain(fmt::format("the error handler for {} ran {} times", peer,
+                                     failures_[peer].calls));
+            }
+        }
+        board_.messages += party_->totals().messages;
+        board_.bytes += party_->totals().bytes;
+        board_.operations += party_->totals().operations;
+        board_.promotions += attr.promotions;
+        board_.demotions += attr.demotions;
+    }
+
+    void complain(const std::string& what) {
+        fmt::print(stderr, "process {}: {}\n", index_, what);
+        status_ = 1;
+    }
+
+    const Settings& settings_;
+    Board& board_;
+    const size_t index_;
+    std::vector<Failure> failures_;
+    bool forgiven_[kMostProcesses] = {};
+    ucp_context_h context_ = nullptr;
+    ucp_worker_h worker_ = nullptr;
+    std::unique_ptr<Party> party_;
+    uint64_t turns_ = 0, idle_ = 0;
+    int status_ = 0;
+};
+
+int launch(const Settings& settings) {
+    void* memory =
+        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 1;
+    Board& board = *new (memory) Board();
+    std::vector<pid_t> children;
+    const pid_t launcher = getpid();
+    for (size_t index = 0; index < settings.processes; ++index) {
+        const pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != launcher) _exit(1);
+            _exit(Process(settings, board, index).run());
+        }
+        children.push_back(child);
+    }
+    const pid_t victim = settings.kill ? children.back() : 0;
+    if (victim != 0) {
+        // When all have met, half of the time of the traffic.
+        while (board.arrived[0].load() < settings.processes) poll(nullptr, 0, 10);
+        poll(nullptr, 0, static_cast<int>(settings.seconds * 500));
+        kill(victim, SIGKILL);
+    }
+    int failed = 0;
+    for (const pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        if (status != 0 && child != victim) ++failed;
+    }
+    fmt::print(
+        "{} processes, {} s: {} failed; {} switches by each end ({} promotions, {} demotions); {} "
+        "messages, {} operations, {} bytes\n",
+        settings.processes, settings.seconds, failed,
+        board.promotions.load() + board.demotions.load(), board.promotions.load(),
+        board.demotions.load(), board.messages.load(), board.operations.load(), board.bytes.load());
+    const bool was_idle = board.promotions == 0 || board.demotions == 0 || board.messages == 0;
+    return failed != 0 || was_idle ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace ucp::test
+
+int main(int argc, char** argv) {
+    ucp::test::Settings settings;
+    for (int index = 1; index < argc; ++index) {
+        const std::string_view name = argv[index];
+        const bool has_value = index + 1 < argc;
+        if (name == "--kill") {
+            settings.kill = true;
+        } else if (name == "--processes" && has_value) {
+            settings.processes = std::strtoul(argv[++index], nullptr, 10);
+        } else if (name == "--seconds" && has_value) {
+            settings.seconds = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
+        } else if (name == "--seed" && has_value) {
+            settings.seed = std::strtoull(argv[++index], nullptr, 10);
+        } else {
+            fmt::print(stderr, "process_soak [--processes N] [--seconds S] [--seed N] [--kill]\n");
+            return 2;
+        }
+    }
+    if (settings.processes < 2 || settings.processes > ucp::test::kMostProcesses) return 2;
+    return ucp::test::launch(settings);
+}

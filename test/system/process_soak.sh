@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
+# SECONDS_OF_SOAK (15) of checked traffic while lanes move, then the same with one of them killed.
+set -u
+
+libs=$PWD/.libs
+export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export UCX_MODULE_DIR=$libs
+export SOFTHCA_FABRIC=soak$$
+export UCX_MAX_PRIORITY_EPS=3
+export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
+export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
+
+seconds=${SECONDS_OF_SOAK:-15}
+status=0
+timeout $((seconds + 60)) test/system/process_soak --seconds "$seconds" || status=1
+timeout 75 test/system/process_soak --processes 4 --seconds 4 --kill || status=1
+segment=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
+if [ -e "$segment" ]; then
+    echo "FAIL $segment was left behind"
+    status=1
+fi
+exit $status
