@@ -2,6 +2,8 @@
 
 // Sixteen hot peers of a worker that may hold fifteen dedicated lanes.
 
+#include <deque>
+
 #include "system/soft_world.h"
 
 namespace ucp::test {
@@ -17,8 +19,8 @@ class Picture {
   public:
     Picture() : world_(options()) {
         for (size_t peer = 1; peer <= kPeers; ++peer) {
-            flows_.push_back({kHub, peer});
-            flows_.push_back({peer, kHub});
+            flows_.push_back({.from = kHub, .to = peer});
+            flows_.push_back({.from = peer, .to = kHub});
         }
     }
 
@@ -57,7 +59,8 @@ class Picture {
   private:
     struct Flow {
         size_t from, to;
-        uint64_t sent = 0, received = 0;
+        std::deque<uint64_t> numbers{};  //!< sent; element n is n
+        uint64_t received = 0;
     };
 
     static SoftWorld::Options options() {
@@ -72,11 +75,12 @@ class Picture {
     }
 
     void send(Flow& flow) {
-        const uint64_t number = flow.sent++;
-        ucp_request_param_t param{};
-        ASSERT_EQ(ucp_tag_send_nbx(world_.cluster.endpoint(flow.from, flow.to), &number, 8,
-                                   flow.from, &param),
-                  nullptr);
+        // A message that waits is sent from where it is.
+        const uint64_t& number = flow.numbers.emplace_back(flow.numbers.size());
+        const ucs_status_ptr_t sending = ucp_tag_send_nbx(
+            world_.cluster.endpoint(flow.from, flow.to), &number, 8, flow.from, &kNothing);
+        ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+        if (UCS_PTR_IS_PTR(sending)) ucp_request_free(sending);
     }
     void receive(Flow& flow) {
         ucp_tag_recv_info_t info;
