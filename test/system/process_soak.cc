@@ -228,7 +228,8 @@ int launch(const Settings& settings) {
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != launcher) _exit(1);
-            _exit(Process(settings, board, index).run());
+            // Not _exit(): the adapters leave their fabric in an exit handler.
+            std::exit(Process(settings, board, index).run());
         }
         children.push_back(child);
     }

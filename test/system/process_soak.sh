@@ -6,7 +6,7 @@ set -u
 
 libs=$PWD/.libs
 export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export UCX_MODULE_DIR=$libs
+export UCX_MODULE_DIR=$PWD/src/uct/ib/.libs
 export SOFTHCA_FABRIC=soak$$
 export UCX_MAX_PRIORITY_EPS=3
 export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
