@@ -197,9 +197,13 @@ struct Qp {
     Qp() : ex{} {}
     static Qp* of(ibv_qp* q) { return reinterpret_cast<Qp*>(q); }
     static Qp* of(ibv_qp_ex* q) { return reinterpret_cast<Qp*>(q); }
+    // Conditionally supported for this type; GCC and clang do.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
     static Qp* of(mlx5dv_qp_ex* q) {
         return reinterpret_cast<Qp*>(reinterpret_cast<char*>(q) - offsetof(Qp, dv));
     }
+#pragma GCC diagnostic pop
     Wqe& wqe(uint32_t position) { return sq[position & sq_mask]; }
     char* wqe_data(uint32_t position) { return sq_data.get() + (position & sq_mask) * sq_stride; }
     bool has_ack() const { return kind != QpKind::kUd && kind != QpKind::kUc; }
