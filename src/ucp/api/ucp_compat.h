@@ -128,7 +128,7 @@ ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
-/** @return UCS_OK or UCS_INPROGRESS (a flush tells the end), or an error. */
+/** @return UCS_OK: posted, a flush tells the end; or an error. */
 ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
                              size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey);
 /** @param result  Gets the old value; for CSWAP it holds the value to swap in. */

@@ -213,7 +213,9 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
     const ucs_status_t status = make_arguments(kOps[opcode], value, op_size, nullptr, &arguments);
     if (status != UCS_OK) return status;
     WorkerLock lock(endpoint.worker());
-    return atomic_implicit(endpoint, arguments, remote_addr, unwrap(rkey));
+    const ucs_status_t posted = atomic_implicit(endpoint, arguments, remote_addr, unwrap(rkey));
+    // Runtimes take anything else for a failure.
+    return posted == UCS_INPROGRESS ? UCS_OK : posted;
 }
 
 ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,

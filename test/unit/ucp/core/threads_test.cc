@@ -90,9 +90,9 @@ void access_memory(const Shared& shared, ucp_context_h context) {
         const auto place = reinterpret_cast<uint64_t>(&exposed.places[thread]);
         const auto sum = reinterpret_cast<uint64_t>(&exposed.sum);
         for (uint64_t round = 1; round <= kRounds; ++round) {
-            ASSERT_GE(ucp_atomic_post(shared.endpoint, UCP_ATOMIC_POST_OP_ADD, 1, sizeof(uint64_t),
+            ASSERT_EQ(ucp_atomic_post(shared.endpoint, UCP_ATOMIC_POST_OP_ADD, 1, sizeof(uint64_t),
                                       sum, key),
-                      0);
+                      UCS_OK);
             uint64_t value = 0;
             ASSERT_EQ(finish(shared, ucp_put_nbx(shared.endpoint, &round, sizeof(round), place, key,
                                                  &param)),

@@ -125,11 +125,13 @@ TEST_P(Atomics, EveryOperationOnBothSizes) {
 
 TEST_P(Atomics, ConcurrentPostsAllCount) {
     for (int i = 0; i < 100; ++i) {
-        ASSERT_GE(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(0), key_), 0);
-        ASSERT_GE(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(4), key_), 0);
-        ASSERT_GE(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_XOR, 1u << (i % 32), 4,
+        ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(0), key_),
+                  UCS_OK);
+        ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(4), key_),
+                  UCS_OK);
+        ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_XOR, 1u << (i % 32), 4,
                                   address(8), key_),
-                  0);
+                  UCS_OK);
     }
     EXPECT_EQ(cluster_.flush(), UCS_OK);
     EXPECT_EQ(load(0, 4), 100u);
@@ -140,7 +142,8 @@ TEST_P(Atomics, ConcurrentPostsAllCount) {
 TEST_P(Atomics, FenceWaitsForLoops) {
     for (int round = 0; round < 20; ++round) {
         const uint64_t flag = static_cast<uint64_t>(round) + 1;
-        ASSERT_GE(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(0), key_), 0);
+        ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(0), key_),
+                  UCS_OK);
         cluster_.a.worker().fence();
         ASSERT_GE(ucp_put_nbi(cluster_.ep, &flag, sizeof(flag), address(16), key_), 0);
         ASSERT_TRUE(cluster_.until([&] { return load(16, 8) == flag; }));

@@ -94,9 +94,9 @@ void expect_alive(Cluster& cluster) {
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;
     ASSERT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed.data(), &key), UCS_OK);
-    EXPECT_GE(ucp_atomic_post(cluster.ep, UCP_ATOMIC_POST_OP_ADD, 5, 8,
+    EXPECT_EQ(ucp_atomic_post(cluster.ep, UCP_ATOMIC_POST_OP_ADD, 5, 8,
                               reinterpret_cast<uintptr_t>(&word), key),
-              0);
+              UCS_OK);
     EXPECT_EQ(cluster.flush(), UCS_OK);
     EXPECT_EQ(word, 5u);
     ucp_rkey_destroy(key);

@@ -43,7 +43,8 @@ TEST_P(DuringPromotion, NothingIsLostAndFencesHold) {
         value = ++round;
         // The flag must never be ahead of what the fence puts before it.
         ASSERT_GE(ucp_put_nbi(cluster.ep, &value, 8, address(0), key), 0);
-        ASSERT_GE(ucp_atomic_post(cluster.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(1), key), 0);
+        ASSERT_EQ(ucp_atomic_post(cluster.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(1), key),
+                  UCS_OK);
         cluster.a.worker().fence();
         ASSERT_GE(ucp_put_nbi(cluster.ep, &value, 8, address(2), key), 0);
         cluster.a.worker().fence();
