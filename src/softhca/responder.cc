@@ -325,8 +325,11 @@ void copy_iov(const iovec* to, int num_to, const iovec* from, int num_from) {
     size_t from_used = 0;
     for (int t = 0, f = 0; t < num_to && f < num_from;) {
         const size_t bytes = std::min(to[t].iov_len - to_used, from[f].iov_len - from_used);
-        std::memcpy(static_cast<char*>(to[t].iov_base) + to_used,
-                    static_cast<const char*>(from[f].iov_base) + from_used, bytes);
+        // An empty piece may have no address.
+        if (bytes != 0) {
+            std::memcpy(static_cast<char*>(to[t].iov_base) + to_used,
+                        static_cast<const char*>(from[f].iov_base) + from_used, bytes);
+        }
         to_used += bytes;
         from_used += bytes;
         if (to_used == to[t].iov_len) {
