@@ -2,13 +2,10 @@
 #include "ucp/lanes/lane_driver.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cmath>
 #include <cstring>
 
 #include "ucp/core/backlog.h"
 #include "ucp/core/endpoint.h"
-#include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
 #include "ucs/log.h"
 
@@ -53,15 +50,6 @@ lanes::Time lane_time(ucs::Time now) {
     return static_cast<lanes::Time>(now.time_since_epoch().count());
 }
 
-/** A dedicated lane's address as it travels in LANE: what it is, where, and its endpoint. */
-#pragma pack(push, 1)
-struct LaneAddress {
-    uint32_t kind;
-    uint8_t domain;
-    uint8_t device_length;
-};
-#pragma pack(pop)
-
 }  // namespace
 
 void LaneState::hold(uint8_t id, const void* data, size_t length) {
@@ -90,7 +78,6 @@ LaneDriver::LaneDriver(Worker& worker)
 LaneDriver::~LaneDriver() = default;
 
 // --- time
-// ------------------------------------------------------------------------------------------
 
 void LaneDriver::tick() {
     negotiator_.advance(lane_time(worker_.now()));
@@ -177,7 +164,6 @@ void LaneDriver::run_deferred() {
 }
 
 // --- events
-// ----------------------------------------------------------------------------------------
 
 lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
     const lanes::Peer peer = endpoint.serial();
@@ -299,244 +285,7 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
     return UCS_OK;
 }
 
-// --- the negotiator's wishes
-// -----------------------------------------------------------------------
-
-lanes::PeerId LaneDriver::identify(lanes::Peer peer) {
-    return {endpoint(peer).remote_uuid(), 0};
-}
-
-namespace {
-
-/** Header and message, ready to be sent. */
-struct Encoded {
-    Encoded(uint64_t sender, const lanes::Message& message) {
-        const LaneHeader header{sender};
-        std::memcpy(bytes, &header, sizeof(header));
-        const size_t written =
-            lanes::encode(message, {bytes + sizeof(header), lanes::kMaxMessageSize});
-        assert(written != 0);
-        size = sizeof(header) + written;
-    }
-    std::span<const std::byte> span() const {
-        return {reinterpret_cast<const std::byte*>(bytes), size};
-    }
-
-    uint8_t bytes[sizeof(LaneHeader) + lanes::kMaxMessageSize];
-    size_t size;
-};
-
-}  // namespace
-
-void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
-    endpoint(peer).send_control_greeted(AmId::kLane, Encoded(worker_.uuid(), message).span());
-}
-
-void LaneDriver::create_lane(lanes::Peer peer) {
-    Endpoint& owner = endpoint(peer);
-    assert(owner.lane_state_ == nullptr);
-    const int index = worker_.interface(owner.scalable_index()).dedicated;
-    auto state = std::make_unique<LaneState>(owner);
-    std::vector<uint8_t> address;
-    ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (index >= 0 && owner.has_flag(Endpoint::kPromotable)) {
-        WorkerInterface& interface = worker_.interface(static_cast<unsigned>(index));
-        const auto& attributes = interface.transport->attributes();
-        state->interface_index = static_cast<unsigned>(index);
-        status = interface.transport->create_endpoint({}, &state->dedicated);
-        if (status == UCS_OK) {
-            const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
-                                     static_cast<uint8_t>(attributes.device_address_length)};
-            address.resize(sizeof(header) + attributes.device_address_length +
-                           attributes.endpoint_address_length);
-            std::memcpy(address.data(), &header, sizeof(header));
-            const auto bytes = std::as_writable_bytes(std::span(address)).subspan(sizeof(header));
-            status = interface.transport->get_device_address(
-                bytes.first(attributes.device_address_length));
-            if (status == UCS_OK) {
-                status =
-                    state->dedicated->get_address(bytes.subspan(attributes.device_address_length));
-            }
-        }
-    }
-    if (status == UCS_OK) {
-        worker_.count_dedicated(+1);
-        state->fence.callback = fence_flushed;
-        state->flush.callback = lane_flushed;
-        state->dedicated->set_receive_gate(state.get());
-        owner.lane_state_ = state.release();
-        owner.lane_state_->direction = negotiator_.switch_of(peer);
-        owner.update_fast_path();
-    } else {
-        ucs::log_debug("no dedicated lane to worker {:016x}: {}", owner.remote_uuid(),
-                       ucs_status_string(status));
-    }
-    peak_held_ = std::max(peak_held_, negotiator_.held());
-    negotiator_.on_lane_created(peer, status, address);
-}
-
-void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address, unsigned) {
-    Endpoint& owner = endpoint(peer);
-    LaneState& state = *owner.lane_state_;
-    WorkerInterface& interface = worker_.interface(state.interface_index);
-    const auto& attributes = interface.transport->attributes();
-    ucs_status_t status = UCS_ERR_INVALID_ADDR;
-    LaneAddress header;
-    if (address.size() > sizeof(header)) {
-        std::memcpy(&header, address.data(), sizeof(header));
-        const auto bytes = std::as_bytes(address).subspan(sizeof(header));
-        if (header.kind != interface.kind || header.domain != owner.domains().remote) {
-            status = UCS_ERR_UNREACHABLE;
-        } else if (bytes.size() == header.device_length + attributes.endpoint_address_length) {
-            const uct::RemoteAddress remote{
-                bytes.first(header.device_length), {}, bytes.subspan(header.device_length)};
-            status = state.dedicated->connect(remote);
-        }
-    }
-    state.connected = status == UCS_OK;
-    if (status != UCS_OK) {
-        ucs::log_debug("the dedicated lane to worker {:016x} cannot be connected: {}",
-                       owner.remote_uuid(), ucs_status_string(status));
-    }
-    negotiator_.on_lane_ready(peer, status);
-}
-
-void LaneDriver::destroy_lane(lanes::Peer peer) {
-    Endpoint& owner = endpoint(peer);
-    LaneState* state = owner.lane_state_;
-    if (state == nullptr) {  // it could not be made
-        negotiator_.on_lane_destroyed(peer);
-        return;
-    }
-    if (owner.backlog_ != nullptr && owner.backlog_->request_wait.lane == state->dedicated.get()) {
-        owner.backlog_->request_wait.end();
-    }
-    state->direction = nullptr;
-    state->connected = false;
-    owner.lane_state_ = nullptr;
-    owner.forget_one_sided(Endpoint::kDedicatedBit);
-    graveyard_.push_back({peer, std::unique_ptr<LaneState>(state)});
-    has_deferred_ = true;
-    owner.lanes_changed();
-}
-
-void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
-    Endpoint& owner = endpoint(peer);
-    owner.lanes_changed();
-    owner.send_marker(Encoded(worker_.uuid(), mark).span());
-}
-
-void LaneDriver::open_tx_window(lanes::Peer peer) {
-    endpoint(peer).lanes_changed();
-}
-
-void LaneDriver::open_rx_gate(lanes::Peer peer) {
-    Endpoint& owner = endpoint(peer);
-    LaneState* state = owner.lane_state_;
-    state->dedicated->set_receive_gate(nullptr);
-    // Handlers may end the lane, so the messages leave it first.
-    std::deque<LaneState::Held> held;
-    held.swap(state->held);
-    for (LaneState::Held& message : held) {
-        worker_.deliver_held(message.id, message.data.data(), message.data.size());
-    }
-}
-
-void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) {
-    Endpoint& owner = endpoint(peer);
-    const Encoded encoded(worker_.uuid(), dmark);
-    const auto bytes = encoded.span();
-    owner.lane_state_->end_marker.assign(bytes.begin(), bytes.end());
-    owner.lanes_changed();
-}
-
-// The marker belongs to what is flushed: while it waits for room, so does the flush.
-void LaneDriver::flush_lane(lanes::Peer peer) {
-    LaneState& state = *endpoint(peer).lane_state_;
-    if (state.end_marker.empty()) {
-        try_flush(state);
-    } else {
-        state.flush.due = true;
-    }
-}
-
-void LaneDriver::try_flush(LaneState& state) {
-    state.flush.due = false;
-    state.flush.count = 1;
-    state.flush.status = UCS_OK;
-    state.flush.running = true;
-    const ucs_status_t status = state.dedicated->flush(&state.flush);
-    if (status == UCS_INPROGRESS) return;
-    state.flush.running = false;
-    if (status == UCS_ERR_NO_RESOURCE) {
-        state.flush.due = true;
-        flushes_due_.push_back(&state.endpoint);
-        has_deferred_ = true;
-        return;
-    }
-    tick();
-    if (status == UCS_OK) {
-        negotiator_.on_flushed(state.endpoint.serial());
-    } else {
-        negotiator_.on_lane_failed(state.endpoint.serial(), status);
-    }
-}
-
-void LaneDriver::lane_flushed(uct::Completion* self) {
-    auto& flush = *static_cast<LaneState::Flush*>(self);
-    flush.running = false;
-    LaneState& state = *flush.state;
-    if (state.direction == nullptr) return;
-    LaneDriver& driver = state.endpoint.worker().lanes();
-    driver.tick();
-    if (flush.status == UCS_OK) driver.negotiator_.on_flushed(state.endpoint.serial());
-    // Errors come through the transport's error handler as well.
-}
-
-void LaneDriver::fence_flushed(uct::Completion* self) {
-    auto& fence = *static_cast<LaneState::Fence*>(self);
-    LaneState& state = *fence.state;
-    fence.running = false;
-    Endpoint& endpoint = state.endpoint;
-    if (state.direction == nullptr) return;
-    endpoint.forget_one_sided(fence.lane_bit);
-    endpoint.pump();
-}
-
-void LaneDriver::resume_tx(lanes::Peer peer) {
-    endpoint(peer).lanes_changed();
-}
-
-void LaneDriver::fail_endpoint(lanes::Peer peer, ucs_status_t status) {
-    endpoint(peer).fail(status);
-}
-
-void LaneDriver::closed(lanes::Peer peer) {
-    to_forget_.push_back(peer);
-    has_deferred_ = true;
-}
-
-void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
-    Endpoint& owner = endpoint(peer);
-    ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
-                   lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
-                   change.score);
-    if (callback_ == nullptr) return;
-    ucpx_lane_event_t event{};
-    event.field_mask = UCPX_LANE_EVENT_FIELD_EP | UCPX_LANE_EVENT_FIELD_PEER_UID |
-                       UCPX_LANE_EVENT_FIELD_STATES | UCPX_LANE_EVENT_FIELD_REASON |
-                       UCPX_LANE_EVENT_FIELD_SCORE;
-    event.ep = owner.is_users() ? wrap(&owner) : nullptr;
-    event.peer_uid = owner.remote_uuid();
-    event.old_state = static_cast<ucpx_lane_state_t>(change.from);
-    event.new_state = static_cast<ucpx_lane_state_t>(change.to);
-    event.reason = static_cast<ucpx_lane_reason_t>(change.reason);
-    event.score = change.score;
-    callback_(callback_argument_, &event);
-}
-
 // --- ucpx
-// ------------------------------------------------------------------------------------------
 
 ucs_status_t LaneDriver::set_policy(Endpoint& endpoint, lanes::Policy policy) {
     if (endpoint.is_failed()) return endpoint.status();
