@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kResidenceIntervals = 2;
 // Simulated intervals are short, to save messages; this much of them holds enough to rank by.
 constexpr const char* kDuty = "0.5";
+// The doubt about sampled scores grows as intervals shrink, with the root: 2 standard errors at the
+// library's 100 ms are as much as this at the 200 us that runs are made with.
+constexpr const char* kConfidence = "0.1";
 // A receiver that is overrun makes its senders wait a millisecond, many intervals: it starts with
 // the buffers that a long run would have come to.
 constexpr const char* kReceiveBuffers = "2048";
@@ -48,6 +51,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_DYNAMIC_TL_MIN_RESIDENCE",
          fmt::format("{}ns", kResidenceIntervals * options.interval)},
         {"UCX_DYNAMIC_TL_DUTY", kDuty},
+        {"UCX_DYNAMIC_TL_CONFIDENCE", kConfidence},
         {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
