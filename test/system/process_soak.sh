@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
-# SECONDS_OF_SOAK (15) of checked traffic while lanes move, then the same with one of them killed.
+# SECONDS_OF_SOAK (6) of checked traffic while lanes move, then the same with one of them killed.
 set -u
 
 libs=$PWD/.libs
@@ -12,7 +12,7 @@ export UCX_MAX_PRIORITY_EPS=3
 export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
 export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 
-seconds=${SECONDS_OF_SOAK:-15}
+seconds=${SECONDS_OF_SOAK:-6}
 status=0
 timeout $((seconds + 60)) test/system/process_soak --seconds "$seconds" || status=1
 timeout 75 test/system/process_soak --processes 4 --seconds 4 --kill || status=1
