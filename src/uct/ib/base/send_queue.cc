@@ -205,6 +205,14 @@ void SendQueue::complete(uint32_t index, ibv_wc_status status, uint32_t vendor_e
     owner_.on_failed(*this, index, status_of(status));
 }
 
+void SendQueue::refuse_messages() {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    if (qp_ != nullptr && ibv_modify_qp(qp_.get(), &attributes, IBV_QP_STATE) != 0) {
+        ucs::log_error("queue pair {:#x} cannot be stopped", qp_->qp_num);
+    }
+}
+
 void SendQueue::reset(uint32_t failed, OperationList* done, OperationList* rest) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_RESET;

@@ -134,6 +134,8 @@ class SendQueue {
     void attach(QpPtr qp, bool extended, bool dynamic, uint32_t token);
 
     ibv_qp* qp() const { return qp_.get(); }
+    /** The queue pair takes no more messages: what has arrived by now is all. */
+    void refuse_messages();
     uint32_t token() const { return token_; }
     SendQueueOwner& owner() const { return owner_; }
 

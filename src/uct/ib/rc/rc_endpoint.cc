@@ -28,6 +28,9 @@ RcEndpoint::~RcEndpoint() {
     if (gate_ != nullptr) interface_.count_gates(-1);
     interface_.remove(*this, local_.number);
     if (queue_->token() != 0) interface_.remove_queue(queue_->token());
+    // A message that came in between would be dropped with its queue pair, and its buffer lost to
+    // the shared receive queue for good.
+    queue_->refuse_messages();
     interface_.keep_receives();
     OperationList rest = queue_->take_all();
     queue_.reset();  // the adapter touches no buffer after this
