@@ -36,7 +36,7 @@ pair() {
     timeout 60 "$@" -p $port > "$log/server" 2>&1 &
     local server=$! status=1 try
     for try in $(seq 100); do
-        timeout 60 "$@" -p $port localhost > "$log/client" 2>&1
+        timeout 60 "$@" -p $port 127.0.0.1 > "$log/client" 2>&1
         status=$?
         [ $status -eq 0 ] && break
         grep -qiE "couldn.t connect|unable to|connection refused|failed to exchange" \
