@@ -247,40 +247,34 @@ void VirtualFabric::kill_qp(uint32_t qp_num) {
     if (record != nullptr) fail_qp(*impl_, *record, IBV_EVENT_QP_FATAL);
 }
 
+namespace {
+
+void add(Counters& sum, const Counters& c) {
+    sum.doorbells += c.doorbells;
+    sum.wqes += c.wqes;
+    sum.cqes += c.cqes;
+    sum.messages += c.messages;
+    sum.bytes += c.bytes;
+    sum.rnr += c.rnr;
+    sum.dci_switches += c.dci_switches;
+    sum.requester_misses += c.requester_misses;
+    sum.responder_misses += c.responder_misses;
+    sum.retransmissions += c.retransmissions;
+}
+
+}  // namespace
+
 Counters VirtualFabric::counters(unsigned node) const {
     Counters sum;
     for (size_t lid = 1; lid < impl_->ports_.size(); ++lid) {
-        if (impl_->ports_[lid].node != node) continue;
-        const Counters& c = impl_->ports_[lid].counters;
-        sum.doorbells += c.doorbells;
-        sum.wqes += c.wqes;
-        sum.cqes += c.cqes;
-        sum.messages += c.messages;
-        sum.bytes += c.bytes;
-        sum.rnr += c.rnr;
-        sum.dci_switches += c.dci_switches;
-        sum.requester_misses += c.requester_misses;
-        sum.responder_misses += c.responder_misses;
-        sum.retransmissions += c.retransmissions;
+        if (impl_->ports_[lid].node == node) add(sum, impl_->ports_[lid].counters);
     }
     return sum;
 }
 
 Counters VirtualFabric::total() const {
     Counters sum;
-    for (unsigned node = 0; node < num_nodes(); ++node) {
-        const Counters c = counters(node);
-        sum.doorbells += c.doorbells;
-        sum.wqes += c.wqes;
-        sum.cqes += c.cqes;
-        sum.messages += c.messages;
-        sum.bytes += c.bytes;
-        sum.rnr += c.rnr;
-        sum.dci_switches += c.dci_switches;
-        sum.requester_misses += c.requester_misses;
-        sum.responder_misses += c.responder_misses;
-        sum.retransmissions += c.retransmissions;
-    }
+    for (unsigned node = 0; node < num_nodes(); ++node) add(sum, counters(node));
     return sum;
 }
 
