@@ -93,7 +93,9 @@ World::World(const WorldOptions& options)
 }
 
 World::~World() {
-    // Lanes that go with their workers are of no interest, and ranks go first.
+    // Nodes that go wake nobody, lanes that go with their workers are of no interest, and ranks go
+    // first.
+    fabric_.on_activity({});
     for (auto& node : nodes_) {
         ucpx_worker_set_lane_callback(node->worker->handle(), nullptr, nullptr);
         fabric_.set_current_node(static_cast<unsigned>(&node - nodes_.data()));
