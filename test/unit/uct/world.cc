@@ -6,11 +6,14 @@
 
 #include "uct/ib/component.h"
 #include "uct/self/self.h"
+#include "unit/uct/adapter.h"
 
 namespace uct::test {
 
-const std::vector<TransportCase>& all_transports() {
-    static const std::vector<TransportCase> cases = {
+namespace {
+
+std::vector<TransportCase> make_transports() {
+    std::vector<TransportCase> cases = {
         {"self", "self"},
         {"rc_mlx5", "rc_mlx5"},
         {"rc_verbs", "rc_verbs"},
@@ -20,6 +23,15 @@ const std::vector<TransportCase>& all_transports() {
         {"mock_dc", "mock_dc"},
         {"mock_rc", "mock_rc"},
     };
+    std::erase_if(cases,
+                  [](const TransportCase& which) { return !Adapter::serves(which.transport); });
+    return cases;
+}
+
+}  // namespace
+
+const std::vector<TransportCase>& all_transports() {
+    static const std::vector<TransportCase> cases = make_transports();
     return cases;
 }
 
@@ -130,17 +142,15 @@ World::World(const TransportCase& which, unsigned peers, const Settings& extra) 
         mock_ = std::make_unique<mock::Fabric>();
         component = &mock_->component();
     } else if (is_network(which.transport)) {
-        softhca::VirtualFabric::Options options;
-        options.nodes = peers;
-        options.model = softhca::Model::instant();
-        fabric_ = std::make_unique<softhca::VirtualFabric>(options);
+        adapter_ = Adapter::open(peers);
         component = &ib::component();
     }
     // A worker reaches only itself over self: all peers are the same one.
     const unsigned count = is_network(which.transport) ? peers : 1;
     for (unsigned i = 0; i < count; ++i) {
-        if (fabric_) fabric_->set_current_node(i);
-        peers_.push_back(std::make_unique<Peer>(*component, which, i + 100, clock, extra));
+        if (adapter_) adapter_->select(i);
+        const Settings settings = adapter_ ? adapter_->patient(extra) : extra;
+        peers_.push_back(std::make_unique<Peer>(*component, which, i + 100, clock, settings));
     }
 }
 
@@ -202,22 +212,38 @@ void World::destroy(Endpoint& endpoint) {
 }
 
 void World::progress() {
+    unsigned events = 0;
     for (auto& peer : peers_) {
-        if (peer->runs) peer->interface->progress();
+        if (peer->runs) events += peer->interface->progress();
     }
-    if (fabric_) {
-        for (int i = 0; i < 32 && fabric_->step(); ++i) {
-        }
-        clock.advance_to(ucs::Time(ucs::Duration(fabric_->now())));
+    if (adapter_) {
+        adapter_->step(clock, events);
     } else {
         clock.advance(ucs::Duration(1000));
     }
 }
 
 void World::kill(size_t index) {
-    peers_[index]->runs = false;
-    if (fabric_) fabric_->kill_node(static_cast<unsigned>(index));
+    Peer& peer = *peers_[index];
+    peer.runs = false;
     if (mock_) mock_->kill(index + 100);
+    if (adapter_ && !adapter_->kill(static_cast<unsigned>(index))) {
+        // Its queue pairs go: nobody answers its peers any more.
+        std::erase_if(endpoints_, [&](Owned& owned) { return owned.from == index; });
+        peer.interface.reset();
+    }
+}
+
+int World::patience() const {
+    return adapter_ ? adapter_->patience() : 1;
+}
+
+softhca::VirtualFabric* World::fabric() {
+    return adapter_ ? adapter_->fabric() : nullptr;
+}
+
+uint64_t World::receivers_not_ready() {
+    return adapter_ ? adapter_->receivers_not_ready() : 0;
 }
 
 std::string pattern(size_t length, unsigned seed) {

@@ -109,6 +109,8 @@ class Buffer {
     MemoryHandle* handle_ = nullptr;
 };
 
+class Adapter;
+
 class World {
   public:
     explicit World(const TransportCase& which, unsigned peers = 2, const Settings& extra = {});
@@ -126,7 +128,7 @@ class World {
     /** Progress until the condition holds; fails the test after many steps. */
     template <typename Condition>
     void until(Condition&& condition, int steps = 20000) {
-        for (int i = 0; i < steps; ++i) {
+        for (int64_t i = int64_t{steps} * patience(); i > 0; --i) {
             if (condition()) return;
             progress();
         }
@@ -137,7 +139,10 @@ class World {
         for (int i = 0; i < steps; ++i) progress();
     }
 
-    softhca::VirtualFabric* fabric() { return fabric_.get(); }
+    /** Of the soft adapter alone. */
+    softhca::VirtualFabric* fabric();
+    /** Messages so far that found no receive buffer. */
+    uint64_t receivers_not_ready();
     ucs::VirtualClock clock;
 
   private:
@@ -147,9 +152,10 @@ class World {
         Endpoint* other;
     };
     Endpoint& create(size_t from, const RemoteAddress& remote, size_t to);
+    int patience() const;
 
     TransportCase which_;
-    std::unique_ptr<softhca::VirtualFabric> fabric_;
+    std::unique_ptr<Adapter> adapter_;
     std::unique_ptr<mock::Fabric> mock_;
     std::vector<std::unique_ptr<Peer>> peers_;
     std::vector<Owned> endpoints_;

@@ -56,6 +56,11 @@ class Device {
     const ibv_port_attr& port_attributes() const { return port_attributes_; }
     bool has_atomics() const { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
     bool atomics_reach_cpu() const { return attributes_.atomic_cap == IBV_ATOMIC_GLOB; }
+    /**
+     * Largest retry counter that ends. The specification's 3 bits end at 7; Soft-RoCE, in Linux's
+     * kernel, takes 7 for "without end", as it is for the other counter, of receivers not ready.
+     */
+    unsigned max_retry_count() const { return attributes_.vendor_id == kSoftRoceVendor ? 6 : 7; }
     /** Bytes per second in one direction, after encoding. */
     double bandwidth() const;
     /** Can DC queue pairs be made? Tried once. */
@@ -77,6 +82,8 @@ class Device {
     ibv_ah_attr ah_attributes(const Path& path, const PortAddress& remote) const;
 
   private:
+    static constexpr uint32_t kSoftRoceVendor = 0xffffff;
+
     Device() = default;
     ucs_status_t find_gid(const TransportConfig& config, Path* path) const;
     ucs_status_t find_pkey(const TransportConfig& config, Path* path) const;

@@ -206,9 +206,10 @@ void SendQueue::complete(uint32_t index, ibv_wc_status status, uint32_t vendor_e
 }
 
 void SendQueue::refuse_messages() {
+    if (qp_ == nullptr || token_ == 0) return;  // reset: it takes none
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
-    if (qp_ != nullptr && ibv_modify_qp(qp_.get(), &attributes, IBV_QP_STATE) != 0) {
+    if (ibv_modify_qp(qp_.get(), &attributes, IBV_QP_STATE) != 0) {
         ucs::log_error("queue pair {:#x} cannot be stopped", qp_->qp_num);
     }
 }

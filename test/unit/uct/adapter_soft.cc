@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "unit/uct/adapter.h"
+
+namespace uct::test {
+
+namespace {
+
+class SoftAdapter final : public Adapter {
+  public:
+    explicit SoftAdapter(unsigned nodes) : fabric_(options(nodes)) {}
+
+    void select(unsigned node) override { fabric_.set_current_node(node); }
+    void step(ucs::VirtualClock& clock, unsigned events) override {
+        for (int i = 0; i < 32 && fabric_.step(); ++i) {
+        }
+        clock.advance_to(ucs::Time(ucs::Duration(fabric_.now())));
+    }
+    bool kill(unsigned node) override {
+        fabric_.kill_node(node);
+        return true;
+    }
+    uint64_t receivers_not_ready() override { return fabric_.total().rnr; }
+    softhca::VirtualFabric* fabric() override { return &fabric_; }
+
+  private:
+    static softhca::VirtualFabric::Options options(unsigned nodes) {
+        softhca::VirtualFabric::Options options;
+        options.nodes = nodes;
+        options.model = softhca::Model::instant();
+        return options;
+    }
+
+    softhca::VirtualFabric fabric_;
+};
+
+}  // namespace
+
+std::unique_ptr<Adapter> Adapter::open(unsigned nodes) {
+    return std::make_unique<SoftAdapter>(nodes);
+}
+
+bool Adapter::serves(const std::string& transport) {
+    return true;
+}
+
+}  // namespace uct::test
