@@ -62,8 +62,9 @@ TEST(Session, ACleanNetworkIsUsedWithoutRetransmissions) {
 TEST(Session, TheWindowFollowsLoss) {
     Network network(2, {.loss = 0.1});
     send(network.end(0), 0, 5000);
-    ASSERT_TRUE(network.until([&] { return network.end(0).received.size() == 0 &&
-                                           network.end(1).received.size() == 5000; }));
+    ASSERT_TRUE(network.until([&] {
+        return network.end(0).received.size() == 0 && network.end(1).received.size() == 5000;
+    }));
     EXPECT_LT(network.end(0).session.sender().window(), 64u);
     // What is sent again is about what was lost.
     EXPECT_LT(network.end(0).transmissions, 5000u * 13 / 10);
