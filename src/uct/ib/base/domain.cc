@@ -35,7 +35,10 @@ ucs_status_t Domain::open(std::string_view name, std::unique_ptr<MemoryDomain>* 
         return UCS_ERR_IO_ERROR;
     }
     // Cost of a registration: what UCX's selection assumes of a ConnectX.
-    opened->attributes_ = {true, kKeyLength, 16e-6, 60e-12};
+    opened->attributes_.can_register = true;
+    opened->attributes_.remote_key_length = kKeyLength;
+    opened->attributes_.register_overhead = 16e-6;
+    opened->attributes_.register_per_byte = 60e-12;
     *domain = std::move(opened);
     return UCS_OK;
 }
@@ -90,7 +93,7 @@ ucs_status_t Domain::open_interface(std::string_view transport, const InterfaceP
     const ucs::config::Source& source = params.config != nullptr ? *params.config : environment;
 
     std::string error;
-    TransportConfig config;
+    TransportConfig config{};  // ud leaves some of it out
     DcConfig dc_config;
     if (transport_table(kind).load(source, config, error) != UCS_OK ||
         dc_table().load(source, dc_config, error) != UCS_OK) {
