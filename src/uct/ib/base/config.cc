@@ -87,10 +87,65 @@ constexpr ucs::config::Field<DcConfig> kDcFields[] = {
 const ucs::config::Table<DcConfig> dc_pool_table("dc_mlx5 send queues", {"DC_MLX5_", "DC_"},
                                                  kDcFields);
 
+constexpr ucs::config::Field<C> kDatagramFields[] = {
+    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256",
+                            "Work requests that the send queue holds, and packets that an endpoint "
+                            "takes before the first of them is acknowledged."),
+    field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
+                                "Work requests for each that asks for a completion, where nobody "
+                                "waits for one earlier."),
+    field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
+    field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
+                             "Bytes of a message that a work request can at least carry inside "
+                             "itself; the limit of the short protocols, header of 9 bytes "
+                             "included."),
+    field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
+                            "Receive buffers of an interface, shared by all its peers."),
+    field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",
+                                "Receive buffers posted at first; doubled whenever a burst uses up "
+                                "half of them, up to RX_QUEUE_LEN."),
+    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Packets taken by one progress call."),
+    field<&C::segment_size>("SEG_SIZE", "8256",
+                            "Limit of an active message, which is cut at the path MTU. The same on "
+                            "all hosts of a job."),
+    field<&C::service_level>("SL", "0", "InfiniBand service level, 0 to 15."),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
+                             "Traffic class of packets with a GRH, 0 to 255."),
+    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH."),
+    field<&C::gid_index>("GID_INDEX", "auto",
+                         "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
+                         "v2, of an IPv4 address if there is one."),
+    field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
+    field<&C::path_mtu>("PATH_MTU", "auto",
+                        "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),
+};
+
+const ucs::config::Table<C> ud_verbs_table("ud_verbs transport", {"UD_VERBS_", "UD_", "IB_"},
+                                           kDatagramFields);
+
+constexpr ucs::config::Field<UdConfig> kUdFields[] = {
+    field<&UdConfig::timeout>("TIMEOUT", "5m",
+                              "A peer that does not answer for so long counts as dead. A peer "
+                              "answers when its program calls the library."),
+    field<&UdConfig::timer_tick>("TIMER_TICK", "200us",
+                                 "Shortest wait for an acknowledgement before a retransmission; "
+                                 "measured round trips make it longer."),
+    field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
+                                    "Factor on the wait after each retransmission in a row, at "
+                                    "least 1."),
+    field<&UdConfig::max_window>("MAX_WINDOW", "256",
+                                 "Packets in flight to a peer at most, 4 to 256."),
+};
+
+const ucs::config::Table<UdConfig> ud_reliability_table("ud_verbs reliability",
+                                                        {"UD_VERBS_", "UD_"}, kUdFields);
+
 }  // namespace
 
 const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind) {
     switch (kind) {
+        case TransportKind::kUdVerbs:
+            return ud_verbs_table;
         case TransportKind::kRcMlx5:
             return rc_mlx5_table;
         case TransportKind::kRcVerbs:
@@ -103,6 +158,10 @@ const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind) {
 
 const ucs::config::Table<DcConfig>& dc_table() {
     return dc_pool_table;
+}
+
+const ucs::config::Table<UdConfig>& ud_table() {
+    return ud_reliability_table;
 }
 
 }  // namespace uct::ib

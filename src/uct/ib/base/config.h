@@ -10,7 +10,7 @@
 
 namespace uct::ib {
 
-/** What rc and dc interfaces share; every transport has its own values of these. */
+/** What the interfaces share; every transport has its own values of these. ud uses only some. */
 struct TransportConfig {
     unsigned tx_queue_len;
     unsigned tx_cq_len;
@@ -47,12 +47,20 @@ struct DcConfig {
     unsigned tx_quota;
 };
 
-enum class TransportKind : uint8_t { kRcMlx5, kRcVerbs, kDcMlx5 };
+struct UdConfig {
+    ucs::Duration timeout;
+    ucs::Duration timer_tick;
+    double timer_backoff;
+    unsigned max_window;
+};
+
+enum class TransportKind : uint8_t { kRcMlx5, kRcVerbs, kDcMlx5, kUdVerbs };
 
 /** Tables of the environment: the specific prefix wins over UCX_RC_ or UCX_DC_, and that over
  * UCX_IB_. */
 const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind);
 const ucs::config::Table<DcConfig>& dc_table();
+const ucs::config::Table<UdConfig>& ud_table();
 
 }  // namespace uct::ib
 

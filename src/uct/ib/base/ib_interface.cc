@@ -29,10 +29,11 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
     hard_ = std::max(1, static_cast<int>(config.fc_hard_threshold * window_));
     soft_ = std::max(hard_ + 1, window_ / 2);
 
-    const bool scalable = kind == TransportKind::kDcMlx5;
-    attributes_.transport = scalable                         ? "dc_mlx5"
-                            : kind == TransportKind::kRcMlx5 ? "rc_mlx5"
-                                                             : "rc_verbs";
+    const bool scalable = kind == TransportKind::kDcMlx5 || kind == TransportKind::kUdVerbs;
+    attributes_.transport = kind == TransportKind::kDcMlx5    ? "dc_mlx5"
+                            : kind == TransportKind::kUdVerbs ? "ud_verbs"
+                            : kind == TransportKind::kRcMlx5  ? "rc_mlx5"
+                                                              : "rc_verbs";
     attributes_.device = device().name();
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
     attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
@@ -54,7 +55,7 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
 
 IbInterface::~IbInterface() = default;
 
-ucs_status_t IbInterface::open_queues() {
+ucs_status_t IbInterface::open_queues(const ReceiveLayout& layout) {
     if (const ucs_status_t status = device().make_path(config_, &path_); status != UCS_OK) {
         return status;
     }
@@ -85,8 +86,8 @@ ucs_status_t IbInterface::open_queues() {
     operations_ = std::make_unique<ucs::MemoryPool>(
         ucs::MemoryPool::Options{.name = "send operations", .object_size = sizeof(SendOperation)});
     if (!send_cq_ || !receive_cq_ ||
-        !receives_.open(domain_.pd(), receive_length, config_.rx_queue_initial,
-                        config_.segment_size)) {
+        !receives_.open(domain_.pd(), receive_length, config_.rx_queue_initial, layout.bytes,
+                        layout.front)) {
         ucs::log_error("{} on {} cannot create its queues: {}", attributes_.transport,
                        device().name(), std::strerror(errno));
         return UCS_ERR_IO_ERROR;
@@ -213,8 +214,7 @@ void IbInterface::arrived(const ibv_wc& completion) {
         receives_.recycle(buffer);
         return;
     }
-    const auto header = std::to_integer<uint8_t>(*buffer->message());
-    received(completion, header, buffer, completion.byte_len - 1);
+    received(completion, buffer);
 }
 
 void IbInterface::completed(const ibv_wc& completion) {

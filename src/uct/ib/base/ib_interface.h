@@ -25,7 +25,7 @@ inline constexpr uint8_t kPureRequest = 0xc0;  //!< a hard request without a mes
 inline constexpr uint8_t kPureGrant = 0xe0;    //!< a grant without a message
 }  // namespace am_header
 
-/** What the interfaces of rc and dc share: queues, buffers, address handles, polling. */
+/** What the interfaces of rc, dc and ud share: queues, buffers, address handles, polling. */
 class IbInterface : public Interface {
   public:
     ~IbInterface() override;
@@ -83,13 +83,20 @@ class IbInterface : public Interface {
   protected:
     IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
                 const InterfaceParams& params);
-    ucs_status_t open_queues();
+    /** What the device writes into a receive buffer, and where. */
+    struct ReceiveLayout {
+        size_t front;
+        size_t bytes;
+    };
+    ucs_status_t open_queues() {
+        return open_queues({ReceiveBuffer::kPayloadOffset - 1, config_.segment_size});
+    }
+    ucs_status_t open_queues(const ReceiveLayout& layout);
     /** Bytes that a send queue of these takes inline, from a queue made to see. */
     void set_limits(uint32_t max_inline);
 
-    /** An active message, or one of flow control, with its first byte. */
-    virtual void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
-                          size_t length) = 0;
+    /** At least a byte arrived in the buffer. */
+    virtual void received(const ibv_wc& completion, ReceiveBuffer* buffer) = 0;
     /** After polling: serve who waits, ask for grants again. */
     virtual void after_poll() = 0;
 

@@ -55,13 +55,15 @@ uint32_t ReceiveBuffer::local_key() const {
     return key;
 }
 
-bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size) {
+bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size,
+                        size_t front) {
     capacity_ = std::max(capacity, kBatch);
     message_size_ = message_size;
+    front_ = front;
     chunks_ = std::make_unique<ReceiveChunks>(pd, ReceiveBuffer::kKeyOffset);
     pool_ = std::make_unique<ucs::MemoryPool>(
         ucs::MemoryPool::Options{.name = "receive buffers",
-                                 .object_size = ReceiveBuffer::kPayloadOffset + message_size,
+                                 .object_size = front + message_size,
                                  .alignment = 64,
                                  .objects_per_chunk = 64,
                                  .source = chunks_.get()});
@@ -86,7 +88,7 @@ void ReceiveQueue::refill_slow() {
             if (memory == nullptr) break;
             auto* buffer = ::new (memory) ReceiveBuffer(*pool_);
             buffer->set_posted(true);
-            pieces[count] = {reinterpret_cast<uintptr_t>(buffer->message()),
+            pieces[count] = {reinterpret_cast<uintptr_t>(buffer->at(front_)),
                              static_cast<uint32_t>(message_size_), buffer->local_key()};
             requests[count] = {.wr_id = reinterpret_cast<uintptr_t>(buffer),
                                .next = nullptr,

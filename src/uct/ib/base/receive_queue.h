@@ -44,7 +44,8 @@ class ReceiveBuffer final : public ReceiveDescriptor {
 
     explicit ReceiveBuffer(ucs::MemoryPool& pool) : pool_(pool) {}
     void release() override { pool_.release(this); }
-    std::byte* message() { return reinterpret_cast<std::byte*>(this) + kPayloadOffset - 1; }
+    std::byte* message() { return at(kPayloadOffset - 1); }
+    std::byte* at(size_t offset) { return reinterpret_cast<std::byte*>(this) + offset; }
     uint32_t local_key() const;
     void set_posted(bool posted) {
         reinterpret_cast<std::byte*>(this)[kPostedOffset] = std::byte{posted};
@@ -68,8 +69,12 @@ class ReceiveQueue {
     ~ReceiveQueue();
     ReceiveQueue(const ReceiveQueue&) = delete;
 
-    /** @return false if the device refuses, with errno */
-    bool open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size);
+    /**
+     * @param front  bytes of a buffer before those that the device writes
+     * @return false if the device refuses, with errno
+     */
+    bool open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size,
+              size_t front = ReceiveBuffer::kPayloadOffset - 1);
     ibv_srq* srq() const { return srq_.get(); }
 
     /** A buffer left the queue, with a message. */
@@ -97,6 +102,7 @@ class ReceiveQueue {
     unsigned target_ = 0;
     unsigned posted_ = 0;
     size_t message_size_ = 0;
+    size_t front_ = 0;
 };
 
 }  // namespace uct::ib

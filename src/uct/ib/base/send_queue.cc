@@ -138,7 +138,9 @@ bool SendQueue::post_plain(const WorkRequest& request, uint64_t id, unsigned fla
     plain.num_sge = request.pieces;
     plain.opcode = kOpcodes[static_cast<size_t>(request.opcode)];
     plain.send_flags = flags | (request.inlined ? unsigned{IBV_SEND_INLINE} : 0u);
-    if (request.opcode == Opcode::kFetchAdd) {
+    if (is_datagram_) {
+        plain.wr.ud = {request.target.ah, request.target.number, request.remote_key};
+    } else if (request.opcode == Opcode::kFetchAdd) {
         plain.wr.atomic = {request.remote_address, request.operand, 0, request.remote_key};
     } else if (request.opcode == Opcode::kCompareSwap) {
         plain.wr.atomic = {request.remote_address, request.compare, request.operand,

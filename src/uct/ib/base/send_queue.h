@@ -25,7 +25,7 @@ enum class Opcode : uint8_t { kSend, kWrite, kRead, kFetchAdd, kCompareSwap };
 /** Key of dynamically connected targets of this library: a peer must know it to send. */
 inline constexpr uint64_t kDcKey = 0x5377696674316e65;
 
-/** Where a DC work request goes. */
+/** Where a work request of DC or a datagram goes. */
 struct DcTarget {
     ibv_ah* ah = nullptr;
     uint32_t number = 0;
@@ -40,7 +40,7 @@ struct WorkRequest {
     bool signaled = false;
     bool fenced = false;  //!< starts after earlier reads and atomics of the queue
     uint8_t pieces = 0;
-    uint32_t remote_key = 0;
+    uint32_t remote_key = 0;  //!< of a datagram: the Q_Key of its target
     uint64_t remote_address = 0;
     uint64_t operand = 0, compare = 0;
     DcTarget target;
@@ -132,6 +132,11 @@ class SendQueue {
 
     /** Take over a new queue pair; `token` tells its completions from those of others. */
     void attach(QpPtr qp, bool extended, bool dynamic, uint32_t token);
+    /** As attach(), a queue pair of datagrams: every work request has its target. */
+    void attach_datagrams(QpPtr qp, uint32_t token) {
+        attach(std::move(qp), false, false, token);
+        is_datagram_ = true;
+    }
 
     ibv_qp* qp() const { return qp_.get(); }
     /** The queue pair takes no more messages: what has arrived by now is all. */
@@ -217,6 +222,7 @@ class SendQueue {
     uint32_t reserved_signal_ = 0;  //!< number of a signal() posted into the reserve
     bool reserve_used_ = false;
     bool failed_ = false;
+    bool is_datagram_ = false;
     OperationList operations_;
 };
 

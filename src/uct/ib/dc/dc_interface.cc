@@ -92,8 +92,9 @@ uint64_t DcInterface::await_grant(DcEndpoint& endpoint) {
     return next_grant_;
 }
 
-void DcInterface::received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
-                           size_t length) {
+void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    const auto header = std::to_integer<uint8_t>(*buffer->message());
+    const size_t length = completion.byte_len - 1;
     std::byte* const data = buffer->message() + 1;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
         if (!dispatch_am(params_.am_table, header & am_header::kIdMask, data, length, buffer)) {

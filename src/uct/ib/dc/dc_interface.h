@@ -49,8 +49,7 @@ class DcInterface final : public IbInterface {
   private:
     DcInterface(Domain& domain, const TransportConfig& config, const InterfaceParams& params);
 
-    void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
-                  size_t length) override;
+    void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void after_poll() override;
     void answer(std::span<const std::byte> request);
     void granted(std::span<const std::byte> grant);

@@ -85,8 +85,9 @@ RcEndpoint* RcInterface::find(uint32_t qp_number) const {
     return found == endpoints_.end() ? nullptr : found->second;
 }
 
-void RcInterface::received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
-                           size_t length) {
+void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    const auto header = std::to_integer<uint8_t>(*buffer->message());
+    const size_t length = completion.byte_len - 1;
     const uint8_t flags = header & am_header::kFlagMask;
     const uint8_t id = header & am_header::kIdMask;
     std::byte* const data = buffer->message() + 1;

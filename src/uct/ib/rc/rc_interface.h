@@ -38,8 +38,7 @@ class RcInterface final : public IbInterface {
                 const InterfaceParams& params)
         : IbInterface(domain, kind, config, params), kind_(kind) {}
 
-    void received(const ibv_wc& completion, uint8_t header, ReceiveBuffer* buffer,
-                  size_t length) override;
+    void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void after_poll() override;
     RcEndpoint* find(uint32_t qp_number) const;
 
