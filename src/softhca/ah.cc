@@ -12,6 +12,10 @@ SOFTHCA_API ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
         errno = EINVAL;
         return nullptr;
     }
+    if (!has_source_gid(*attr)) {
+        errno = ENODATA;
+        return nullptr;
+    }
     if (fabric.faults.fail_create()) {
         errno = ENOMEM;
         return nullptr;

@@ -63,7 +63,9 @@ constexpr Transition kTransitions[] = {
 bool allowed(QpKind kind, QpState from, QpState to, int mask) {
     mask &= ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
     if (to == QpState::kReset) return mask == 0 && kind != QpKind::kDct;
-    if (to == QpState::kErr) return mask == 0 && (kind != QpKind::kDct || from != QpState::kReset);
+    // InfiniBand's figure leads there from anywhere; Linux refuses it out of reset, for any
+    // adapter.
+    if (to == QpState::kErr) return mask == 0 && from != QpState::kReset;
     for (const Transition& t : kTransitions) {
         if (t.kind == kind && t.from == from && t.to == to) {
             return (mask & t.required) == t.required && (mask & ~(t.required | t.optional)) == 0;
@@ -91,7 +93,10 @@ int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
     if ((mask & IBV_QP_RETRY_CNT) != 0 && attr.retry_cnt > 7) return EINVAL;
     if ((mask & IBV_QP_RNR_RETRY) != 0 && attr.rnr_retry > 7) return EINVAL;
     if ((mask & IBV_QP_MIN_RNR_TIMER) != 0 && attr.min_rnr_timer > 31) return EINVAL;
-    if ((mask & IBV_QP_AV) != 0 && attr.ah_attr.port_num > 1) return EINVAL;
+    if ((mask & IBV_QP_AV) != 0) {
+        if (attr.ah_attr.port_num > 1) return EINVAL;
+        if (!has_source_gid(attr.ah_attr)) return ENODATA;
+    }
     return 0;
 }
 

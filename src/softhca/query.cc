@@ -87,6 +87,10 @@ int fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* e
 
 }  // namespace
 
+bool has_source_gid(const ibv_ah_attr& attr) {
+    return attr.is_global == 0 || int{attr.grh.sgid_index} < num_gids();
+}
+
 int query_port(ibv_context* handle, uint8_t port, ibv_port_attr* out, size_t size) {
     const Context& context = *Context::of(handle);
     if (port != 1) return EINVAL;

@@ -236,7 +236,8 @@ Reply remote_memory(Fabric& fabric, const Target& target, const Request& request
     const bool write =
         request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     const uint32_t right = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
-    if ((target.access & right) == 0) return Reply::kAccess;
+    // An operation that the queue is not set up for is invalid, whatever its key.
+    if ((target.access & right) == 0) return Reply::kInvalidRequest;
     if (request.length == 0) return Reply::kAck;
     Hold hold(fabric, request.rkey);
     const uint64_t addr = translate(fabric, request.rkey, request.remote_addr, request.length,
@@ -255,7 +256,7 @@ Reply remote_memory(Fabric& fabric, const Target& target, const Request& request
 }
 
 Reply remote_atomic(Fabric& fabric, const Target& target, const Request& request) {
-    if ((target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Reply::kAccess;
+    if ((target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0) return Reply::kInvalidRequest;
     if (request.remote_addr % 8 != 0) return Reply::kInvalidRequest;
     Hold hold(fabric, request.rkey);
     const uint64_t addr =
@@ -300,9 +301,16 @@ Reply execute(Fabric& fabric, const Target& target, const Request& request) {
     }
 }
 
-/// What an error does to a connected responder. A DCT and a UD QP serve others too and go on.
+/// What an error does to the responder. A DCT serves others too and goes on; a datagram's sender
+/// does not hear of it, but the receive has failed and its queue pair with it.
 void fail_responder(Fabric& fabric, QpRecord& qp, Reply reply) {
-    if (qp.kind == QpKind::kDct || qp.kind == QpKind::kUd) return;
+    if (qp.kind == QpKind::kDct) return;
+    if (qp.kind == QpKind::kUd) {
+        if (reply == Reply::kInvalidRequest || reply == Reply::kRemoteOperation) {
+            fail_qp_locked(fabric, qp, -1);
+        }
+        return;
+    }
     switch (reply) {
         case Reply::kAccess:
             fail_qp_locked(fabric, qp, IBV_EVENT_QP_ACCESS_ERR);

@@ -52,6 +52,8 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values);
 
 /// Whether ports speak Ethernet (RoCE) instead of InfiniBand: SOFTHCA_LINK_LAYER=ethernet.
 bool ethernet();
+/// Does the port's table of GIDs have the entry that packets with this address come from?
+bool has_source_gid(const ibv_ah_attr& attr);
 
 /// Waits until a handle's events are all acknowledged.
 void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed,

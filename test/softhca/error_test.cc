@@ -84,7 +84,7 @@ TEST_F(Errors, MissingRemoteRightsOfTheQp) {
     a_.rdma(IBV_WR_RDMA_WRITE, 1, mine_.all(), theirs_.addr(), theirs_.mr->rkey);
     EXPECT_EQ(only_status(), IBV_WC_SUCCESS);
     a_.atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, mine_.sge(0, 8), theirs_.addr(), theirs_.mr->rkey, 1);
-    EXPECT_EQ(only_status(), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(only_status(), IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST_F(Errors, KeyOfADeregisteredRegionIsStale) {
