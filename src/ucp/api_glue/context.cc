@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ucp/api/ucp.h"
+#include "ucp/core/announce.h"
 #include "ucp/core/context.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/request.h"
@@ -98,6 +99,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     std::unique_ptr<Context> context;
     status = Context::create(*params, values, {}, &context);
     if (status != UCS_OK) return status;
+    announce_library(*context);
     *context_p = wrap(context.release());
     return UCS_OK;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/am/am_handlers.h"
+#include "ucp/core/announce.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/reassembly.h"
 #include "ucp/core/wakeup.h"
@@ -63,6 +64,7 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
 }
 
 Worker::~Worker() {
+    announce_use(*this);
     withdraw_lanes();
     for (Endpoint& endpoint : endpoints_) endpoint.take_from_user();
     for (Endpoint& endpoint : endpoints_) endpoint.fail(UCS_ERR_CANCELED);

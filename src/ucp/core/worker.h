@@ -42,6 +42,7 @@ struct WorkerInterface {
     unsigned domain;    //!< Context::domains()
     uint32_t kind;      //!< hash of the transport's name
     int dedicated;      //!< scalable ones: the dedicated interface on the same device, or -1
+    unsigned endpoints_made = 0;  //!< on it so far, closed ones included
 };
 
 /**

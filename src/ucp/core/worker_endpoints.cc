@@ -82,6 +82,7 @@ ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {
         if (find_dedicated(remote, local, entry)) made->set_flag(Endpoint::kPromotable);
         endpoints_.push_back(*made);
         ++endpoint_count_;
+        ++interfaces_[candidate.local].endpoints_made;
         if (find_endpoint(remote.uuid) == nullptr) {
             grow_table();
             by_uuid_.insert(*made);
