@@ -10,10 +10,10 @@
 #include <span>
 
 #include "ucs/datastruct/arbiter.h"
+#include "ucs/time.h"
 #include "uct/api/types.h"
 
 namespace ucs {
-class Clock;
 class Random;
 namespace config {
 class Source;
@@ -185,6 +185,9 @@ class Interface {
 
     /** Poll for completions and messages, serve waiting endpoints. @return events handled */
     virtual unsigned progress() = 0;
+
+    /** When progress() has work that only time brings; kNever if none. */
+    virtual ucs::Time next_deadline() const { return ucs::kNever; }
 
     /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
     virtual ucs_status_t flush(Completion* completion) = 0;

@@ -48,6 +48,7 @@ class IbComponent final : public Component {
                 resources.push_back({"rc_mlx5", found.name, DeviceType::kNetwork});
             }
             resources.push_back({"rc_verbs", found.name, DeviceType::kNetwork});
+            resources.push_back({"ud_verbs", found.name, DeviceType::kNetwork});
         }
         return resources;
     }

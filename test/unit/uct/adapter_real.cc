@@ -12,8 +12,11 @@ namespace uct::test {
 namespace {
 
 /** Short enough for a test, long enough for a software adapter on an emulated processor. */
-const Settings kPatient = {
-    {"RC_TIMEOUT", "67ms"}, {"RC_RETRY_COUNT", "7"}, {"RC_RNR_TIMEOUT", "1ms"}};
+const Settings kPatient = {{"RC_TIMEOUT", "67ms"},
+                           {"RC_RETRY_COUNT", "7"},
+                           {"RC_RNR_TIMEOUT", "1ms"},
+                           {"UD_TIMEOUT", "500ms"},
+                           {"UD_TIMER_TICK", "10ms"}};
 
 class RealAdapter final : public Adapter {
   public:

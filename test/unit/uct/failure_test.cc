@@ -7,7 +7,11 @@
 namespace uct::test {
 namespace {
 
-const Settings kImpatient = {{"RC_TIMEOUT", "10us"}, {"RC_RETRY_COUNT", "1"}};
+const Settings kImpatient = {{"RC_TIMEOUT", "10us"},
+                             {"RC_RETRY_COUNT", "1"},
+                             {"UD_TIMEOUT", "200us"},
+                             {"UD_TIMER_TICK", "20us"},
+                             {"UD_TX_QUEUE_LEN", "16"}};
 
 class Failures : public testing::TestWithParam<TransportCase> {};
 
@@ -59,6 +63,7 @@ TEST_P(Failures, CheckFindsADeadPeer) {
 }
 
 TEST_P(Failures, AWrongKeyFailsTheEndpointThatUsedIt) {
+    if (!has_remote_memory(GetParam().transport)) GTEST_SKIP() << "has no remote memory";
     World world(GetParam(), 3, kImpatient);
     Endpoint& endpoint = world.connect(0, 1);
     Endpoint& other = world.connect(0, 2);
@@ -81,8 +86,9 @@ TEST_P(Failures, AWrongKeyFailsTheEndpointThatUsedIt) {
 }
 
 TEST_P(Failures, OutstandingOperationsAllCompleteAndWaitingOnesLeave) {
-    World world(GetParam(), 2,
-                {{"RC_TIMEOUT", "10us"}, {"RC_RETRY_COUNT", "1"}, {"RC_TX_QUEUE_LEN", "16"}});
+    Settings settings = kImpatient;
+    settings.push_back({"RC_TX_QUEUE_LEN", "16"});
+    World world(GetParam(), 2, settings);
     Endpoint& endpoint = world.connect(0, 1);
     Buffer source(world.peer(0), 64);
     const Iov iov[] = {source.iov(0, 8)};

@@ -75,7 +75,8 @@ TEST_P(Messages, ZeroCopyGathersHeaderAndPieces) {
 }
 
 TEST_P(Messages, AllKindsKeepOneOrder) {
-    World world(GetParam(), 2, {{"RC_TX_QUEUE_LEN", "8"}, {"RC_TX_CQ_LEN", "16"}});
+    World world(GetParam(), 2,
+                {{"RC_TX_QUEUE_LEN", "8"}, {"RC_TX_CQ_LEN", "16"}, {"UD_TX_QUEUE_LEN", "8"}});
     Endpoint& endpoint = world.connect(0, 1);
     Buffer source(world.peer(0), 4096, 'z');
     Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
@@ -103,7 +104,7 @@ TEST_P(Messages, AllKindsKeepOneOrder) {
 }
 
 TEST_P(Messages, KeptDescriptorsStayIntact) {
-    World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "64"}});
+    World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "64"}, {"UD_RX_QUEUE_LEN", "64"}});
     Endpoint& endpoint = world.connect(0, 1);
     Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
     receiver.keep = true;

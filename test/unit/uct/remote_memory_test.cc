@@ -185,7 +185,8 @@ TEST_P(RemoteMemory, MalformedKeysAreRefused) {
     EXPECT_EQ(near.domain->unpack_remote_key(longer, &key), UCS_ERR_INVALID_PARAM);
 }
 
-INSTANTIATE_TEST_SUITE_P(Uct, RemoteMemory, testing::ValuesIn(all_transports()), case_name);
+INSTANTIATE_TEST_SUITE_P(Uct, RemoteMemory, testing::ValuesIn(transports_where(has_remote_memory)),
+                         case_name);
 
 }  // namespace
 }  // namespace uct::test

@@ -17,6 +17,7 @@ std::vector<TransportCase> make_transports() {
         {"self", "self"},
         {"rc_mlx5", "rc_mlx5"},
         {"rc_verbs", "rc_verbs"},
+        {"ud_verbs", "ud_verbs"},
         {"dc_mlx5_dcs", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "dcs"}}},
         {"dc_mlx5_dcs_quota", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "dcs_quota"}}},
         {"dc_mlx5_rand", "dc_mlx5", {{"DC_MLX5_TX_POLICY", "rand"}}},
@@ -47,6 +48,15 @@ bool is_network(const std::string& transport) {
 }
 bool is_dedicated(const std::string& transport) {
     return transport.find("rc") != std::string::npos;
+}
+bool is_datagram(const std::string& transport) {
+    return transport == "ud_verbs";
+}
+bool has_remote_memory(const std::string& transport) {
+    return !is_datagram(transport);
+}
+bool grants_credits(const std::string& transport) {
+    return is_soft_adapter(transport) && !is_datagram(transport);
 }
 bool is_dc(const std::string& transport) {
     return transport == "dc_mlx5";
@@ -218,9 +228,21 @@ void World::progress() {
     }
     if (adapter_) {
         adapter_->step(clock, events);
+        if (events == 0) pass_idle_time();
     } else {
         clock.advance(ucs::Duration(1000));
     }
+}
+
+/** Where nothing is under way, time goes on to what waits for it. */
+void World::pass_idle_time() {
+    if (fabric() == nullptr || fabric()->next_event_time() != softhca::VirtualFabric::kNever)
+        return;
+    ucs::Time next = ucs::kNever;
+    for (const auto& peer : peers_) {
+        if (peer->runs) next = std::min(next, peer->interface->next_deadline());
+    }
+    if (next != ucs::kNever) clock.advance_to(next);
 }
 
 void World::kill(size_t index) {

@@ -44,6 +44,11 @@ const std::vector<TransportCase>& all_transports();
 std::vector<TransportCase> transports_where(bool (*condition)(const std::string& transport));
 bool is_network(const std::string& transport);
 bool is_dedicated(const std::string& transport);
+bool is_datagram(const std::string& transport);
+/** One-sided operations and atomics. */
+bool has_remote_memory(const std::string& transport);
+/** Has flow control by grants, on the soft adapter. */
+bool grants_credits(const std::string& transport);
 bool is_dc(const std::string& transport);
 bool is_soft_adapter(const std::string& transport);
 
@@ -151,6 +156,7 @@ class World {
         size_t from, to;
         Endpoint* other;
     };
+    void pass_idle_time();
     Endpoint& create(size_t from, const RemoteAddress& remote, size_t to);
     int patience() const;
 

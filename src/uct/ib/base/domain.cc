@@ -10,6 +10,7 @@
 #include "uct/api/interface.h"
 #include "uct/ib/dc/dc_interface.h"
 #include "uct/ib/rc/rc_interface.h"
+#include "uct/ib/ud/ud_interface.h"
 
 namespace uct::ib {
 
@@ -85,6 +86,8 @@ ucs_status_t Domain::open_interface(std::string_view transport, const InterfaceP
         kind = TransportKind::kRcVerbs;
     } else if (transport == "dc_mlx5" && device_->supports_dc()) {
         kind = TransportKind::kDcMlx5;
+    } else if (transport == "ud_verbs") {
+        kind = TransportKind::kUdVerbs;
     } else {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -95,13 +98,18 @@ ucs_status_t Domain::open_interface(std::string_view transport, const InterfaceP
     std::string error;
     TransportConfig config{};  // ud leaves some of it out
     DcConfig dc_config;
+    UdConfig ud_config;
     if (transport_table(kind).load(source, config, error) != UCS_OK ||
-        dc_table().load(source, dc_config, error) != UCS_OK) {
+        dc_table().load(source, dc_config, error) != UCS_OK ||
+        ud_table().load(source, ud_config, error) != UCS_OK) {
         ucs::log_error("{}", error);
         return UCS_ERR_INVALID_PARAM;
     }
     if (kind == TransportKind::kDcMlx5) {
         return DcInterface::open(*this, config, dc_config, params, interface);
+    }
+    if (kind == TransportKind::kUdVerbs) {
+        return ud::UdInterface::open(*this, config, ud_config, params, interface);
     }
     return RcInterface::open(*this, kind, config, params, interface);
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/intrusive/list.hpp>
+
+#include "uct/base/pending_queue.h"
+
+namespace uct::ib::ud {
+
+class Peer;
+
+struct PeerListTag;
+
+/** Its place in the list of those that share the peer. */
+using EndpointHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<PeerListTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+/**
+ * A way to send to another interface. All it has is its place in the queue of those that wait: the
+ * stream belongs to the Peer, which endpoints to the same interface share.
+ */
+class UdEndpoint final : public Endpoint, public PendingQueue::Group, public EndpointHook {
+  public:
+    explicit UdEndpoint(Peer& peer);
+    ~UdEndpoint() override;
+
+    Peer& peer() const { return peer_; }
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    /** Copies, and completes when the peer has the message. */
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+
+    // There are no one-sided operations, as the interface's attributes say.
+    ucs_status_t put_short(const void*, uint32_t, uint64_t, RemoteKey) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ssize_t put_bcopy(PackCallback, void*, uint64_t, RemoteKey) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs_status_t put_zcopy(std::span<const Iov>, uint64_t, RemoteKey, Completion*) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs_status_t get_bcopy(UnpackCallback, void*, size_t, uint64_t, RemoteKey,
+                           Completion*) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs_status_t get_zcopy(std::span<const Iov>, uint64_t, RemoteKey, Completion*) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs_status_t atomic(AtomicOp, unsigned, uint64_t, uint64_t, void*, uint64_t, RemoteKey,
+                        Completion*) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ucs_status_t fence() override;
+    ucs_status_t flush(Completion* completion) override;
+    ucs_status_t check(Completion* completion) override;
+    ucs_status_t pending_add(Pending* pending) override;
+    void pending_remove(Pending* pending) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+
+  private:
+    Peer& peer_;
+};
+
+}  // namespace uct::ib::ud

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/ud/ud_interface.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "ucs/random.h"
+#include "uct/base/gather.h"
+#include "uct/ib/ud/ud_queue_pair.h"
+
+namespace uct::ib::ud {
+
+namespace {
+
+constexpr size_t kShortHeader = sizeof(uint64_t);
+
+constexpr size_t mtu_bytes(int code) {
+    return size_t{128} << code;
+}
+
+}  // namespace
+
+// --- opening
+// ----------------------------------------------------------------------------------------
+
+UdInterface::UdInterface(Domain& domain, const TransportConfig& config, const UdConfig& ud_config,
+                         const InterfaceParams& params)
+    : IbInterface(domain, TransportKind::kUdVerbs, config, params),
+      settings_{ud_config.timeout, std::max(ud_config.timer_tick, ucs::Duration(1)),
+                std::max(ud_config.timer_backoff, 1.0),
+                std::clamp(ud_config.max_window, 4u, kMaxAhead)},
+      buckets_(std::make_unique<ByTarget::bucket_type[]>(bucket_count_)),
+      by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)) {
+    attributes_.interface_address_length = UdAddress::kLength;
+    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kCheckPeer | kEventFd;
+    attributes_.atomic64_ops = 0;
+    attributes_.put = {};
+    attributes_.get = {};
+    // More than dc's: the work of the reliable transport is done by the processor (UCX's estimate
+    // for posting), and packets carry our headers.
+    attributes_.latency = {attributes_.latency.base + 100e-9, 60e-9};
+    attributes_.overhead = 105e-9;
+}
+
+ucs_status_t UdInterface::open(Domain& domain, const TransportConfig& config,
+                               const UdConfig& ud_config, const InterfaceParams& params,
+                               std::unique_ptr<Interface>* interface) {
+    std::unique_ptr<UdInterface> opened(new UdInterface(domain, config, ud_config, params));
+    const size_t mtu = mtu_bytes(domain.device().port_attributes().active_mtu);
+    const ucs_status_t status = opened->open_queues({kReceiveFront, kGrh + mtu});
+    if (status != UCS_OK) return status;
+    if (opened->open_queue_pair() != UCS_OK) {
+        ucs::log_error(
+            "ud_verbs on {} cannot create its queue pair with UCX_UD_TX_QUEUE_LEN={}: {}",
+            domain.device().name(), config.tx_queue_len, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    *interface = std::move(opened);
+    return UCS_OK;
+}
+
+ucs_status_t UdInterface::open_queue_pair() {
+    uint32_t max_inline = config_.tx_min_inline + static_cast<uint32_t>(Header::kMaxLength);
+    QpPtr qp = create_queue_pair(*this, &max_inline);
+    constexpr uint64_t kKeys = uint64_t{1} << 31;  // the highest bit would mean a privileged one
+    const auto key = static_cast<uint32_t>(params_.random.below(kKeys - 1) + 1);
+    if (!qp || !start_queue_pair(qp.get(), device(), path_, key)) return UCS_ERR_IO_ERROR;
+    hello_ = {path_.address, {qp->qp_num, key}, 0};
+    queue_ = std::make_unique<SendQueue>(*this, credits(), queue_depth(), moderation());
+    queue_->attach_datagrams(std::move(qp), add_queue(*queue_));
+    set_message_limits(max_inline);
+    return UCS_OK;
+}
+
+void UdInterface::set_message_limits(uint32_t max_inline) {
+    set_limits(max_inline);
+    constexpr size_t kFront = Header::kMaxLength + kShortHeader;
+    const size_t segment = config_.segment_size;
+    attributes_.am.max_short = max_inline > kFront ? max_inline - kFront : 0;
+    if (attributes_.am.max_short == 0) attributes_.capabilities &= ~uint32_t{kAmShort};
+    attributes_.am.max_bcopy = segment;
+    attributes_.am.max_zcopy = segment - attributes_.am.max_header;
+    attributes_.put = {};
+    attributes_.get = {};
+
+    backlog_limit_ = config_.tx_queue_len;
+    max_held_ = static_cast<int>(std::max(config_.rx_queue_len / 4, 4u));
+    short_packets_ = std::make_unique<ucs::MemoryPool>(ucs::MemoryPool::Options{
+        .name = "short packets",
+        .object_size = Packet::payload_offset() + kShortHeader + attributes_.am.max_short,
+        .alignment = 16});
+    packet_chunks_ = std::make_unique<RegisteredChunks>(domain_.pd(), Packet::key_offset());
+    packets_ = std::make_unique<ucs::MemoryPool>(
+        ucs::MemoryPool::Options{.name = "packets",
+                                 .object_size = Packet::payload_offset() + segment,
+                                 .alignment = 64,
+                                 .objects_per_chunk = 32,
+                                 .source = packet_chunks_.get()});
+}
+
+UdInterface::~UdInterface() {
+    if (queue_ == nullptr) return;
+    for (Peer& peer : by_target_) {
+        // Who waits for these would wait for ever.
+        if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
+    }
+    end_failed();
+    by_deadline_.clear();
+    for (size_t slot = 0; slot < names_.size(); ++slot) {
+        Peer* peer = names_[slot];
+        if (peer == nullptr) continue;
+        peer->fail(UCS_ERR_CANCELED);
+        peer->end();
+    }
+    by_target_.clear();
+    for (Peer* peer : names_) delete peer;
+    remove_queue(queue_->token());
+    OperationList rest = queue_->take_all();
+    queue_.reset();  // the adapter reads no packet after this
+    finish_all(rest, UCS_ERR_CANCELED);
+}
+
+ucs_status_t UdInterface::get_interface_address(std::span<std::byte> address) const {
+    if (address.size() < UdAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    hello_.address.write(address);
+    return UCS_OK;
+}
+
+bool UdInterface::is_reachable(const RemoteAddress& remote) const {
+    const auto port = PortAddress::read(remote.device);
+    return port && port->reachable_from(path_.address) && UdAddress::read(remote.interface);
+}
+
+ucs_status_t UdInterface::create_endpoint(const RemoteAddress& remote,
+                                          std::unique_ptr<Endpoint>* endpoint) {
+    const auto port = PortAddress::read(remote.device);
+    const auto address = UdAddress::read(remote.interface);
+    if (!port || !address) return UCS_ERR_INVALID_ADDR;
+    if (!port->reachable_from(path_.address)) return UCS_ERR_UNREACHABLE;
+    Peer* peer = peer_at(*port, *address);
+    if (peer == nullptr) return UCS_ERR_UNREACHABLE;
+    *endpoint = std::make_unique<UdEndpoint>(*peer);
+    return UCS_OK;
+}
+
+ucs_status_t UdInterface::flush(Completion* completion) {
+    Gather* gather = Gather::start(completion);
+    for (Peer& peer : by_target_) {
+        if (peer.flush(gather->add()) != UCS_INPROGRESS) gather->cancel();
+    }
+    return gather->finish();
+}
+
+// --- peers
+// ------------------------------------------------------------------------------------------
+
+size_t UdInterface::TargetHash::operator()(const PeerTarget& target) const {
+    return ucs::mix64(reinterpret_cast<uintptr_t>(target.handle) ^
+                      (uint64_t{target.address.number} << 32 | target.address.key));
+}
+
+Peer* UdInterface::peer_named(uint32_t name) const {
+    const uint32_t slot = name % kSlots;
+    return slot < names_.size() && generations_[slot] == name ? names_[slot] : nullptr;
+}
+
+// Names are the slot and how often it was used; 0 is nobody's.
+uint32_t UdInterface::add_name(Peer* peer) {
+    if (free_names_.empty()) {
+        if (names_.size() == kSlots) return 0;
+        free_names_.push_back(static_cast<uint32_t>(names_.size()));
+        names_.push_back(nullptr);
+        generations_.push_back(free_names_.back());
+    }
+    const uint32_t slot = free_names_.back();
+    free_names_.pop_back();
+    generations_[slot] += kSlots;
+    if (generations_[slot] == 0) generations_[slot] += kSlots;
+    names_[slot] = peer;
+    return generations_[slot];
+}
+
+void UdInterface::remove_name(uint32_t name) {
+    names_[name % kSlots] = nullptr;
+    free_names_.push_back(name % kSlots);
+}
+
+uint64_t UdInterface::new_start() {
+    const auto now = static_cast<uint64_t>(params_.clock.calendar().time_since_epoch().count());
+    last_start_ = std::max(now, last_start_ + 1);
+    return last_start_;
+}
+
+Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
+    const PeerTarget target{address_handle(port), address};
+    if (target.handle == nullptr) return nullptr;
+    const auto found = by_target_.find(target);
+    if (found != by_target_.end()) return &*found;
+    const size_t mtu = std::min(mtu_bytes(port.mtu), mtu_bytes(path_.mtu));
+    const uint32_t name = add_name(nullptr);
+    if (name == 0) return nullptr;
+    auto* peer = new Peer(*this, target, mtu - Header::kMaxLength, name, new_start());
+    names_[name % kSlots] = peer;
+    grow_table();
+    by_target_.insert(*peer);
+    return peer;
+}
+
+void UdInterface::grow_table() {
+    if (by_target_.size() < bucket_count_) return;
+    const size_t count = bucket_count_ * 4;
+    auto buckets = std::make_unique<ByTarget::bucket_type[]>(count);
+    by_target_.rehash(ByTarget::bucket_traits(buckets.get(), count));
+    buckets_ = std::move(buckets);
+    bucket_count_ = count;
+}
+
+void UdInterface::endpoint_gone(Peer& peer) {
+    // A peer that failed is in no table: its endpoints alone keep it.
+    const bool is_ended =
+        peer.status() != UCS_OK && std::ranges::find(failed_, &peer) == failed_.end();
+    if (is_ended && !peer.has_endpoints() && ending_ != &peer) delete &peer;
+}
+
+void UdInterface::fail(Peer& peer, ucs_status_t status) {
+    ucs::log_debug("{}: peer with queue pair {:#x} failed: {}", device().name(),
+                   peer.target().address.number, ucs_status_string(status));
+    peer.fail(status);
+    by_target_.erase(by_target_.iterator_to(peer));
+    remove_name(peer.session().name());
+    if (peer.scheduled() != ucs::kNever) by_deadline_.erase(by_deadline_.iterator_to(peer));
+    peer.set_scheduled(ucs::kNever);
+    if (peer.is_ready) std::erase(ready_, &peer);
+    failed_.push_back(&peer);
+}
+
+void UdInterface::end_failed() {
+    while (!failed_.empty()) {
+        Peer* const peer = failed_.back();
+        failed_.pop_back();
+        ending_ = peer;
+        peer->end();
+        ending_ = nullptr;
+        if (!peer->has_endpoints()) delete peer;
+    }
+}
+
+// --- arrivals
+// ---------------------------------------------------------------------------------------
+
+Peer* UdInterface::find(const Header& header, const ibv_wc& completion) {
+    if (header.destination != 0) {
+        Peer* peer = peer_named(header.destination);
+        return peer != nullptr && peer->target().address.number == completion.src_qp ? peer
+                                                                                     : nullptr;
+    }
+    if (header.hello->address.number != completion.src_qp) return nullptr;
+    if (!header.hello->port.reachable_from(path_.address)) return nullptr;
+    return peer_at(header.hello->port, header.hello->address);
+}
+
+void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    std::byte* const data = packet_in(buffer);
+    const uint32_t length =
+        completion.byte_len > kGrh ? completion.byte_len - static_cast<uint32_t>(kGrh) : 0;
+    const auto header = Header::read({data, length});
+    Peer* const peer = header ? find(*header, completion) : nullptr;
+    if (peer == nullptr) {
+        receives_.recycle(buffer);
+        return;
+    }
+    Session::Match match = peer->session().match(*header);
+    if (match == Session::Match::kReplaced) {
+        if (!peer->session().sender().is_idle()) {
+            fail(*peer, UCS_ERR_CONNECTION_RESET);
+            receives_.recycle(buffer);  // its sender repeats it to the next session
+            return;
+        }
+        remove_name(peer->session().name());
+        peer->restart(add_name(peer), new_start());
+        match = peer->session().match(*header);
+    }
+    if (match == Session::Match::kStale) {
+        receives_.recycle(buffer);
+        return;
+    }
+    if (match == Session::Match::kAnew) peer->drop_received();
+    peer->arrived(*header, buffer, data, length);
+    reschedule(*peer);
+}
+
+// --- time
+// -------------------------------------------------------------------------------------------
+
+void UdInterface::reschedule(Peer& peer) {
+    if (peer.status() != UCS_OK) return;
+    const ucs::Time deadline = peer.session().deadline();
+    // A deadline that went back is found out at the time that is in the tree.
+    if (deadline >= peer.scheduled()) return;
+    if (peer.scheduled() != ucs::kNever) by_deadline_.erase(by_deadline_.iterator_to(peer));
+    peer.set_scheduled(deadline);
+    by_deadline_.insert(peer);
+}
+
+void UdInterface::transmit_later(Peer& peer) {
+    if (peer.is_ready) return;
+    peer.is_ready = true;
+    ready_.push_back(&peer);
+}
+
+void UdInterface::run_timer(Peer& peer, ucs::Time now) {
+    switch (peer.session().sender().on_timer(now)) {
+        case Sender::Verdict::kDead:
+            fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
+            return;
+        case Sender::Verdict::kSendAgain:
+            transmit_later(peer);
+            break;
+        case Sender::Verdict::kNothing:
+            break;
+    }
+    // If the queue is full the next call tries again.
+    if (peer.session().receiver().deadline() <= now) peer.acknowledge();
+    reschedule(peer);
+}
+
+void UdInterface::run_timers() {
+    if (by_deadline_.empty()) return;
+    const ucs::Time now = clock();
+    // Each peer once: one that is due again at once waits for the next call.
+    while (!by_deadline_.empty() && by_deadline_.begin()->scheduled() <= now) {
+        Peer& peer = *by_deadline_.begin();
+        by_deadline_.erase(by_deadline_.begin());
+        peer.set_scheduled(ucs::kNever);
+        due_.push_back(&peer);
+    }
+    for (size_t i = 0; i < due_.size(); ++i) run_timer(*due_[i], now);
+    due_.clear();
+}
+
+void UdInterface::transmit_ready() {
+    size_t done = 0;
+    while (done < ready_.size() && ready_[done]->transmit()) {
+        Peer& peer = *ready_[done++];
+        peer.is_ready = false;
+        reschedule(peer);
+    }
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(done));
+}
+
+void UdInterface::after_poll() {
+    if (!ready_.empty()) transmit_ready();
+    run_timers();
+    if (!failed_.empty()) [[unlikely]]
+        end_failed();
+    if (pending_.empty()) return;
+    pending_.dispatch(
+        [](PendingQueue::Group& group) {
+            return static_cast<UdEndpoint&>(group).peer().has_room();
+        },
+        [](PendingQueue::Group&) { return false; }, [] { return true; });
+}
+
+ucs_status_t UdInterface::arm() {
+    for (Peer& peer : by_deadline_) {
+        if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
+    }
+    if (!failed_.empty()) return UCS_ERR_BUSY;
+    return IbInterface::arm();
+}
+
+ucs::Time UdInterface::next_deadline() const {
+    return by_deadline_.empty() ? ucs::kNever : by_deadline_.begin()->scheduled();
+}
+
+void UdInterface::on_failed(SendQueue& queue, uint32_t, ucs_status_t status) {
+    ucs::log_warn("{}: the queue pair of ud_verbs failed ({}) and is started again",
+                  device().name(), ucs_status_string(status));
+    keep_receives();
+    const uint32_t token = queue.token();
+    OperationList done, rest;
+    queue.reset(queue.posted(), &done, &rest);
+    remove_queue(token);
+    finish_all(done, status);
+    finish_all(rest, status);
+    if (!start_queue_pair(queue.qp(), device(), path_, hello_.address.key)) {
+        // What is outstanding ends by its time-out.
+        ucs::log_error("{}: the queue pair of ud_verbs cannot be started again", device().name());
+        return;
+    }
+    queue.restart(add_queue(queue));
+}
+
+}  // namespace uct::ib::ud
