@@ -135,6 +135,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
     bool owns(const uct::Endpoint* lane) const;
+    /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
+    bool is_drained(const uct::Endpoint* lane) const;
     void print_info(FILE* stream) const;
 
     /** Lanes or directions changed: choose again where to wait, and post what may be posted. */

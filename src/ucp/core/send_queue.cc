@@ -88,7 +88,8 @@ std::optional<Endpoint::Step> Endpoint::next_step() {
 std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
     if ((request.flags & Request::kNoMessage) != 0) {
-        if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected) {
+        if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected ||
+            lane_state_->drained()) {
             return on_scalable;
         }
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
@@ -143,6 +144,11 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         lane_state_->posted();
     }
     return status;
+}
+
+bool Endpoint::is_drained(const uct::Endpoint* lane) const {
+    if (lane == scalable_.get()) return false;
+    return lane_state_ == nullptr || lane != lane_state_->dedicated.get() || lane_state_->drained();
 }
 
 // One-sided operations before the fence went to the other lane: they must be done there first.

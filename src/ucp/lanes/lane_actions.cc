@@ -199,10 +199,16 @@ void LaneDriver::try_flush(LaneState& state) {
     }
     tick();
     if (status == UCS_OK) {
-        negotiator_.on_flushed(state.endpoint.serial());
+        lane_drained(state);
     } else {
         negotiator_.on_lane_failed(state.endpoint.serial(), status);
     }
+}
+
+void LaneDriver::lane_drained(LaneState& state) {
+    state.flush.is_done = true;
+    state.endpoint.forget_one_sided(Endpoint::kDedicatedBit);
+    negotiator_.on_flushed(state.endpoint.serial());
 }
 
 void LaneDriver::lane_flushed(uct::Completion* self) {
@@ -212,7 +218,8 @@ void LaneDriver::lane_flushed(uct::Completion* self) {
     if (state.direction == nullptr) return;
     LaneDriver& driver = state.endpoint.worker().lanes();
     driver.tick();
-    if (flush.status == UCS_OK) driver.negotiator_.on_flushed(state.endpoint.serial());
+    // What the transport itself or a flush of the program posted since then is to be complete too.
+    if (flush.status == UCS_OK) driver.try_flush(state);
     // Errors come through the transport's error handler as well.
 }
 

@@ -105,6 +105,7 @@ class LaneDriver final : public lanes::Sink {
     void tick();
     void rank();
     void try_flush(LaneState& state);
+    void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
 
     Worker& worker_;

@@ -33,6 +33,7 @@ struct LaneState final : uct::ReceiveGate {
         LaneState* state = nullptr;
         bool due = false;  //!< wanted; the lane had no room for it or for the marker yet
         bool running = false;
+        bool is_done = false;  //!< the lane has done all that it ever will: see drained()
     };
 
     explicit LaneState(Endpoint& owner) : endpoint(owner) {
@@ -51,6 +52,11 @@ struct LaneState final : uct::ReceiveGate {
     void posted() {
         if (direction != nullptr) direction->tx.posted();
     }
+    /**
+     * Everything of this end is complete and nothing more is posted: once the peer knows, its end
+     * goes at any time. So a flush must leave the lane alone from here on.
+     */
+    bool drained() const { return flush.is_done; }
 
     Endpoint& endpoint;
     unsigned interface_index = 0;  //!< Worker::interface() of the lane

@@ -120,11 +120,10 @@ ucs_status_t post_data(Request& request, const Lane& lane) {
     return send.offset == send.end ? UCS_OK : UCS_INPROGRESS;
 }
 
-/** Flush what the lane carried. A lane that the endpoint no longer owns was flushed before it went.
- */
+/** Flush what the lane carried. */
 ucs_status_t flush_puts(Request& request) {
     RndvSend& send = request.part<RndvSend>();
-    if (send.put_lane == nullptr || !request.endpoint->owns(send.put_lane)) return UCS_OK;
+    if (send.put_lane == nullptr || request.endpoint->is_drained(send.put_lane)) return UCS_OK;
     const ucs_status_t status =
         request.call([&](uct::Completion* c) { return send.put_lane->flush(c); });
     if (status != UCS_OK && status != UCS_INPROGRESS) return status;
