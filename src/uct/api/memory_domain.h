@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "uct/api/types.h"
 
@@ -23,9 +24,16 @@ class MemoryHandle {
 
 struct MemoryDomainAttributes {
     bool can_register = false;
+    bool can_allocate = false;     //!< allocate_memory() works
     size_t remote_key_length = 0;  //!< bytes of a packed key; 0: no remote access
     double register_overhead = 0;  //!< seconds per registration
     double register_per_byte = 0;  //!< seconds per byte registered
+};
+
+/** Something that people want to know of a device: {"link", "InfiniBand, 4x, 100 Gb/s"}. */
+struct DeviceFact {
+    std::string name;
+    std::string value;
 };
 
 /**
@@ -38,6 +46,9 @@ class MemoryDomain {
     virtual ~MemoryDomain() = default;
 
     virtual const MemoryDomainAttributes& attributes() const = 0;
+
+    /** For `swiftlane info -d`. */
+    virtual std::vector<DeviceFact> describe() const { return {}; }
 
     /**
      * Make [address, address + length) usable in zero-copy and remote operations.
@@ -52,6 +63,22 @@ class MemoryDomain {
     /** @return UCS_ERR_INVALID_PARAM if the bytes cannot be a key of this kind of domain */
     virtual ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) = 0;
     virtual void release_remote_key(RemoteKey key) {}
+
+    /**
+     * Memory that peers on this device reach better than memory of the program's own. It is
+     * registered like any other.
+     * @param hint   null, or where it should be; page-aligned
+     * @param fixed  there and nowhere else, in place of what is mapped there
+     */
+    virtual ucs_status_t allocate_memory(size_t length, void* hint, bool fixed, void** address) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    virtual void free_memory(void* address) {}
+
+    /** Where remote memory can be used directly in this process; null: nowhere. */
+    virtual void* remote_pointer(RemoteKey key, uint64_t address) const { return nullptr; }
+    /** Do atomics of the domain's interfaces work on that memory? */
+    virtual bool has_atomics(RemoteKey key) const { return true; }
 
     /**
      * Open an interface of one of this device's transports.

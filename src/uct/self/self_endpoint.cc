@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <atomic>
 #include <cstring>
 
+#include "uct/base/atomics.h"
 #include "uct/self/self_interface.h"
 
 namespace uct {
@@ -11,27 +11,6 @@ namespace {
 std::byte* append(std::byte* to, const void* from, size_t length) {
     if (length > 0) std::memcpy(to, from, length);
     return to + length;
-}
-
-template <typename T>
-T apply(AtomicOp op, T* target, T operand, T compare) {
-    std::atomic_ref<T> reference(*target);
-    switch (op) {
-        case AtomicOp::kAdd:
-            return reference.fetch_add(operand);
-        case AtomicOp::kAnd:
-            return reference.fetch_and(operand);
-        case AtomicOp::kOr:
-            return reference.fetch_or(operand);
-        case AtomicOp::kXor:
-            return reference.fetch_xor(operand);
-        case AtomicOp::kSwap:
-            return reference.exchange(operand);
-        case AtomicOp::kCompareSwap:
-            reference.compare_exchange_strong(compare, operand);
-            break;
-    }
-    return compare;
 }
 
 }  // namespace
@@ -103,13 +82,8 @@ ucs_status_t SelfEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_a
 ucs_status_t SelfEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                                   void* result, uint64_t remote_address, RemoteKey key,
                                   Completion* completion) {
-    uint64_t old;
-    if (size == sizeof(uint64_t)) {
-        old = apply(op, reinterpret_cast<uint64_t*>(remote_address), operand, compare);
-    } else {
-        old = apply(op, reinterpret_cast<uint32_t*>(remote_address), static_cast<uint32_t>(operand),
-                    static_cast<uint32_t>(compare));
-    }
+    const uint64_t old =
+        apply_atomic(op, size, reinterpret_cast<void*>(remote_address), operand, compare);
     if (result != nullptr) std::memcpy(result, &old, size);
     return UCS_OK;
 }

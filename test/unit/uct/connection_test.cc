@@ -33,7 +33,7 @@ TEST_P(Connections, AnEndpointKnowsItsPeer) {
     Endpoint& endpoint = world.connect(0, 1);
     if (!is_dedicated(GetParam().transport)) {
         EXPECT_TRUE(endpoint.is_connected(world.address_of(1)));
-        if (is_network(GetParam().transport)) {
+        if (reaches_others(GetParam().transport)) {
             EXPECT_FALSE(endpoint.is_connected(world.address_of(2)));
         }
         EXPECT_FALSE(endpoint.is_connected({}));
@@ -53,7 +53,7 @@ TEST_P(Connections, AnEndpointKnowsItsPeer) {
 }
 
 TEST_P(Connections, CorruptedAddressesGiveErrors) {
-    if (!is_network(GetParam().transport)) GTEST_SKIP() << "has no address of a device";
+    if (!reaches_others(GetParam().transport)) GTEST_SKIP() << "has no address of a device";
     World world(GetParam());
     const std::vector<std::byte> device = world.peer(1).device_address();
     const std::vector<std::byte> interface = world.peer(1).interface_address();
@@ -181,7 +181,7 @@ TEST_P(DedicatedConnections, EndpointsComeAndGoUnderTraffic) {
 }
 
 TEST_P(DedicatedConnections, ArrivedMessagesSurviveTheirEndpoint) {
-    if (!is_soft_adapter(GetParam().transport)) GTEST_SKIP() << "the mock loses them on purpose";
+    if (!can_wake(GetParam().transport)) GTEST_SKIP() << "the mock loses them on purpose";
     World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "32"}});
     for (int round = 0; round < 5; ++round) {
         Endpoint& near = world.connect(0, 1);
@@ -227,8 +227,8 @@ TEST_P(EventDescriptors, BecomeReadableWhenSomethingArrives) {
 INSTANTIATE_TEST_SUITE_P(Uct, Connections, testing::ValuesIn(all_transports()), case_name);
 INSTANTIATE_TEST_SUITE_P(Uct, DedicatedConnections,
                          testing::ValuesIn(transports_where(is_dedicated)), case_name);
-INSTANTIATE_TEST_SUITE_P(Uct, EventDescriptors,
-                         testing::ValuesIn(transports_where(is_soft_adapter)), case_name);
+INSTANTIATE_TEST_SUITE_P(Uct, EventDescriptors, testing::ValuesIn(transports_where(can_wake)),
+                         case_name);
 
 }  // namespace
 }  // namespace uct::test

@@ -26,7 +26,7 @@ TEST_P(Messages, ShortArriveInOrderAtEverySize) {
     }
     expected.push_back(short_message(9, pattern(limit, 2)));
     send_short(world, endpoint, 31, 9, pattern(limit, 2));
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     world.until([&] { return receiver.received.size() == expected.size(); });
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(receiver.received[i].data, expected[i]);
     EXPECT_EQ(receiver.received.back().id, 31);
@@ -41,7 +41,7 @@ TEST_P(Messages, CopiedArriveInOrderAtTheSizeLimits) {
         expected.push_back(pattern(length, 3));
         send_bcopy(world, endpoint, 5, expected.back());
     }
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     world.until([&] { return receiver.received.size() == expected.size(); });
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(receiver.received[i].data, expected[i]);
 }
@@ -54,7 +54,7 @@ TEST_P(Messages, ZeroCopyGathersHeaderAndPieces) {
     const std::string content = pattern(limits.max_zcopy, 4);
     std::memcpy(source.data(), content.data(), content.size());
     const std::string header = pattern(limits.max_header, 5);
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
 
     for (const size_t length : {size_t{0}, size_t{1}, limits.max_zcopy}) {
         const size_t half = length / 2;
@@ -79,7 +79,7 @@ TEST_P(Messages, AllKindsKeepOneOrder) {
                 {{"RC_TX_QUEUE_LEN", "8"}, {"RC_TX_CQ_LEN", "16"}, {"UD_TX_QUEUE_LEN", "8"}});
     Endpoint& endpoint = world.connect(0, 1);
     Buffer source(world.peer(0), 4096, 'z');
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     constexpr unsigned kCount = 400;
     for (unsigned i = 0; i < kCount; ++i) {
         const uint64_t number = i;
@@ -106,7 +106,7 @@ TEST_P(Messages, AllKindsKeepOneOrder) {
 TEST_P(Messages, KeptDescriptorsStayIntact) {
     World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "64"}, {"UD_RX_QUEUE_LEN", "64"}});
     Endpoint& endpoint = world.connect(0, 1);
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     receiver.keep = true;
     constexpr size_t kKept = 40;
     for (size_t i = 0; i < kKept; ++i) send_bcopy(world, endpoint, 2, pattern(200 + i, 7));
@@ -123,7 +123,7 @@ TEST_P(Messages, HandlersMaySendAndAreNotNested) {
     Endpoint& there = world.connect(0, 1);
     Endpoint& back =
         is_dedicated(GetParam().transport) ? world.other_end(there) : world.connect(1, 0);
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     int depth = 0, replies = 0;
     receiver.on_message = [&](const Message& message) {
         EXPECT_EQ(++depth, 1);

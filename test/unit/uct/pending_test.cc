@@ -55,7 +55,7 @@ TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
     for (unsigned i = 0; i < kStreams; ++i) {
         streams.push_back(std::make_unique<Stream>(world.connect(0, 1 + i % 3), i, kMessages));
     }
-    const bool network = is_network(GetParam().transport);
+    const bool network = reaches_others(GetParam().transport);
     std::vector<uint64_t> next(kStreams);
     unsigned total = 0, smallest_at_first_end = 0;
     for (unsigned i = network ? 1 : 0; i < (network ? 4u : 1u); ++i) {
@@ -147,7 +147,7 @@ TEST_P(PendingQueues, IdleEndpointsGiveBackTheCompletionsTheyHold) {
     for (int round = 0; round < 10; ++round) {
         for (Endpoint* endpoint : endpoints) send_short(world, *endpoint, 1, 0, "x");
     }
-    Peer& receiver = world.peer(is_network(GetParam().transport) ? 1 : 0);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
     world.until([&] { return receiver.received.size() == 120; });
 }
 

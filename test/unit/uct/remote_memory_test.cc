@@ -12,7 +12,7 @@ class RemoteMemory : public testing::TestWithParam<TransportCase> {
         : world(GetParam()),
           endpoint(world.connect(0, 1)),
           near(world.peer(0)),
-          far(world.peer(is_network(GetParam().transport) ? 1 : 0)) {}
+          far(world.peer(reaches_others(GetParam().transport) ? 1 : 0)) {}
 
     /** Wait for the operation that returned `status`. */
     void finish(ucs_status_t status, Waiter& waiter) {

@@ -6,6 +6,7 @@
 
 #include "uct/ib/component.h"
 #include "uct/self/self.h"
+#include "uct/sm/sm.h"
 #include "unit/uct/adapter.h"
 
 namespace uct::test {
@@ -15,6 +16,10 @@ namespace {
 std::vector<TransportCase> make_transports() {
     std::vector<TransportCase> cases = {
         {"self", "self"},
+        {"sm_fifo", "sm_fifo"},
+        {"sm_fifo_small", "sm_fifo", {{"SM_FIFO_SIZE", "8"}, {"SM_SEG_SIZE", "1024"}}},
+        {"sm_ring", "sm_ring"},
+        {"sm_ring_small", "sm_ring", {{"SM_RING_SIZE", "16"}, {"SM_SEG_SIZE", "1024"}}},
         {"rc_mlx5", "rc_mlx5"},
         {"rc_verbs", "rc_verbs"},
         {"ud_verbs", "ud_verbs"},
@@ -43,11 +48,20 @@ std::vector<TransportCase> transports_where(bool (*condition)(const std::string&
     return chosen;
 }
 
-bool is_network(const std::string& transport) {
+bool reaches_others(const std::string& transport) {
     return transport != "self";
 }
+bool is_shared_memory(const std::string& transport) {
+    return transport.starts_with("sm_");
+}
+bool is_network(const std::string& transport) {
+    return reaches_others(transport) && !is_shared_memory(transport);
+}
+bool can_wake(const std::string& transport) {
+    return is_soft_adapter(transport) || is_shared_memory(transport);
+}
 bool is_dedicated(const std::string& transport) {
-    return transport.find("rc") != std::string::npos;
+    return transport.find("rc") != std::string::npos || transport == "sm_ring";
 }
 bool is_datagram(const std::string& transport) {
     return transport == "ud_verbs";
@@ -151,12 +165,14 @@ World::World(const TransportCase& which, unsigned peers, const Settings& extra) 
     if (which.transport.starts_with("mock")) {
         mock_ = std::make_unique<mock::Fabric>();
         component = &mock_->component();
+    } else if (is_shared_memory(which.transport)) {
+        component = &sm_component();
     } else if (is_network(which.transport)) {
         adapter_ = Adapter::open(peers);
         component = &ib::component();
     }
     // A worker reaches only itself over self: all peers are the same one.
-    const unsigned count = is_network(which.transport) ? peers : 1;
+    const unsigned count = reaches_others(which.transport) ? peers : 1;
     for (unsigned i = 0; i < count; ++i) {
         if (adapter_) adapter_->select(i);
         const Settings settings = adapter_ ? adapter_->patient(extra) : extra;

@@ -42,7 +42,10 @@ inline void PrintTo(const TransportCase& value, std::ostream* out) {
 const std::vector<TransportCase>& all_transports();
 /** Those that satisfy a condition on their attributes. */
 std::vector<TransportCase> transports_where(bool (*condition)(const std::string& transport));
+bool reaches_others(const std::string& transport);
+bool is_shared_memory(const std::string& transport);
 bool is_network(const std::string& transport);
+bool can_wake(const std::string& transport);
 bool is_dedicated(const std::string& transport);
 bool is_datagram(const std::string& transport);
 /** One-sided operations and atomics. */

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/fifo_interface.h"
+
+#include <algorithm>
+
+#include "ucs/log.h"
+
+namespace uct::sm {
+
+FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params)
+    : SmInterface(config, params, "sm_fifo") {
+    attributes_.reach = Reach::kInterface;
+    attributes_.interface_address_length = SegmentName::kLength;
+    attributes_.latency = {150e-9, 1e-9};  // senders take the head's line from each other
+    attributes_.overhead = 15e-9;
+}
+
+ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& params,
+                                 std::unique_ptr<Interface>* interface) {
+    constexpr size_t kFewSenders = 64, kManySenders = 4096;
+    std::unique_ptr<FifoInterface> opened(new FifoInterface(config, params));
+    const auto senders = static_cast<uint32_t>(
+        std::clamp(2 * params.estimated_endpoints, kFewSenders, kManySenders));
+    ucs_status_t status =
+        Inbox::create({config.fifo_size, static_cast<uint32_t>(config.segment_size),
+                       config.kept_buffers, senders},
+                      &opened->inbox_);
+    if (status == UCS_OK) status = opened->open_pipe();
+    if (status != UCS_OK) {
+        ucs::log_error("sm_fifo has no shared memory for its queue: {}", ucs_status_string(status));
+        return status;
+    }
+    opened->inbox_->set_wake_descriptor(opened->wake_descriptor());
+    *interface = std::move(opened);
+    return UCS_OK;
+}
+
+ucs_status_t FifoInterface::get_interface_address(std::span<std::byte> address) const {
+    if (address.size() < SegmentName::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    inbox_->name().write(address);
+    return UCS_OK;
+}
+
+bool FifoInterface::is_reachable(const RemoteAddress& remote) const {
+    return host_.is(remote.device) && SegmentName::read(remote.interface);
+}
+
+ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
+                                            std::unique_ptr<Endpoint>* endpoint) {
+    if (!is_reachable(remote)) return UCS_ERR_UNREACHABLE;
+    const SegmentName name = *SegmentName::read(remote.interface);
+    std::erase_if(outboxes_, [](const auto& known) { return known.second.expired(); });
+    const auto known = outboxes_.find(name.nonce);
+    std::shared_ptr<Outbox> outbox = known == outboxes_.end() ? nullptr : known->second.lock();
+    if (outbox == nullptr || outbox->name() != name) {
+        std::unique_ptr<Outbox> opened;
+        const ucs_status_t status = Outbox::open(name, &opened);
+        if (status != UCS_OK) return status;
+        if (opened->buffer_size() != config_.segment_size) {
+            ucs::log_error("UCX_SM_SEG_SIZE is {} here and {} in process {}: it must be the same",
+                           size_t{config_.segment_size}, opened->buffer_size(), name.pid);
+            return UCS_ERR_UNREACHABLE;
+        }
+        outbox = std::move(opened);
+        outboxes_[name.nonce] = outbox;
+    }
+    *endpoint = std::make_unique<FifoEndpoint>(*this, std::move(outbox));
+    return UCS_OK;
+}
+
+unsigned FifoInterface::progress() {
+    const unsigned count = inbox_->poll(
+        config_.max_poll, [this](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
+            return deliver(id, data, length, kept);
+        });
+    after_poll();
+    return count;
+}
+
+ucs_status_t FifoInterface::fall_asleep() {
+    return inbox_->arm() ? UCS_OK : UCS_ERR_BUSY;
+}
+
+// --- endpoints
+
+bool FifoEndpoint::is_connected(const RemoteAddress& remote) const {
+    return SegmentName::read(remote.interface) == outbox_->name() && status_ == UCS_OK;
+}
+
+ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
+                                    uint32_t length) {
+    if (length > kInlinePayload) {
+        const ssize_t sent = send(id, [&](std::byte* to) {
+            std::memcpy(to, &header, sizeof(header));
+            std::memcpy(to + sizeof(header), payload, length);
+            return sizeof(header) + length;
+        });
+        return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+    }
+    if (status_ != UCS_OK) [[unlikely]]
+        return status_;
+    bool sleeps;
+    const uint64_t number = outbox_->reserve(&sleeps);
+    if (number == Outbox::kFull) [[unlikely]]
+        return UCS_ERR_NO_RESOURCE;
+    Slot& slot = outbox_->slot(number);
+    std::memcpy(slot.data, &header, sizeof(header));
+    copy_inline(slot.data + sizeof(header), payload, length);
+    slot.control.store(control::word(number, id, sizeof(header) + length, 0),
+                       std::memory_order_release);
+    if (sleeps) [[unlikely]]
+        outbox_->wake();
+    return UCS_OK;
+}
+
+template <typename Write>
+ssize_t FifoEndpoint::send(uint8_t id, Write write) {
+    if (status_ != UCS_OK) return status_;
+    bool sleeps;
+    const uint64_t number = outbox_->reserve(&sleeps);
+    if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
+    std::byte* const buffer = outbox_->buffer(number);
+    // The slot is reserved, so a message without content takes it if the receiver is out of its
+    // mind.
+    const size_t length = buffer == nullptr ? 0 : write(buffer);
+    outbox_->slot(number).control.store(control::word(number, id, length, control::kInBuffer),
+                                        std::memory_order_release);
+    if (sleeps) outbox_->wake();
+    if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    return static_cast<ssize_t>(length);
+}
+
+ssize_t FifoEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
+    return send(id, [&](std::byte* to) { return pack(to, arg); });
+}
+
+ucs_status_t FifoEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
+                                    std::span<const Iov> iov, Completion* completion) {
+    const ssize_t sent = send(id, [&](std::byte* to) { return gather(to, header, iov); });
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+}  // namespace uct::sm

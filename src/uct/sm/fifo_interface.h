@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "uct/sm/message.h"
+#include "uct/sm/sm_endpoint.h"
+
+namespace uct::sm {
+
+/** The scalable transport: one queue a receiver, into which all its peers send. */
+class FifoInterface final : public SmInterface {
+  public:
+    static ucs_status_t open(const Config& config, const InterfaceParams& params,
+                             std::unique_ptr<Interface>* interface);
+
+    ucs_status_t get_interface_address(std::span<std::byte> address) const override;
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    unsigned progress() override;
+
+  private:
+    FifoInterface(const Config& config, const InterfaceParams& params);
+    ucs_status_t fall_asleep() override;
+    void wake_up() override {}
+    void look_after_queues() override { inbox_->bury_dead(); }
+
+    std::unique_ptr<Inbox> inbox_;
+    std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  //!< of peers, by the segment's nonce
+};
+
+/** A peer's shared queue; endpoints to one peer have one view of it. */
+class FifoEndpoint final : public SmEndpoint {
+  public:
+    FifoEndpoint(SmInterface& interface, std::shared_ptr<Outbox> outbox)
+        : SmEndpoint(interface), outbox_(std::move(outbox)) {}
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+
+    bool has_room() override { return outbox_->has_room(); }
+
+  private:
+    Outbox* outbox() override { return outbox_.get(); }
+    /** write(destination) -> bytes, into a buffer of the receiver. @return bytes or an error */
+    template <typename Write>
+    ssize_t send(uint8_t id, Write write);
+
+    const std::shared_ptr<Outbox> outbox_;
+};
+
+}  // namespace uct::sm

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "uct/api/interface.h"
+#include "uct/sm/queue_layout.h"
+#include "uct/sm/segment.h"
+
+namespace uct::sm {
+
+/**
+ * A queue of this process: what others send into.
+ *
+ * A long message lies in the buffer that belongs to its slot. A handler that keeps it keeps the
+ * buffer, and the slot gets a spare one instead; when there is none, long messages cannot be kept
+ * and handlers are told so. Nothing read from shared memory is trusted: numbers of buffers are kept
+ * in private memory, lengths are checked.
+ */
+class Inbox {
+  public:
+    struct Size {
+        uint32_t slots;
+        uint32_t buffer_size;
+        uint32_t spares;
+        uint32_t senders;  //!< 0: one sender, who keeps the head for itself
+    };
+    static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
+    ~Inbox();
+    Inbox(const Inbox&) = delete;
+    Inbox& operator=(const Inbox&) = delete;
+
+    const SegmentName& name() const { return segment_->name(); }
+
+    bool has_message() const {
+        const uint64_t word = slots_[next_ & mask_].control.load(std::memory_order_acquire);
+        return control::is_message(word, next_);
+    }
+
+    /**
+     * Take at most `most` messages. deliver(id, data, length, descriptor) -> bool: true if the
+     * descriptor was kept. It may do anything but destroy the inbox.
+     */
+    template <typename Deliver>
+    unsigned poll(unsigned most, Deliver&& deliver) {
+        unsigned count = 0;
+        do {
+            Slot& slot = slots_[next_ & mask_];
+            const uint64_t word = slot.control.load(std::memory_order_acquire);
+            if (!control::is_message(word, next_)) break;
+            const size_t length = control::length(word);
+            if ((word & control::kInBuffer) == 0) [[likely]] {
+                if (length <= kInline) [[likely]]
+                    deliver(control::id(word), slot.data, length, nullptr);
+            } else {
+                take_buffer(word, length, deliver);
+            }
+            consume();
+        } while (++count < most);
+        return count;
+    }
+
+    /** No more messages are wanted: senders that look will know. */
+    void close() { header_->closed.store(1, std::memory_order_release); }
+    /** Handlers still keep buffers. */
+    bool has_kept() const { return kept_ != 0; }
+
+    // --- sleeping ---
+
+    void set_wake_descriptor(int descriptor) {
+        header_->wake_descriptor.store(descriptor, std::memory_order_release);
+    }
+    void set_sleeping(bool sleeping) {
+        header_->sleeping.store(sleeping, std::memory_order_relaxed);
+    }
+    /** Many senders: ask the next one for a signal. @return false if a message is on its way */
+    bool arm();
+
+    // --- senders that died ---
+
+    /**
+     * Look for a slot that was reserved by somebody who died before it was filled, and give it up;
+     * free the places of dead senders. Call now and then; looks at a few senders each time.
+     */
+    void bury_dead();
+
+  private:
+    class Buffer final : public ReceiveDescriptor {
+      public:
+        Buffer(Inbox& inbox, uint32_t index) : inbox_(inbox), index_(index) {}
+        void release() override {
+            inbox_.spares_.push_back(index_);
+            --inbox_.kept_;
+        }
+
+      private:
+        Inbox& inbox_;
+        uint32_t index_;
+    };
+
+    Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout, uint32_t spares);
+
+    template <typename Deliver>
+    void take_buffer(uint64_t word, size_t length, Deliver&& deliver) {
+        if (length > layout_.buffer_size) return;
+        const size_t place = next_ & mask_;
+        const uint32_t index = buffer_of_[place];
+        std::byte* data = buffers_ + size_t{index} * layout_.buffer_size;
+        Buffer* descriptor = spares_.empty() ? nullptr : &descriptors_[index];
+        if (!deliver(control::id(word), data, length, descriptor) || descriptor == nullptr) return;
+        ++kept_;
+        buffer_of_[place] = spares_.back();
+        spares_.pop_back();
+        buffer_table_[place].store(buffer_of_[place], std::memory_order_relaxed);
+    }
+    void consume() {
+        ++next_;
+        if ((next_ & publish_mask_) == 0) header_->tail.store(next_, std::memory_order_release);
+    }
+    bool is_hole();
+
+    uint64_t next_ = 0;  //!< number of the next message
+    Slot* slots_;
+    uint64_t mask_;
+    uint64_t publish_mask_;
+    QueueHeader* header_;
+    const QueueLayout layout_;
+    std::byte* buffers_;
+    std::atomic<uint32_t>* buffer_table_;
+    Sender* senders_;
+    std::vector<uint32_t> buffer_of_;
+    std::vector<uint32_t> spares_;
+    std::vector<Buffer> descriptors_;
+    size_t kept_ = 0;
+    uint32_t look_at_ = 0;              //!< the sender to look at next
+    uint64_t stuck_at_ = ~uint64_t{0};  //!< the message that was missing last time
+    std::unique_ptr<Segment> segment_;
+};
+
+}  // namespace uct::sm

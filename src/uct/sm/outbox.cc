@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/outbox.h"
+
+#include <unistd.h>
+
+#include <bit>
+#include <utility>
+
+#include "ucs/log.h"
+
+namespace uct::sm {
+
+std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t room) {
+    constexpr uint32_t kMost = 1u << 20;
+    const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders};
+    if (header.magic != QueueHeader::kMagic || header.version != QueueHeader::kVersion) return {};
+    if (!std::has_single_bit(layout.slots) || layout.slots > kMost || layout.buffers > kMost ||
+        layout.buffers < layout.slots || layout.buffer_size > control::kLengthMask ||
+        layout.buffer_size % kLine != 0 || layout.senders > kMost || layout.size() > room) {
+        return {};
+    }
+    return layout;
+}
+
+Outbox::Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout)
+    : slots_(reinterpret_cast<Slot*>(mapping.base() + layout.slot_table())),
+      mask_(layout.slots - 1),
+      header_(reinterpret_cast<QueueHeader*>(mapping.base())),
+      layout_(layout),
+      buffer_table_(
+          reinterpret_cast<std::atomic<uint32_t>*>(mapping.base() + layout.buffer_table())),
+      buffers_(mapping.base() + layout.buffer_area()),
+      name_(name),
+      owner_{header_->pid, header_->start_time},
+      mapping_(std::move(mapping)) {}
+
+Outbox::~Outbox() {
+    if (sender_ != nullptr) sender_->leave();
+    if (wake_descriptor_ >= 0) close(wake_descriptor_);
+}
+
+ucs_status_t Outbox::open(const SegmentName& name, std::unique_ptr<Outbox>* outbox) {
+    Mapping mapping;
+    const ucs_status_t status = attach_segment(name, &mapping);
+    if (status != UCS_OK) return status;
+    if (mapping.size() < sizeof(QueueHeader)) return UCS_ERR_UNREACHABLE;
+    const auto layout =
+        QueueLayout::read(*reinterpret_cast<const QueueHeader*>(mapping.base()), mapping.size());
+    if (!layout) {
+        ucs::log_warn("shared memory of process {} holds no queue of this version", name.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    std::unique_ptr<Outbox> made(new Outbox(name, std::move(mapping), *layout));
+    if (made->is_closed() || made->owner_.pid != name.pid) return UCS_ERR_UNREACHABLE;
+    if (layout->senders != 0 && !made->enlist()) {
+        ucs::log_debug("process {} has too many senders already", name.pid);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    *outbox = std::move(made);
+    return UCS_OK;
+}
+
+bool Outbox::enlist() {
+    auto* senders = reinterpret_cast<Sender*>(mapping_.base() + layout_.sender_table());
+    const Process self = Process::self();
+    for (uint32_t i = 0; i < layout_.senders; ++i) {
+        uint32_t free = 0;
+        if (!senders[i].pid.compare_exchange_strong(free, self.pid)) continue;
+        senders[i].start_time.store(self.start_time, std::memory_order_release);
+        sender_ = &senders[i];
+        return true;
+    }
+    return false;
+}
+
+void Outbox::wake() {
+    if (wake_descriptor_ < 0) {
+        const int32_t theirs = header_->wake_descriptor.load(std::memory_order_acquire);
+        if (theirs < 0) return;
+        wake_descriptor_ = open_descriptor_of(owner_.pid, static_cast<uint32_t>(theirs), "pipe:");
+    }
+    // A full pipe wakes as well. This end is open for reading too, so no signal can come.
+    const char byte = 0;
+    if (write(wake_descriptor_, &byte, 1) < 0) return;
+}
+
+}  // namespace uct::sm

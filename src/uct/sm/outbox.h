@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstring>
+#include <memory>
+
+#include "uct/sm/process.h"
+#include "uct/sm/queue_layout.h"
+#include "uct/sm/segment.h"
+
+namespace uct::sm {
+
+/**
+ * A queue of another process (or interface) as its senders see it.
+ *
+ * Sizes are taken over once, when the queue is opened, and checked; what is read from shared memory
+ * later (tail, buffer numbers) is checked at each use. Both kinds of sending are here: reserve()
+ * for queues with many senders, and next_slot() for those with one.
+ */
+class Outbox {
+  public:
+    /** @return UCS_ERR_UNREACHABLE: there is no such queue; UCS_ERR_NO_RESOURCE: too many senders
+     */
+    static ucs_status_t open(const SegmentName& name, std::unique_ptr<Outbox>* outbox);
+    ~Outbox();
+    Outbox(const Outbox&) = delete;
+    Outbox& operator=(const Outbox&) = delete;
+
+    const SegmentName& name() const { return name_; }
+    const Process& owner() const { return owner_; }
+    size_t buffer_size() const { return layout_.buffer_size; }
+    uint32_t slots() const { return layout_.slots; }
+    bool is_closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
+
+    static constexpr uint64_t kFull = ~uint64_t{0};
+
+    // --- many senders ---
+
+    /**
+     * Reserve the slot of the next message. It must be filled and published soon: those behind it
+     * wait.
+     * @param sleeps  set if the receiver is to be woken after the message is published
+     * @return the message's number, or kFull
+     */
+    uint64_t reserve(bool* sleeps) {
+        uint64_t head = header_->head.load(std::memory_order_relaxed);
+        for (;;) {
+            const uint64_t number = head & ~QueueHeader::kArmed;
+            if (number - tail_ >= layout_.slots && !refresh(number)) [[unlikely]]
+                return kFull;
+            // Before the exchange, which is a full barrier.
+            sender_->attempt.store(number + 1, std::memory_order_release);
+            if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,
+                                                    std::memory_order_relaxed)) [[likely]] {
+                *sleeps = number != head;
+                return number;
+            }
+        }
+    }
+    bool has_room() {
+        const uint64_t number =
+            header_->head.load(std::memory_order_relaxed) & ~QueueHeader::kArmed;
+        return number - tail_ < layout_.slots || refresh(number);
+    }
+
+    // --- one sender ---
+
+    /** The number up to which messages fit now, looked up anew. */
+    uint64_t limit() {
+        tail_ = header_->tail.load(std::memory_order_acquire);
+        return tail_ + layout_.slots;
+    }
+    /** After publishing: is the receiver to be woken? */
+    bool sleeps() const { return header_->sleeping.load(std::memory_order_relaxed) != 0; }
+
+    // --- both ---
+
+    Slot& slot(uint64_t number) { return slots_[number & mask_]; }
+    /** Null if what the receiver wrote makes no sense. */
+    std::byte* buffer(uint64_t number) {
+        const uint32_t index = buffer_table_[number & mask_].load(std::memory_order_relaxed);
+        return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
+    }
+    void wake();
+
+  private:
+    Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
+    bool enlist();
+    bool refresh(uint64_t number) {
+        tail_ = header_->tail.load(std::memory_order_acquire);
+        return number - tail_ < layout_.slots;
+    }
+
+    Slot* slots_;
+    uint64_t mask_;
+    QueueHeader* header_;
+    uint64_t tail_ = 0;
+    Sender* sender_ = nullptr;
+    const QueueLayout layout_;
+    std::atomic<uint32_t>* buffer_table_;
+    std::byte* buffers_;
+    const SegmentName name_;
+    const Process owner_;
+    const Mapping mapping_;
+    int wake_descriptor_ = -1;
+};
+
+}  // namespace uct::sm

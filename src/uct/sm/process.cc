@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/process.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace uct::sm {
+
+std::optional<Process> Process::find(uint32_t pid) {
+    char path[32], text[1024];
+    std::snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return {};
+    const ssize_t length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0) return {};
+    text[length] = '\0';
+    // The command's name may hold anything, so fields are counted from its closing bracket: the
+    // state follows at once, the start comes 19 fields later.
+    const char* rest = std::strrchr(text, ')');
+    char state = 0;
+    unsigned long long start = 0;
+    if (rest == nullptr ||
+        std::sscanf(rest + 1,
+                    " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                    "%llu",
+                    &state, &start) != 2) {
+        return {};
+    }
+    if (state == 'Z' || state == 'X') return {};
+    return Process{pid, start};
+}
+
+Process Process::self() {
+    const auto pid = static_cast<uint32_t>(getpid());
+    return find(pid).value_or(Process{pid, 0});
+}
+
+bool Process::is_alive() const {
+    if (pid == static_cast<uint32_t>(getpid())) return true;
+    const std::optional<Process> now = find(pid);
+    return now && (start_time == 0 || now->start_time == start_time);
+}
+
+uint64_t pid_namespace() {
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace uct::sm

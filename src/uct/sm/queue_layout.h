@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+// A queue of messages in the receiver's segment. What lies where, and who writes it:
+//
+//   QueueHeader        constants; state and `tail` by the receiver, `head` by senders (fifo only)
+//   uint32_t[slots]    which buffer belongs to a slot now: by the receiver
+//   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
+//   Slot[slots]        by the sender that has reserved the slot
+//   buffers            long messages, by the sender of the slot that they belong to
+//
+// A slot is one cache line: a control word and what fits behind it. The control word holds the
+// low half of the message's number plus one, so that a slot of an earlier lap does not look like a
+// new one, and is written last, with release order. The receiver writes nothing into slots: a
+// message of 8 bytes moves one line, from the sender to the receiver. That slots are free again is
+// known by `tail`, which the receiver writes after each quarter of the queue.
+namespace uct::sm {
+
+inline constexpr size_t kLine = 64;
+inline constexpr size_t kInline = kLine - sizeof(uint64_t);  //!< bytes of a message within its slot
+
+struct alignas(kLine) Slot {
+    std::atomic<uint64_t> control;
+    std::byte data[kInline];
+};
+
+namespace control {
+
+inline constexpr uint64_t kInBuffer = 1u << 31;
+inline constexpr unsigned kIdShift = 24;
+inline constexpr uint64_t kIdMask = 0x1f;
+inline constexpr uint64_t kLengthMask = 0xffffff;
+
+constexpr uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t flags) {
+    return (number + 1) << 32 | flags | uint64_t{id} << kIdShift | length;
+}
+constexpr bool is_message(uint64_t word, uint64_t number) {
+    return word >> 32 == static_cast<uint32_t>(number + 1);
+}
+constexpr uint8_t id(uint64_t word) {
+    return word >> kIdShift & kIdMask;
+}
+constexpr size_t length(uint64_t word) {
+    return word & kLengthMask;
+}
+
+}  // namespace control
+
+/**
+ * A sender to a shared queue. `attempt` is written before each try to reserve: the number of the
+ * slot plus one. So a slot that was reserved and never filled, since its sender died in between,
+ * is known by the dead sender's attempt.
+ */
+struct alignas(kLine) Sender {
+    std::atomic<uint32_t> pid;         //!< 0: free
+    std::atomic<uint64_t> start_time;  //!< 0: not known yet
+    std::atomic<uint64_t> attempt;
+
+    /** The next one must not be taken for a process of another time. */
+    void leave() {
+        attempt.store(0, std::memory_order_release);
+        start_time.store(0, std::memory_order_release);
+        pid.store(0, std::memory_order_release);
+    }
+};
+
+struct QueueHeader {
+    static constexpr uint64_t kMagic = 0x75657551536c5753;
+    static constexpr uint32_t kVersion = 1;
+    static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
+
+    // Constant.
+    alignas(kLine) uint64_t magic;
+    uint32_t version;
+    uint32_t pid;
+    uint64_t start_time;
+    uint32_t slots;
+    uint32_t buffers;
+    uint32_t buffer_size;
+    uint32_t senders;
+
+    // Seldom written.
+    alignas(kLine) std::atomic<uint32_t> sleeping;  //!< ring: wake the receiver
+    std::atomic<uint32_t> closed;                   //!< nobody will read any more
+    std::atomic<int32_t> wake_descriptor;           //!< the receiver's pipe; -1: none
+
+    alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message
+    alignas(kLine) std::atomic<uint64_t> tail;  //!< messages up to here are consumed
+};
+
+static_assert(sizeof(Slot) == kLine && sizeof(Sender) == kLine);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+/** Sizes of a queue and the places that follow from them. */
+struct QueueLayout {
+    uint32_t slots;  //!< a power of two
+    uint32_t buffers;
+    uint32_t buffer_size;  //!< a multiple of a line
+    uint32_t senders;
+
+    size_t buffer_table() const { return sizeof(QueueHeader); }
+    size_t sender_table() const { return buffer_table() + align(slots * sizeof(uint32_t)); }
+    size_t slot_table() const { return sender_table() + senders * sizeof(Sender); }
+    size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }
+    size_t size() const { return buffer_area() + size_t{buffers} * buffer_size; }
+
+    /** The sizes that a header names, if a queue of these sizes fits into `room` bytes. */
+    static std::optional<QueueLayout> read(const QueueHeader& header, size_t room);
+
+  private:
+    static constexpr size_t kPage = 4096;
+    static constexpr size_t align(size_t size, size_t to = kLine) {
+        return (size + to - 1) / to * to;
+    }
+};
+
+}  // namespace uct::sm

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/ring_interface.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "ucs/log.h"
+
+namespace uct::sm {
+
+namespace {
+
+/**
+ * A sender publishes a message, then looks whether the receiver sleeps; a receiver says that it
+ * sleeps, then looks for messages. One of them must see the other, which takes a fence on both
+ * sides. Senders do not pay for it: the receiver makes the kernel run one on all of them.
+ */
+bool register_for_barriers() {
+    static const bool registered =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    return registered;
+}
+
+void barrier_everywhere() {
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+}  // namespace
+
+RingInterface::RingInterface(const Config& config, const InterfaceParams& params)
+    : SmInterface(config, params, "sm_ring") {
+    attributes_.reach = Reach::kEndpoint;
+    attributes_.endpoint_address_length = SegmentName::kLength;
+    attributes_.latency = {80e-9, 0.5e-9};  // one more queue to look into
+    attributes_.overhead = 8e-9;
+    if (!register_for_barriers()) attributes_.capabilities &= ~uint32_t{kEventFd};
+}
+
+RingInterface::~RingInterface() = default;
+
+ucs_status_t RingInterface::open(const Config& config, const InterfaceParams& params,
+                                 std::unique_ptr<Interface>* interface) {
+    std::unique_ptr<RingInterface> opened(new RingInterface(config, params));
+    if (const ucs_status_t status = opened->open_pipe(); status != UCS_OK) return status;
+    *interface = std::move(opened);
+    return UCS_OK;
+}
+
+bool RingInterface::is_reachable(const RemoteAddress& remote) const {
+    return host_.is(remote.device);
+}
+
+ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
+                                            std::unique_ptr<Endpoint>* endpoint) {
+    auto inbox = std::make_unique<RingInbox>();
+    const ucs_status_t status = Inbox::create(
+        {config_.ring_size, static_cast<uint32_t>(config_.segment_size), config_.kept_buffers, 0},
+        &inbox->queue);
+    if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
+    inbox->queue->set_wake_descriptor(wake_descriptor());
+    *endpoint = std::make_unique<RingEndpoint>(*this, *inbox);
+    inboxes_.push_back(std::move(inbox));
+    return UCS_OK;
+}
+
+void RingInterface::abandon(RingInbox& inbox) {
+    inbox.queue->close();
+    inbox.gate = nullptr;
+    inbox.is_orphan = true;
+    has_orphans_ = true;
+}
+
+void RingInterface::drop_orphans() {
+    has_orphans_ = false;
+    std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
+        if (!inbox->is_orphan) return false;
+        const bool is_done = !inbox->queue->has_message() && !inbox->queue->has_kept();
+        has_orphans_ |= !is_done;
+        return is_done;
+    });
+}
+
+unsigned RingInterface::progress() {
+    unsigned count = 0;
+    // Handlers may make and abandon queues; none is freed before the loop ends.
+    for (size_t i = 0; i < inboxes_.size(); ++i) {
+        RingInbox& inbox = *inboxes_[i];
+        count += inbox.queue->poll(
+            config_.max_poll, [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
+                if (inbox.gate == nullptr) [[likely]]
+                    return deliver(id, data, length, kept);
+                inbox.gate->hold(id, data, length);
+                return false;
+            });
+    }
+    if (has_orphans_) [[unlikely]]
+        drop_orphans();
+    after_poll();
+    return count;
+}
+
+ucs_status_t RingInterface::fall_asleep() {
+    for (const auto& inbox : inboxes_) inbox->queue->set_sleeping(true);
+    barrier_everywhere();
+    const bool is_busy = std::ranges::any_of(
+        inboxes_, [](const auto& inbox) { return inbox->queue->has_message(); });
+    return is_busy ? UCS_ERR_BUSY : UCS_OK;
+}
+
+void RingInterface::wake_up() {
+    for (const auto& inbox : inboxes_) inbox->queue->set_sleeping(false);
+}
+
+// --- endpoints
+
+ucs_status_t RingEndpoint::get_address(std::span<std::byte> address) const {
+    if (address.size() < SegmentName::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    inbox_.queue->name().write(address);
+    return UCS_OK;
+}
+
+ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
+    if (!ring_interface_.is_reachable(remote)) return UCS_ERR_UNREACHABLE;
+    const auto name = SegmentName::read(remote.endpoint);
+    if (!name) return UCS_ERR_INVALID_ADDR;
+    if (status_ != UCS_ERR_NOT_CONNECTED) return UCS_ERR_ALREADY_EXISTS;
+    std::unique_ptr<Outbox> opened;
+    const ucs_status_t status = Outbox::open(*name, &opened);
+    if (status != UCS_OK) return status;
+    if (opened->buffer_size() != ring_interface_.segment_size()) return UCS_ERR_UNREACHABLE;
+    outbox_ = std::move(opened);
+    limit_ = outbox_->limit();
+    status_ = UCS_OK;
+    return UCS_OK;
+}
+
+bool RingEndpoint::is_connected(const RemoteAddress& remote) const {
+    return status_ == UCS_OK && SegmentName::read(remote.endpoint) == outbox_->name();
+}
+
+ucs_status_t RingEndpoint::make_room() {
+    if (status_ != UCS_OK) return status_;
+    const uint64_t limit = outbox_->limit();
+    // A receiver that claims to have read what was never sent gets nothing more.
+    if (limit - next_ - 1 >= outbox_->slots()) return UCS_ERR_NO_RESOURCE;
+    limit_ = limit;
+    return UCS_OK;
+}
+
+ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
+                                    uint32_t length) {
+    if (next_ == limit_ || length > kInlinePayload) [[unlikely]]
+        return am_short_slow(id, header, payload, length);
+    Slot& slot = outbox_->slot(next_);
+    std::memcpy(slot.data, &header, sizeof(header));
+    copy_inline(slot.data + sizeof(header), payload, length);
+    publish(slot, control::word(next_, id, sizeof(header) + length, 0));
+    return UCS_OK;
+}
+
+ucs_status_t RingEndpoint::am_short_slow(uint8_t id, uint64_t header, const void* payload,
+                                         uint32_t length) {
+    if (next_ == limit_) {
+        const ucs_status_t status = make_room();
+        if (status != UCS_OK) return status;
+    }
+    if (length <= kInlinePayload) return am_short(id, header, payload, length);
+    const ssize_t sent = send(id, [&](std::byte* to) {
+        std::memcpy(to, &header, sizeof(header));
+        std::memcpy(to + sizeof(header), payload, length);
+        return sizeof(header) + length;
+    });
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+template <typename Write>
+ssize_t RingEndpoint::send(uint8_t id, Write write) {
+    if (next_ == limit_) {
+        const ucs_status_t status = make_room();
+        if (status != UCS_OK) return status;
+    }
+    std::byte* const buffer = outbox_->buffer(next_);
+    if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    const size_t length = write(buffer);
+    publish(outbox_->slot(next_), control::word(next_, id, length, control::kInBuffer));
+    return static_cast<ssize_t>(length);
+}
+
+ssize_t RingEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
+    return send(id, [&](std::byte* to) { return pack(to, arg); });
+}
+
+ucs_status_t RingEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
+                                    std::span<const Iov> iov, Completion* completion) {
+    const ssize_t sent = send(id, [&](std::byte* to) { return gather(to, header, iov); });
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+}  // namespace uct::sm

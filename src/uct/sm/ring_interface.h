@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "uct/sm/message.h"
+#include "uct/sm/sm_endpoint.h"
+
+namespace uct::sm {
+
+class RingInterface;
+
+/** The receiving end of a pair's queue. Outlives its endpoint until what has arrived is taken. */
+struct RingInbox {
+    std::unique_ptr<Inbox> queue;
+    ReceiveGate* gate = nullptr;
+    bool is_orphan = false;  //!< its endpoint is gone
+};
+
+/** The dedicated transport: a queue with one sender and one receiver in each direction. */
+class RingInterface final : public SmInterface {
+  public:
+    static ucs_status_t open(const Config& config, const InterfaceParams& params,
+                             std::unique_ptr<Interface>* interface);
+    ~RingInterface() override;
+
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    unsigned progress() override;
+
+    // --- for endpoints ---
+    size_t segment_size() const { return config_.segment_size; }
+    void abandon(RingInbox& inbox);
+
+  private:
+    RingInterface(const Config& config, const InterfaceParams& params);
+    ucs_status_t fall_asleep() override;
+    void wake_up() override;
+    void drop_orphans();
+
+    std::vector<std::unique_ptr<RingInbox>> inboxes_;
+    bool has_orphans_ = false;
+};
+
+class RingEndpoint final : public SmEndpoint {
+  public:
+    RingEndpoint(RingInterface& interface, RingInbox& inbox)
+        : SmEndpoint(interface), ring_interface_(interface), inbox_(inbox) {
+        status_ = UCS_ERR_NOT_CONNECTED;
+    }
+    ~RingEndpoint() override { ring_interface_.abandon(inbox_); }
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+    ucs_status_t get_address(std::span<std::byte> address) const override;
+    ucs_status_t connect(const RemoteAddress& remote) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+    void set_receive_gate(ReceiveGate* gate) override { inbox_.gate = gate; }
+
+    bool has_room() override { return next_ != limit_ || make_room() == UCS_OK; }
+
+  private:
+    Outbox* outbox() override { return outbox_.get(); }
+    void stop() override { limit_ = next_; }
+    /** Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent */
+    ucs_status_t make_room();
+    [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
+                                                 uint32_t length);
+    template <typename Write>
+    ssize_t send(uint8_t id, Write write);
+    void publish(Slot& slot, uint64_t word) {
+        slot.control.store(word, std::memory_order_release);
+        ++next_;
+        // No fence between the two: a receiver that goes to sleep puts one into all its senders.
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        if (outbox_->sleeps()) [[unlikely]]
+            outbox_->wake();
+    }
+
+    std::unique_ptr<Outbox> outbox_;
+    uint64_t next_ = 0;   //!< number of the next message
+    uint64_t limit_ = 0;  //!< up to here, exclusive, there is room; next_ while nothing may be sent
+    RingInterface& ring_interface_;
+    RingInbox& inbox_;
+};
+
+}  // namespace uct::sm

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "ucs/log.h"
+#include "ucs/runtime.h"
+
+namespace uct::sm {
+
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr size_t kNameRoom = 64;
+
+void file_name(uint64_t nonce, char (&text)[kNameRoom]) {
+    std::snprintf(text, sizeof(text), "swiftlane-%016llx", static_cast<unsigned long long>(nonce));
+}
+
+/** Does the link of a descriptor in /proc begin like this? */
+bool links_to(const char* path, std::string_view beginning) {
+    char target[PATH_MAX];
+    const ssize_t length = readlink(path, target, sizeof(target));
+    return length > 0 &&
+           std::string_view(target, static_cast<size_t>(length)).starts_with(beginning);
+}
+
+}  // namespace
+
+// --- names
+
+void SegmentName::write(std::span<std::byte> bytes) const {
+    std::memcpy(bytes.data(), &nonce, sizeof(nonce));
+    std::memcpy(bytes.data() + 8, &pid, sizeof(pid));
+    std::memcpy(bytes.data() + 12, &descriptor, sizeof(descriptor));
+}
+
+std::optional<SegmentName> SegmentName::read(std::span<const std::byte> bytes) {
+    if (bytes.size() != kLength) return {};
+    SegmentName name;
+    std::memcpy(&name.nonce, bytes.data(), sizeof(name.nonce));
+    std::memcpy(&name.pid, bytes.data() + 8, sizeof(name.pid));
+    std::memcpy(&name.descriptor, bytes.data() + 12, sizeof(name.descriptor));
+    if (name.pid == 0 || name.pid > INT_MAX || name.descriptor > INT_MAX) return {};
+    return name;
+}
+
+// --- mappings
+
+Mapping::~Mapping() {
+    if (base_ != nullptr) munmap(base_, size_);
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+// --- own segments
+
+Segment::Segment(int descriptor, uint64_t nonce)
+    : descriptor_(descriptor),
+      name_{nonce, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(descriptor)} {}
+
+Segment::~Segment() {
+    close(descriptor_);
+}
+
+ucs_status_t Segment::create(size_t size, void* hint, bool fixed,
+                             std::unique_ptr<Segment>* segment) {
+    const uint64_t nonce = ucs::unique_id();
+    char name[kNameRoom];
+    file_name(nonce, name);
+    const int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (descriptor < 0) {
+        ucs::log_debug("no shared memory: {}", std::strerror(errno));
+        return errno == EMFILE || errno == ENFILE ? UCS_ERR_NO_RESOURCE : UCS_ERR_UNSUPPORTED;
+    }
+    std::unique_ptr<Segment> made(new Segment(descriptor, nonce));
+    if (fchmod(descriptor, S_IRUSR | S_IWUSR) != 0 ||
+        ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
+        fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
+        ucs::log_debug("no shared memory of {} bytes: {}", size, std::strerror(errno));
+        return UCS_ERR_NO_MEMORY;
+    }
+    void* base = mmap(hint, size, PROT_READ | PROT_WRITE, MAP_SHARED | (fixed ? MAP_FIXED : 0),
+                      descriptor, 0);
+    if (base == MAP_FAILED) return UCS_ERR_NO_MEMORY;
+    made->mapping_ = Mapping(static_cast<std::byte*>(base), size);
+    *segment = std::move(made);
+    return UCS_OK;
+}
+
+// --- those of others
+
+int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind) {
+    char path[64], own_path[64];
+    std::snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, descriptor);
+    // Looked at before it is opened, since opening a device may do something, and after, since the
+    // owner may have closed it and opened another in between.
+    if (!links_to(path, kind)) return -1;
+    const int opened = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (opened < 0) return -1;
+    std::snprintf(own_path, sizeof(own_path), "/proc/self/fd/%d", opened);
+    if (links_to(own_path, kind)) return opened;
+    close(opened);
+    return -1;
+}
+
+ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping) {
+    char kind[kNameRoom + 8] = "/memfd:", file[kNameRoom];
+    file_name(name.nonce, file);
+    std::strcat(kind, file);
+    const int descriptor = open_descriptor_of(name.pid, name.descriptor, kind);
+    if (descriptor < 0) return UCS_ERR_UNREACHABLE;
+    struct stat info;
+    const bool is_sound = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) &&
+                          info.st_uid == geteuid() && info.st_size > 0 &&
+                          (fcntl(descriptor, F_GET_SEALS) & kSeals) == kSeals;
+    void* base = is_sound ? mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED, descriptor, 0)
+                          : MAP_FAILED;
+    close(descriptor);
+    if (!is_sound) {
+        ucs::log_warn(
+            "shared memory of process {} is refused: it is another user's, or its size "
+            "is not fixed",
+            name.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (base == MAP_FAILED) return UCS_ERR_NO_MEMORY;
+    *mapping = Mapping(static_cast<std::byte*>(base), static_cast<size_t>(info.st_size));
+    return UCS_OK;
+}
+
+}  // namespace uct::sm

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "ucs/type/status.h"
+
+namespace uct::sm {
+
+/** How peers find a segment: a descriptor of its owner, and a random number that must match. */
+struct SegmentName {
+    static constexpr size_t kLength = 16;
+
+    uint64_t nonce;
+    uint32_t pid;
+    uint32_t descriptor;
+
+    void write(std::span<std::byte> bytes) const;
+    static std::optional<SegmentName> read(std::span<const std::byte> bytes);
+    friend bool operator==(const SegmentName&, const SegmentName&) = default;
+};
+
+/** Memory mapped into this process until the object goes. */
+class Mapping {
+  public:
+    Mapping() = default;
+    Mapping(std::byte* base, size_t size) : base_(base), size_(size) {}
+    ~Mapping();
+    Mapping(Mapping&& other) noexcept;
+    Mapping& operator=(Mapping&& other) noexcept;
+
+    std::byte* base() const { return base_; }
+    size_t size() const { return size_; }
+
+  private:
+    std::byte* base_ = nullptr;
+    size_t size_ = 0;
+};
+
+/**
+ * Shared memory of this process: an anonymous file, never linked into any file system, so that
+ * nothing is left of it when its last user has gone, however that came about. Its size is sealed:
+ * nobody can make a peer's access fail by cutting it.
+ */
+class Segment {
+  public:
+    /**
+     * @param hint   null, or where to map it
+     * @param fixed  map it there and nowhere else, in place of what is there
+     */
+    static ucs_status_t create(size_t size, void* hint, bool fixed,
+                               std::unique_ptr<Segment>* segment);
+    ~Segment();
+    Segment(const Segment&) = delete;
+    Segment& operator=(const Segment&) = delete;
+
+    std::byte* base() const { return mapping_.base(); }
+    size_t size() const { return mapping_.size(); }
+    const SegmentName& name() const { return name_; }
+
+  private:
+    Segment(int descriptor, uint64_t nonce);
+
+    int descriptor_;
+    SegmentName name_;
+    Mapping mapping_;
+};
+
+/**
+ * Map a segment of another process, or of this one.
+ *
+ * @return UCS_ERR_UNREACHABLE: there is none of that name, it belongs to another user, it is not
+ *         sealed, or this process may not open it
+ */
+ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping);
+
+/** Open a descriptor of another process if it is of the kind that `kind` begins with, else -1. */
+int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind);
+
+}  // namespace uct::sm

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/sm_interface.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucs/sys/host.h"
+#include "uct/sm/sm_endpoint.h"
+
+namespace uct::sm {
+
+namespace {
+
+constexpr size_t kMaxIov = 16;
+constexpr size_t kMaxHeader = 64;
+constexpr size_t kWholeMemory = SIZE_MAX / 2;
+constexpr uint8_t kAllAtomics = 0x3f;
+constexpr ucs::Duration kWatchInterval = std::chrono::milliseconds(100);
+constexpr unsigned kWatched = 4;  //!< peers looked at each time
+
+}  // namespace
+
+HostAddress HostAddress::own() {
+    return {ucs::host_id(), sm::pid_namespace(), static_cast<uint32_t>(geteuid())};
+}
+
+void HostAddress::write(std::span<std::byte> bytes) const {
+    std::memcpy(bytes.data(), &host, sizeof(host));
+    std::memcpy(bytes.data() + 8, &pid_namespace, sizeof(pid_namespace));
+    std::memcpy(bytes.data() + 16, &user, sizeof(user));
+}
+
+bool HostAddress::is(std::span<const std::byte> bytes) const {
+    std::byte own[kLength];
+    write(own);
+    return bytes.size() == kLength && std::memcmp(own, bytes.data(), kLength) == 0;
+}
+
+SmInterface::SmInterface(const Config& config, const InterfaceParams& params, const char* transport)
+    : config_(config), params_(params), scratch_(new std::byte[config.segment_size]) {
+    const size_t segment = config.segment_size;
+    attributes_.transport = transport;
+    attributes_.device = "memory";
+    attributes_.device_type = DeviceType::kSharedMemory;
+    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
+                               kGetBcopy | kGetZcopy | kAtomicCpu | kCheckPeer | kEventFd;
+    attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
+    attributes_.am = {segment - kMaxHeader, segment, segment - kMaxHeader, kMaxIov, kMaxHeader};
+    attributes_.put = {UINT32_MAX, segment, kWholeMemory, kMaxIov, 0};
+    attributes_.get = {0, segment, kWholeMemory, kMaxIov, 0};
+    attributes_.device_address_length = HostAddress::kLength;
+    attributes_.bandwidth = 12e9;
+    next_watch_ = ucs::deadline(params_.clock.now(), kWatchInterval);
+}
+
+SmInterface::~SmInterface() {
+    for (const int descriptor : wake_pipe_) {
+        if (descriptor >= 0) close(descriptor);
+    }
+}
+
+ucs_status_t SmInterface::get_device_address(std::span<std::byte> address) const {
+    if (address.size() < HostAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    host_.write(address);
+    return UCS_OK;
+}
+
+// --- sleeping
+
+ucs_status_t SmInterface::open_pipe() {
+    return pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) == 0 ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t SmInterface::arm() {
+    char bytes[256];
+    while (read(wake_pipe_[0], bytes, sizeof(bytes)) == sizeof(bytes)) {
+    }
+    // What waits for room is served by progress: no signal says that there is room.
+    if (!failures_.empty() || !pending_.empty()) return UCS_ERR_BUSY;
+    is_asleep_ = has_events_ = true;
+    return fall_asleep();
+}
+
+// --- peers
+
+void SmInterface::add(SmEndpoint& endpoint) {
+    endpoints_.push_back(endpoint);
+}
+
+void SmInterface::remove(SmEndpoint& endpoint) {
+    endpoints_.erase(endpoints_.iterator_to(endpoint));
+    std::erase_if(failures_, [&](const auto& failure) { return failure.first == &endpoint; });
+    std::erase(refused_, &endpoint);
+}
+
+void SmInterface::serve() {
+    if (is_asleep_) {
+        is_asleep_ = false;
+        wake_up();
+    }
+    while (!failures_.empty()) {
+        const auto [endpoint, status] = failures_.back();
+        failures_.pop_back();
+        params_.error_handler(params_.error_arg, endpoint, status);
+    }
+    has_events_ = false;
+    if (pending_.empty()) return;
+    pending_.dispatch(
+        [this](PendingQueue::Group& group) {
+            auto& endpoint = static_cast<SmEndpoint&>(group);
+            if (endpoint.has_room()) return true;
+            refused_.push_back(&endpoint);
+            return false;
+        },
+        [](PendingQueue::Group&) { return false; }, [] { return true; });
+    // No completion puts those without room in turn again.
+    for (SmEndpoint* endpoint : refused_) pending_.schedule(*endpoint);
+    refused_.clear();
+}
+
+void SmInterface::watch() {
+    watch_countdown_ = kWatchPolls;
+    const ucs::Time now = params_.clock.now();
+    if (now < next_watch_) return;
+    next_watch_ = ucs::deadline(now, kWatchInterval);
+    look_after_queues();
+    const auto count = std::min<size_t>(kWatched, endpoints_.size());
+    for (size_t i = 0; i < count && !endpoints_.empty(); ++i) {
+        SmEndpoint& endpoint = endpoints_.front();
+        endpoints_.splice(endpoints_.end(), endpoints_, endpoints_.begin());
+        endpoint.look_at_peer();
+    }
+}
+
+}  // namespace uct::sm

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
+
+#include "ucs/time.h"
+#include "uct/api/interface.h"
+#include "uct/base/pending_queue.h"
+#include "uct/sm/config.h"
+#include "uct/sm/inbox.h"
+#include "uct/sm/outbox.h"
+
+namespace uct::sm {
+
+class SmEndpoint;
+
+struct WatchTag;
+/** Links an endpoint among those whose peers are watched. */
+using WatchHook = boost::intrusive::list_base_hook<boost::intrusive::tag<WatchTag>>;
+
+/** The hosts, or parts of hosts, within which processes reach each other's descriptors. */
+struct HostAddress {
+    static constexpr size_t kLength = 20;
+
+    uint64_t host;           //!< ucs::host_id()
+    uint64_t pid_namespace;  //!< process numbers mean the same
+    uint32_t user;           //!< segments are private to their user
+
+    static HostAddress own();
+    void write(std::span<std::byte> bytes) const;
+    /** Does it equal the bytes? */
+    bool is(std::span<const std::byte> bytes) const;
+};
+
+/**
+ * What both interfaces over shared memory share: address, limits, waiting endpoints, the watch over
+ * peers, and a pipe that peers write to when this side sleeps.
+ */
+class SmInterface : public Interface {
+  public:
+    ~SmInterface() override;
+
+    ucs_status_t get_device_address(std::span<std::byte> address) const override;
+    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+    int event_fd() const override { return wake_pipe_[0]; }
+    ucs_status_t arm() override;
+
+    PendingQueue& pending() { return pending_; }
+    void add(SmEndpoint& endpoint);
+    void remove(SmEndpoint& endpoint);
+    /** Report in the next progress that the endpoint has failed. */
+    void report_later(SmEndpoint& endpoint, ucs_status_t status) {
+        failures_.emplace_back(&endpoint, status);
+        has_events_ = true;
+    }
+    /** A piece of private memory of max_bcopy bytes. */
+    std::byte* scratch() { return scratch_.get(); }
+
+  protected:
+    SmInterface(const Config& config, const InterfaceParams& params, const char* transport);
+
+    ucs_status_t open_pipe();
+    int wake_descriptor() const { return wake_pipe_[1]; }
+
+    /** Hand over one message. @return true if the descriptor was kept */
+    bool deliver(uint8_t id, void* data, size_t length, ReceiveDescriptor* descriptor) const {
+        const AmTable::Entry& entry = params_.am_table.entries[id];
+        return entry.handler(entry.arg, data, length, descriptor) == UCS_INPROGRESS;
+    }
+
+    /** What progress() does besides polling. */
+    void after_poll() {
+        if (has_events_ || !pending_.empty()) [[unlikely]]
+            serve();
+        if (--watch_countdown_ == 0) [[unlikely]]
+            watch();
+    }
+
+    /** Tell senders that this side sleeps. @return UCS_ERR_BUSY if a message has come */
+    virtual ucs_status_t fall_asleep() = 0;
+    virtual void wake_up() = 0;
+    /** Called a few times a second. */
+    virtual void look_after_queues() {}
+
+    const Config config_;
+    const InterfaceParams params_;
+    const HostAddress host_ = HostAddress::own();
+
+  private:
+    static constexpr uint32_t kWatchPolls = 1024;
+
+    void serve();
+    void watch();
+
+    using Endpoints = boost::intrusive::list<SmEndpoint, boost::intrusive::base_hook<WatchHook>,
+                                             boost::intrusive::constant_time_size<false>>;
+
+    uint32_t watch_countdown_ = kWatchPolls;
+    bool has_events_ = false;  //!< failures to report, or asleep
+    bool is_asleep_ = false;
+    ucs::Time next_watch_;
+    PendingQueue pending_;
+    Endpoints endpoints_;  //!< the one to look at next is first
+    std::vector<std::pair<SmEndpoint*, ucs_status_t>> failures_;
+    std::vector<SmEndpoint*> refused_;  //!< found without room by the dispatch that runs
+    std::unique_ptr<std::byte[]> scratch_;
+    int wake_pipe_[2] = {-1, -1};
+};
+
+}  // namespace uct::sm
