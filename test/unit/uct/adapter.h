@@ -28,6 +28,8 @@ class Adapter {
     virtual Settings patient(Settings settings) const { return settings; }
     /** Let things happen; `events` is what the peers have just found. */
     virtual void step(ucs::VirtualClock& clock, unsigned events) = 0;
+    /** Is nothing under way, so that time may go on to whatever waits for it? */
+    virtual bool is_idle() = 0;
     /** How many calls of step() a test may wait, for one that it asks for. */
     virtual int patience() const { return 1; }
     /** @return whether peers notice by themselves; false: the peer's objects must go */

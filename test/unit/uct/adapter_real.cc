@@ -35,6 +35,7 @@ class RealAdapter final : public Adapter {
         if (events == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
         clock.advance_to(ucs::Time(std::chrono::steady_clock::now().time_since_epoch()));
     }
+    bool is_idle() override { return false; }  // time goes on by itself
     int patience() const override { return 10; }
     uint64_t receivers_not_ready() override { return counted() - not_ready_before_; }
 

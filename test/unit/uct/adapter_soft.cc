@@ -15,6 +15,9 @@ class SoftAdapter final : public Adapter {
         }
         clock.advance_to(ucs::Time(ucs::Duration(fabric_.now())));
     }
+    bool is_idle() override {
+        return fabric_.next_event_time() == softhca::VirtualFabric::kNever;
+    }
     bool kill(unsigned node) override {
         fabric_.kill_node(node);
         return true;

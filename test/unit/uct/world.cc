@@ -252,8 +252,7 @@ void World::progress() {
 
 /** Where nothing is under way, time goes on to what waits for it. */
 void World::pass_idle_time() {
-    if (fabric() == nullptr || fabric()->next_event_time() != softhca::VirtualFabric::kNever)
-        return;
+    if (!adapter_->is_idle()) return;
     ucs::Time next = ucs::kNever;
     for (const auto& peer : peers_) {
         if (peer->runs) next = std::min(next, peer->interface->next_deadline());
