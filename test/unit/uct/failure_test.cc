@@ -23,10 +23,18 @@ TEST_P(Failures, ADeadPeerFailsItsEndpointOnly) {
     EXPECT_EQ(flush(world, doomed), UCS_OK);
     world.kill(1);
 
+    const ucs_status_t expected =
+        is_tcp(GetParam().transport) ? UCS_ERR_CONNECTION_RESET : UCS_ERR_ENDPOINT_TIMEOUT;
     Buffer source(world.peer(0), 64);
     const Iov iov[] = {source.iov(0, 64)};
     Waiter zcopy, flushed;
-    ASSERT_EQ(doomed.am_zcopy(1, {}, iov, &zcopy), UCS_INPROGRESS);
+    const ucs_status_t posted = doomed.am_zcopy(1, {}, iov, &zcopy);
+    if (is_tcp(GetParam().transport)) {
+        ASSERT_EQ(posted, UCS_OK);  // the kernel has the bytes
+        zcopy.complete(UCS_ERR_CANCELED);
+    } else {
+        ASSERT_EQ(posted, UCS_INPROGRESS);
+    }
     ASSERT_EQ(doomed.flush(&flushed), UCS_INPROGRESS);
     send_bcopy(world, other, 2, "alive");
     world.until([&] { return zcopy.done && flushed.done; });
@@ -34,14 +42,14 @@ TEST_P(Failures, ADeadPeerFailsItsEndpointOnly) {
     EXPECT_LT(flushed.status, 0);
     world.until([&] { return !world.peer(0).failures.empty(); });
     EXPECT_EQ(world.peer(0).failures[0].endpoint, &doomed);
-    EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(world.peer(0).failures[0].status, expected);
 
     // From now on every operation says so, and is not reported again.
-    EXPECT_EQ(doomed.am_short(1, 0, nullptr, 0), UCS_ERR_ENDPOINT_TIMEOUT);
-    EXPECT_EQ(doomed.flush(nullptr), UCS_ERR_ENDPOINT_TIMEOUT);
-    EXPECT_EQ(doomed.check(nullptr), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(doomed.am_short(1, 0, nullptr, 0), expected);
+    EXPECT_EQ(doomed.flush(nullptr), expected);
+    EXPECT_EQ(doomed.check(nullptr), expected);
     Pending pending([](Pending*) { return UCS_OK; });
-    EXPECT_EQ(doomed.pending_add(&pending), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(doomed.pending_add(&pending), expected);
     send_bcopy(world, other, 2, "still");
     EXPECT_EQ(flush(world, other), UCS_OK);
     world.until([&] { return world.peer(2).received.size() == 2; });
@@ -57,8 +65,10 @@ TEST_P(Failures, CheckFindsADeadPeer) {
     EXPECT_EQ(alive.status, UCS_OK);
     world.kill(1);
     world.progress_some(10);
-    EXPECT_TRUE(world.peer(0).failures.empty());
-    EXPECT_EQ(endpoint.check(nullptr), UCS_INPROGRESS);
+    if (!is_tcp(GetParam().transport)) {  // connections that break say so unasked
+        EXPECT_TRUE(world.peer(0).failures.empty());
+        EXPECT_EQ(endpoint.check(nullptr), UCS_INPROGRESS);
+    }
     world.until([&] { return world.peer(0).failures.size() == 1; });
 }
 
@@ -88,6 +98,7 @@ TEST_P(Failures, AWrongKeyFailsTheEndpointThatUsedIt) {
 TEST_P(Failures, OutstandingOperationsAllCompleteAndWaitingOnesLeave) {
     Settings settings = kImpatient;
     settings.push_back({"RC_TX_QUEUE_LEN", "16"});
+    settings.push_back({"TCP_TX_QUEUE_LEN", "16"});
     World world(GetParam(), 2, settings);
     Endpoint& endpoint = world.connect(0, 1);
     Buffer source(world.peer(0), 64);

@@ -43,10 +43,11 @@ struct Stream : Pending {
     unsigned left;
 };
 
-const Settings kTiny = {{"RC_TX_QUEUE_LEN", "4"},  {"RC_TX_CQ_LEN", "24"},
-                        {"DC_MLX5_NUM_DCI", "2"},  {"DC_MLX5_TX_QUOTA", "3"},
-                        {"RC_RX_QUEUE_LEN", "32"}, {"UD_TX_QUEUE_LEN", "4"},
-                        {"UD_RX_QUEUE_LEN", "32"}};
+const Settings kTiny = {{"TCP_SNDBUF", "4k"},      {"TCP_RCVBUF", "4k"},
+                        {"TCP_TX_QUEUE_LEN", "1"}, {"RC_TX_QUEUE_LEN", "4"},
+                        {"RC_TX_CQ_LEN", "24"},    {"DC_MLX5_NUM_DCI", "2"},
+                        {"DC_MLX5_TX_QUOTA", "3"}, {"RC_RX_QUEUE_LEN", "32"},
+                        {"UD_TX_QUEUE_LEN", "4"},  {"UD_RX_QUEUE_LEN", "32"}};
 
 TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
     World world(GetParam(), 4, kTiny);

@@ -7,6 +7,8 @@
 #include "uct/ib/component.h"
 #include "uct/self/self.h"
 #include "uct/sm/sm.h"
+#include "uct/tcp/component.h"
+#include "uct/tcp/tcp_interface.h"
 #include "unit/uct/adapter.h"
 
 namespace uct::test {
@@ -20,6 +22,15 @@ std::vector<TransportCase> make_transports() {
         {"sm_fifo_small", "sm_fifo", {{"SM_FIFO_SIZE", "8"}, {"SM_SEG_SIZE", "1024"}}},
         {"sm_ring", "sm_ring"},
         {"sm_ring_small", "sm_ring", {{"SM_RING_SIZE", "16"}, {"SM_SEG_SIZE", "1024"}}},
+        {"tcp", "tcp"},
+        {"tcp_one", "tcp", {{"TCP_CONNECTIONS", "1"}}},
+        {"tcp_small",
+         "tcp",
+         {{"TCP_CONNECTIONS", "4"},
+          {"TCP_STRIPE_SIZE", "4k"},
+          {"TCP_RX_SEG_SIZE", "16k"},
+          {"TCP_SNDBUF", "4k"},
+          {"TCP_RCVBUF", "4k"}}},
         {"rc_mlx5", "rc_mlx5"},
         {"rc_verbs", "rc_verbs"},
         {"ud_verbs", "ud_verbs"},
@@ -58,7 +69,7 @@ bool is_network(const std::string& transport) {
     return reaches_others(transport) && !is_shared_memory(transport);
 }
 bool can_wake(const std::string& transport) {
-    return is_soft_adapter(transport) || is_shared_memory(transport);
+    return is_soft_adapter(transport) || is_shared_memory(transport) || is_tcp(transport);
 }
 bool is_dedicated(const std::string& transport) {
     return transport.find("rc") != std::string::npos || transport == "sm_ring";
@@ -75,8 +86,11 @@ bool grants_credits(const std::string& transport) {
 bool is_dc(const std::string& transport) {
     return transport == "dc_mlx5";
 }
+bool is_tcp(const std::string& transport) {
+    return transport == "tcp";
+}
 bool is_soft_adapter(const std::string& transport) {
-    return is_network(transport) && !transport.starts_with("mock");
+    return is_network(transport) && !is_tcp(transport) && !transport.starts_with("mock");
 }
 
 Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id, ucs::Clock& clock,
@@ -94,6 +108,7 @@ Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id,
     }
     for (const Resource& resource : component.resources()) {
         if (resource.transport != which.transport) continue;
+        if (is_tcp(which.transport) && resource.device != "lo") continue;
         EXPECT_EQ(component.open_domain(resource.device, &domain), UCS_OK);
         break;
     }
@@ -167,6 +182,8 @@ World::World(const TransportCase& which, unsigned peers, const Settings& extra) 
         component = &mock_->component();
     } else if (is_shared_memory(which.transport)) {
         component = &sm_component();
+    } else if (is_tcp(which.transport)) {
+        component = &tcp::component();
     } else if (is_network(which.transport)) {
         adapter_ = Adapter::open(peers);
         component = &ib::component();
@@ -264,6 +281,12 @@ void World::kill(size_t index) {
     Peer& peer = *peers_[index];
     peer.runs = false;
     if (mock_) mock_->kill(index + 100);
+    if (is_tcp(which_.transport)) {
+        // As the kernel closes the sockets of a process that dies.
+        std::erase_if(endpoints_, [&](Owned& owned) { return owned.from == index; });
+        static_cast<tcp::TcpInterface&>(*peer.interface).abandon();
+        peer.interface.reset();
+    }
     if (adapter_ && !adapter_->kill(static_cast<unsigned>(index))) {
         // Its queue pairs go: nobody answers its peers any more.
         std::erase_if(endpoints_, [&](Owned& owned) { return owned.from == index; });

@@ -53,6 +53,7 @@ bool has_remote_memory(const std::string& transport);
 /** Has flow control by grants, on the soft adapter. */
 bool grants_credits(const std::string& transport);
 bool is_dc(const std::string& transport);
+bool is_tcp(const std::string& transport);
 bool is_soft_adapter(const std::string& transport);
 
 struct Message {

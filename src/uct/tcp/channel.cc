@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// How a connection is made, and ends.
+
+#include "uct/tcp/channel.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+// Attempts that break follow each other ever more slowly, and not all peers' at the same time.
+constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
+constexpr unsigned kMostDoublings = 7;
+
+ucs_status_t status_of(int error) {
+    switch (error) {
+        case ETIMEDOUT:
+            return UCS_ERR_ENDPOINT_TIMEOUT;
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case EADDRNOTAVAIL:
+            return UCS_ERR_UNREACHABLE;
+        case EMFILE:
+        case ENFILE:
+        case ENOMEM:
+        case ENOBUFS:
+            return UCS_ERR_NO_MEMORY;
+        default:
+            return UCS_ERR_CONNECTION_RESET;
+    }
+}
+
+}  // namespace
+
+Channel::Channel(Link& link, unsigned index)
+    : link_(link), index_(static_cast<uint8_t>(index)), queue_(link.interface().output_pools()) {}
+
+Channel::~Channel() {
+    close();
+}
+
+bool Channel::has_room() const {
+    return queue_.size() < link_.interface().config().tx_queue_len;
+}
+
+void Channel::watch(uint32_t events) {
+    if (events == events_) return;
+    if (!link_.interface().watch(socket_.get(), *this, events, events_ == 0)) {
+        fail_later(UCS_ERR_NO_MEMORY);
+        return;
+    }
+    events_ = events;
+}
+
+void Channel::wait_until(State state, ucs::Duration span) {
+    state_ = state;
+    deadline_ = ucs::deadline(link_.interface().now(), span);
+    if (!TimerHook::is_linked()) link_.interface().add_timer(*this);
+}
+
+void Channel::fail_later(ucs_status_t status) {
+    failure_ = status;
+    wait_until(State::kFailing, ucs::Duration(0));
+}
+
+void Channel::start() {
+    TcpInterface& interface = link_.interface();
+    const auto& target = link_.target();
+    if (!target) {
+        fail_later(UCS_ERR_CONNECTION_RESET);
+        return;
+    }
+    const NetworkDevice& device = interface.device();
+    const SocketAddress address(target->device.ip, target->listener.port, device.index);
+    const bool on_link = !device.loopback && target->device.place != interface.place() &&
+                         device.address.shares_prefix(target->device.ip, device.prefix);
+    int cause = 0;
+    socket_ = start_connect(device, address, on_link, interface.config(), &cause);
+    if (!socket_) {
+        ucs::log_debug("{}: cannot connect to {}: {}", device.name, target->device.ip.text(),
+                       std::strerror(cause));
+        fail_later(status_of(cause));
+        return;
+    }
+    wait_until(State::kConnecting, interface.config().conn_timeout);
+    watch(EPOLLOUT);
+}
+
+void Channel::on_connected() {
+    TcpInterface& interface = link_.interface();
+    if (const int error = pending_error(socket_.get()); error != 0) {
+        report_failure(status_of(error));
+        return;
+    }
+    wire::Hello hello{};
+    hello.magic = wire::kMagic;
+    hello.version = wire::kVersion;
+    hello.channel = index_;
+    hello.sender = interface.id();
+    hello.receiver = link_.target()->listener.id;
+    hello.secret = link_.target()->listener.secret;
+    hello.job_key = interface.job_key();
+    hello.max_frame = static_cast<uint32_t>(interface.max_message());
+    if (::send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
+        retry();
+        return;
+    }
+    state_ = State::kGreeting;
+    welcome_received_ = 0;
+    watch(EPOLLIN);
+}
+
+void Channel::on_welcome() {
+    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
+    const ssize_t got =
+        recv(socket_.get(), bytes + welcome_received_, sizeof(welcome_) - welcome_received_, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        retry();
+        return;
+    }
+    welcome_received_ += static_cast<size_t>(got);
+    if (welcome_received_ < sizeof(welcome_)) return;
+    TcpInterface& interface = link_.interface();
+    if (welcome_.magic != wire::kMagic || welcome_.version != wire::kVersion ||
+        welcome_.channel != index_) {
+        retry();
+    } else if (welcome_.answer == wire::Answer::kYield) {
+        close();
+        wait_until(State::kYielded, interface.config().conn_timeout);
+    } else if (welcome_.answer != wire::Answer::kWelcome ||
+               welcome_.max_frame != interface.max_message()) {
+        ucs::log_error(
+            "{}: {} takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
+            "same everywhere",
+            interface.device().name, link_.target()->device.ip.text());
+        close();
+        fail_later(UCS_ERR_REJECTED);
+    } else {
+        opened();
+    }
+}
+
+void Channel::retry() {
+    close();
+    const TcpInterface& interface = link_.interface();
+    if (attempts_ >= interface.config().max_conn_retries) {
+        fail_later(UCS_ERR_REJECTED);
+        return;
+    }
+    ucs::Duration span = kFirstBackOff * (1 << std::min<unsigned>(attempts_, kMostDoublings));
+    span += ucs::Duration(static_cast<ucs::Duration::rep>(
+        link_.interface().random().below(static_cast<uint64_t>(span.count()))));
+    ++attempts_;
+    wait_until(State::kBackOff, span);
+}
+
+void Channel::on_deadline() {
+    switch (state_) {
+        case State::kBackOff:
+        case State::kYielded:
+            start();
+            break;
+        case State::kConnecting:
+        case State::kGreeting:
+            report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+            break;
+        case State::kFailing:
+            report_failure(failure_);
+            break;
+        case State::kIdle:
+        case State::kOpen:
+            TimerHook::unlink();
+            break;
+    }
+}
+
+void Channel::report_failure(ucs_status_t status) {
+    close();
+    if (was_open_) {
+        link_.fail(status);
+    } else {
+        link_.connect_failed(*this, status);
+    }
+}
+
+void Channel::opened() {
+    state_ = State::kOpen;
+    was_open_ = true;
+    attempts_ = 0;
+    peer_left_ = false;
+    if (TimerHook::is_linked()) TimerHook::unlink();
+    watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    transmit_queue();
+    link_.room_made();
+}
+
+bool Channel::must_yield_to(uint64_t sender) const {
+    return state_ == State::kIdle || state_ == State::kYielded || state_ == State::kBackOff ||
+           state_ == State::kFailing || sender < link_.interface().id();
+}
+
+void Channel::adopt(Descriptor socket) {
+    close();
+    socket_ = std::move(socket);
+    // Its handshake watched it.
+    if (!link_.interface().watch(socket_.get(), *this, EPOLLIN, false)) {
+        fail_later(UCS_ERR_IO_ERROR);
+        return;
+    }
+    events_ = EPOLLIN;
+    opened();
+}
+
+unsigned Channel::on_event(uint32_t events) {
+    switch (state_) {
+        case State::kConnecting:
+            on_connected();
+            return 1;
+        case State::kGreeting:
+            on_welcome();
+            return 1;
+        case State::kOpen:
+            break;
+        default:
+            return 0;
+    }
+    unsigned count = 0;
+    if ((events & ~uint32_t{EPOLLOUT}) != 0) count = receive();
+    if (is_open() && (events & EPOLLOUT) != 0) {
+        transmit_queue();
+        ++count;
+    }
+    return count;
+}
+
+void Channel::ended(int error) {
+    const bool left = peer_left_;
+    ucs::log_debug("{}: connection {} to {:016x} ended: {}", link_.interface().device().name,
+                   index_, link_.peer(), error == 0 ? "closed" : std::strerror(error));
+    close();
+    was_open_ = false;
+    link_.channel_ended(status_of(error), left);
+}
+
+void Channel::violation(const char* what) {
+    ucs::log_warn("{}: a peer breaks the protocol ({}): its connection is closed",
+                  link_.interface().device().name, what);
+    close();
+    link_.fail(UCS_ERR_IO_ERROR);
+}
+
+void Channel::drain() {
+    while (is_open() && receive() > 0) {
+    }
+}
+
+void Channel::leave() {
+    if (!is_open()) return;
+    if (queue_.empty()) {
+        const wire::Frame frame{0, wire::FrameType::kLeave, 0, wire::kMark};
+        [[maybe_unused]] const ssize_t sent_bytes =
+            ::send(socket_.get(), &frame, sizeof(frame), MSG_NOSIGNAL);
+    }
+    // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
+    std::byte* scratch = link_.interface().staging();
+    for (int i = 0; i < 1024 && recv(socket_.get(), scratch, 4096, 0) > 0; ++i) {
+    }
+    shutdown(socket_.get(), SHUT_WR);
+}
+
+void Channel::close() {
+    state_ = State::kIdle;
+    link_.interface().forget_hot(this);
+    socket_.reset();  // leaves the epoll set by itself
+    events_ = 0;
+    drop_buffer();
+    payload_ = {};
+    bulk_expected_ = false;
+    if (TimerHook::is_linked()) TimerHook::unlink();
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/uio.h>
+
+#include <boost/intrusive/list.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucs/time.h"
+#include "uct/tcp/event_target.h"
+#include "uct/tcp/output_queue.h"
+#include "uct/tcp/receive_pool.h"
+#include "uct/tcp/socket.h"
+#include "uct/tcp/wire.h"
+
+namespace uct::tcp {
+
+class Link;
+
+/** Channels with something due at a time of its own: a connection coming up, another attempt. */
+using TimerHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<struct TimerTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+/**
+ * One connection between two interfaces: it is made when first something is sent, by whichever end
+ * is first. What is sent before it stands waits in the queue.
+ *
+ * If both ends connect at once, the connection of the interface with the lower id stays: the lower
+ * answers kYield to the other's Hello, the higher drops its own attempt when the other's comes.
+ * Nothing but a Hello travels before the Welcome, so nothing is lost or overtaken.
+ */
+class Channel final : public EventTarget, public TimerHook {
+  public:
+    enum class State : uint8_t {
+        kIdle,
+        kConnecting,  //!< the kernel makes the connection
+        kGreeting,    //!< Hello sent, no Welcome yet
+        kYielded,     //!< the peer's own connection is to come
+        kBackOff,     //!< another attempt follows
+        kFailing,     //!< cannot be made: reported by the next progress
+        kOpen,
+    };
+
+    Channel(Link& link, unsigned index);
+    ~Channel();
+    Channel(const Channel&) = delete;
+
+    State state() const { return state_; }
+    bool is_open() const { return state_ == State::kOpen; }
+    unsigned index() const { return index_; }
+    int socket() const { return socket_.get(); }
+    OutputQueue& queue() { return queue_; }
+    bool has_room() const;
+
+    // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
+
+    void send(std::span<const iovec> pieces, size_t length);
+    /** Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS */
+    ucs_status_t send(ReferringOutput* operation);
+    /** Registered memory that the peer asked for. */
+    void reply(ReferringOutput* operation);
+
+    // Frames that a flush covers are counted; the flush notes how many there were.
+    uint64_t sent = 0;
+    uint64_t acknowledged = 0;
+    uint64_t last_one_sided = 0;
+    bool is_dirty() const { return sent != acknowledged; }
+    bool has_one_sided() const { return last_one_sided > acknowledged; }
+
+    // --- called by interface and link ---
+
+    unsigned on_event(uint32_t events) override;
+    /** Read what is there and handle it. @return frames and pieces handled */
+    unsigned receive();
+    ucs::Time deadline() const { return deadline_; }
+    void on_deadline();
+
+    /** The peer's connection takes this channel: answers it, and may send at once. */
+    void adopt(Descriptor socket);
+    bool must_yield_to(uint64_t sender) const;
+    /** Everything that the peer still sent before it closed. */
+    void drain();
+    /** Tell the peer, if it still listens, that this end goes in good order. */
+    void leave();
+    /** The queue got something from elsewhere. */
+    void want_output();
+    /** Forget connection and input; the queue stays. */
+    void close();
+
+  private:
+    /** Payload of a put or a get reply on its way to its place. */
+    struct Payload {
+        bool active = false;
+        uint64_t left = 0;
+        uint64_t offset = 0;
+        size_t padding = 0;  //!< zeros that follow
+        bool is_put = false;
+        bool dropped = false;
+        wire::Put put{};
+        uint32_t operation = 0;
+    };
+
+    void start();
+    void fail_later(ucs_status_t status);
+    void wait_until(State state, ucs::Duration span);
+    void on_connected();
+    void on_welcome();
+    void retry();
+    void report_failure(ucs_status_t status);
+    void opened();
+    void watch(uint32_t events);
+    size_t transmit(std::span<const iovec> pieces);
+    void transmit_queue();
+
+    ssize_t read_some(bool* full);
+    ssize_t read_in_place(bool* full);
+    bool prepare_buffer(uint64_t ahead, size_t* limit);
+    void drop_buffer();
+    unsigned parse();
+    bool take_payload();
+    bool take_frame(const wire::Frame& frame);
+    void begin_payload(const wire::Frame& frame, const std::byte* fixed);
+    void finish_payload();
+    void deliver(const wire::Frame& frame);
+    void handle(const wire::Frame& frame, const std::byte* fixed);
+    void violation(const char* what);
+    void ended(int error);
+    size_t buffered() const { return input_end_ - input_begin_; }
+
+    Link& link_;
+    const uint8_t index_;
+    State state_ = State::kIdle;
+    bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
+    bool peer_left_ = false;
+    bool was_open_ = false;
+    uint16_t attempts_ = 0;
+    uint32_t events_ = 0;
+    ucs_status_t failure_ = UCS_OK;
+    ucs::Time deadline_{};
+    Descriptor socket_;
+    OutputQueue queue_;
+
+    ReceiveBuffer* input_ = nullptr;
+    size_t input_begin_ = 0;
+    size_t input_end_ = 0;
+    Payload payload_;
+    size_t welcome_received_ = 0;
+    wire::Welcome welcome_{};
+};
+
+using TimerList = boost::intrusive::list<Channel, boost::intrusive::base_hook<TimerHook>,
+                                         boost::intrusive::constant_time_size<false>>;
+
+}  // namespace uct::tcp

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/link.h"
+
+#include <algorithm>
+
+#include "uct/tcp/tcp_endpoint.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+// The peer bounds its answers by this; the link's own flushes have some room more. Slots are named
+// by one byte.
+constexpr size_t kMostOperations = 128, kMostSlots = 160;
+constexpr unsigned kSlotBits = 8;
+static_assert(kMostSlots <= 1u << kSlotBits);
+
+}  // namespace
+
+Link::Link(TcpInterface& interface, uint64_t peer, bool mapped)
+    : interface_(interface),
+      peer_(peer),
+      mapped_(mapped),
+      usable_(static_cast<uint8_t>(interface.config().connections)) {
+    fence_done_.link = this;
+    fence_done_.callback = [](Completion* self) {
+        static_cast<FenceDone*>(self)->link->fence_passed();
+    };
+}
+
+Link::~Link() {
+    for (RemoteOperation* operation : operations_) {
+        if (operation != nullptr) interface_.operations().destroy(operation);
+    }
+}
+
+Channel& Link::channel(unsigned index) {
+    if (!channels_[index]) channels_[index] = std::make_unique<Channel>(*this, index);
+    return *channels_[index];
+}
+
+Channel& Link::bulk_channel() {
+    if (usable_ == 1) return channel(0);
+    // The least to send; among equals in turn.
+    Channel* best = nullptr;
+    for (unsigned i = 0; i < usable_ - 1u; ++i) {
+        Channel& candidate = channel(1 + (next_bulk_ + i) % (usable_ - 1u));
+        if (best == nullptr || candidate.queue().bytes() < best->queue().bytes()) best = &candidate;
+    }
+    next_bulk_ = static_cast<uint8_t>(best->index() % (usable_ - 1u));
+    return *best;
+}
+
+// --- operations that the peer answers
+// ------------------------------------------------------------------------------
+
+bool Link::has_operation_room(size_t count) const {
+    return operation_count_ + count <= kMostOperations;
+}
+
+RemoteOperation* Link::start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
+                                       Completion* completion) {
+    size_t slot = 0;
+    while (slot < operations_.size() && operations_[slot] != nullptr) ++slot;
+    if (slot == kMostSlots) return nullptr;
+    RemoteOperation* made = interface_.operations().create(kind);
+    if (made == nullptr) return nullptr;
+    if (slot == operations_.size()) operations_.push_back(nullptr);
+    operations_[slot] = made;
+    ++operation_count_;
+    made->name = ++serial_ << kSlotBits | static_cast<uint32_t>(slot);
+    if (made->name == wire::kNoOperation) made->name = ++serial_ << kSlotBits | slot;
+    made->owner = owner;
+    made->completion = completion;
+    return made;
+}
+
+RemoteOperation* Link::find_operation(uint32_t name) {
+    const size_t slot = name & ((1u << kSlotBits) - 1);
+    if (slot >= operations_.size()) return nullptr;
+    RemoteOperation* found = operations_[slot];
+    return found != nullptr && found->name == name ? found : nullptr;
+}
+
+void Link::release(RemoteOperation& operation) {
+    operations_[operation.name & ((1u << kSlotBits) - 1)] = nullptr;
+    interface_.operations().destroy(&operation);
+    if (operation_count_-- == kMostOperations) room_made();
+}
+
+void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
+    Completion* completion = operation.abandoned ? nullptr : operation.completion;
+    const bool unpacks = operation.kind == RemoteOperation::Kind::kGetCopy && status == UCS_OK &&
+                         !operation.abandoned;
+    if (unpacks) {
+        operation.unpack(operation.unpack_argument, operation.copy.get(), operation.length);
+    }
+    release(operation);
+    if (completion != nullptr) completion->complete(status);
+}
+
+ucs_status_t Link::send_flush(const TcpEndpoint* owner, Completion* completion, bool probe) {
+    if (owner != nullptr && !has_operation_room()) return UCS_ERR_NO_RESOURCE;
+    RemoteOperation* operation = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
+    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    if (probe) channel(0);
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        operation->covered[channel->index()] = channel->acknowledged;
+        if (!channel->is_dirty() && !(probe && channel->index() == 0)) continue;
+        operation->covered[channel->index()] = channel->sent;
+        ++operation->waiting;
+        struct {
+            wire::Frame frame;
+            wire::Reply flush;
+        } message{{sizeof(wire::Reply), wire::FrameType::kFlush, 0, wire::kMark},
+                  {operation->name, 0}};
+        const iovec piece{&message, sizeof(message)};
+        channel->send({&piece, 1}, sizeof(message));
+    }
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
+    const bool is_clean = std::ranges::none_of(
+        channels_, [](const auto& channel) { return channel != nullptr && channel->is_dirty(); });
+    return is_clean ? UCS_OK : send_flush(owner, completion, false);
+}
+
+ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
+    return send_flush(owner, completion, true);
+}
+
+void Link::on_flush_reply(RemoteOperation& operation) {
+    if (--operation.waiting > 0) return;
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->acknowledged =
+            std::max(channel->acknowledged, operation.covered[channel->index()]);
+    }
+    finish_operation(operation, UCS_OK);
+}
+
+void Link::fence() {
+    for (const auto& channel : channels_) {
+        if (channel == nullptr || !channel->has_one_sided()) continue;
+        fenced_ |= static_cast<uint8_t>(1u << channel->index());
+    }
+}
+
+bool Link::passes_fence(const Channel& target) {
+    if (fenced_ == 0) [[likely]]
+        return true;
+    for (const auto& channel : channels_) {
+        if (channel == nullptr || channel->has_one_sided()) continue;
+        fenced_ &= static_cast<uint8_t>(~(1u << channel->index()));
+    }
+    if ((fenced_ & ~(1u << target.index())) == 0) return true;
+    if (!fencing_) {
+        fence_done_.count = 1;
+        fencing_ = flush(nullptr, &fence_done_) == UCS_INPROGRESS;
+    }
+    return false;
+}
+
+void Link::fence_passed() {
+    fencing_ = false;
+    room_made();
+}
+
+// --- endpoints
+// ------------------------------------------------------------------------------
+
+void Link::add(TcpEndpoint& endpoint) {
+    endpoints_.push_back(endpoint);
+}
+
+void Link::room_made() {
+    for (TcpEndpoint& endpoint : endpoints_) interface_.pending().schedule(endpoint);
+}
+
+void Link::forget(const TcpEndpoint* endpoint, ucs_status_t status) {
+    OutputList items;
+    std::vector<Completion*> waiting;
+    for (auto& channel : channels_) {
+        if (channel != nullptr) channel->queue().forget(endpoint, items);
+    }
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr || operation->owner != endpoint || operation->abandoned) continue;
+        operation->abandoned = true;
+        if (operation->completion != nullptr) waiting.push_back(operation->completion);
+    }
+    complete_all(interface_.output_pools(), items, status);
+    for (Completion* completion : waiting) completion->complete(status);
+}
+
+bool Link::has_outstanding() const {
+    return operation_count_ > 0 || std::ranges::any_of(channels_, [](const auto& channel) {
+               return channel != nullptr && !channel->queue().empty();
+           });
+}
+
+bool Link::is_idle() const {
+    return std::ranges::all_of(channels_, [](const auto& channel) {
+        return channel == nullptr || channel->state() == Channel::State::kIdle;
+    });
+}
+
+// --- the end
+// ------------------------------------------------------------------------------
+
+void Link::fail(ucs_status_t status) {
+    if (is_failed()) return;
+    status_ = status;
+    interface_.unmap(*this);
+    interface_.look_at_links();
+    OutputList items;
+    std::vector<Completion*> waiting;
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->close();
+        channel->queue().take_all(items);
+    }
+    for (RemoteOperation*& operation : operations_) {
+        if (operation == nullptr) continue;
+        if (!operation->abandoned && operation->completion != nullptr) {
+            waiting.push_back(operation->completion);
+        }
+        interface_.operations().destroy(std::exchange(operation, nullptr));
+    }
+    operation_count_ = 0;
+    // Handlers and completions may destroy any endpoint, and make new ones on a link of their own.
+    for (auto next = endpoints_.begin(); next != endpoints_.end();) {
+        TcpEndpoint& endpoint = *next;
+        if (!endpoint.set_failed(status)) {
+            ++next;
+            continue;
+        }
+        interface_.report_failure(endpoint, status);
+        next = endpoints_.begin();
+    }
+    complete_all(interface_.output_pools(), items, status);
+    for (Completion* completion : waiting) completion->complete(status);
+}
+
+void Link::channel_ended(ucs_status_t status, bool peer_left) {
+    if (!peer_left || has_outstanding()) {
+        fail(status);
+        return;
+    }
+    // The peer's program was through with it: what it had not read it did not want.
+    for (auto& channel : channels_) {
+        if (channel != nullptr) channel->acknowledged = channel->sent;
+    }
+    interface_.look_at_links();
+}
+
+void Link::connect_failed(Channel& channel, ucs_status_t status) {
+    Channel* first = channels_[0].get();
+    if (channel.index() > 0 && first != nullptr && first->is_open()) {
+        give_up(channel);
+    } else {
+        fail(status);
+    }
+}
+
+void Link::give_up(Channel& channel) {
+    Channel& first = *channels_[0];
+    usable_ = std::min(usable_, static_cast<uint8_t>(channel.index()));
+    first.sent += channel.sent - channel.acknowledged;
+    if (channel.has_one_sided()) {
+        first.last_one_sided = first.sent;
+        fenced_ |= 1u;
+    }
+    channel.acknowledged = channel.last_one_sided = channel.sent;
+    first.queue().splice(channel.queue());
+    if (!first.queue().empty()) first.want_output();
+    room_made();
+}
+
+void Link::leave() {
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->leave();
+        channel->close();
+    }
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <boost/intrusive/list.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "uct/tcp/address.h"
+#include "uct/tcp/channel.h"
+#include "uct/tcp/remote_operation.h"
+
+namespace uct::tcp {
+
+class TcpEndpoint;
+class TcpInterface;
+
+using EndpointHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<struct EndpointTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+using LinkHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<struct LinkTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+/**
+ * All that two interfaces have between them, whatever the number of endpoints: up to 8 channels,
+ * the operations that wait for the peer's answer.
+ *
+ * Messages, small writes and atomics keep to channel 0 and so keep their order; large reads and
+ * writes take the other channels, so that messages never wait behind them.
+ */
+class Link final : public LinkHook {
+  public:
+    static constexpr unsigned kMaxChannels = 8;
+
+    /** @param mapped  whether the interface finds it by the peer's id */
+    Link(TcpInterface& interface, uint64_t peer, bool mapped);
+    ~Link();
+    Link(const Link&) = delete;
+
+    TcpInterface& interface() const { return interface_; }
+    uint64_t peer() const { return peer_; }
+    bool is_mapped() const { return mapped_; }
+    bool is_failed() const { return status_ != UCS_OK; }
+    ucs_status_t status() const { return status_; }
+
+    /** Where the peer listens; known from the first endpoint on. */
+    struct Target {
+        DeviceAddress device;
+        ListenerAddress listener;
+    };
+    const std::optional<Target>& target() const { return target_; }
+    void set_target(const Target& target) { target_ = target; }
+
+    Channel& channel(unsigned index);
+    Channel* existing(unsigned index) const { return channels_[index].get(); }
+    /** The channel for the next large piece: that with the least to send. */
+    Channel& bulk_channel();
+    unsigned bulk_channels() const { return usable_ == 1 ? 1 : usable_ - 1; }
+
+    // --- operations that the peer answers ---
+
+    bool has_operation_room(size_t count = 1) const;
+    /** @param owner null: the link's own. Null without memory. */
+    RemoteOperation* start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
+                                     Completion* completion);
+    RemoteOperation* find_operation(uint32_t name);
+    void finish_operation(RemoteOperation& operation, ucs_status_t status);
+    /** @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE */
+    ucs_status_t flush(const TcpEndpoint* owner, Completion* completion);
+    /** A question and an answer on channel 0, whatever is outstanding. */
+    ucs_status_t probe(const TcpEndpoint* owner, Completion* completion);
+    void on_flush_reply(RemoteOperation& operation);
+
+    void fence();
+    /** May a one-sided operation go to that channel now? If not, the answer is on its way. */
+    bool passes_fence(const Channel& channel);
+
+    // --- endpoints ---
+
+    void add(TcpEndpoint& endpoint);
+    bool has_endpoints() const { return !endpoints_.empty(); }
+    /** Something that endpoints may wait for has come. */
+    void room_made();
+    /** All operations of `endpoint` end now, and no memory of its user is referred to any more. */
+    void forget(const TcpEndpoint* endpoint, ucs_status_t status);
+    bool is_idle() const;
+
+    // --- what becomes of it ---
+
+    /** Everything fails; endpoints are reported. */
+    void fail(ucs_status_t status);
+    /** A connection ended: in good order if the peer said that it leaves, nothing outstanding. */
+    void channel_ended(ucs_status_t status, bool peer_left);
+    /** Without the first channel nothing works; without another things are slower. */
+    void connect_failed(Channel& channel, ucs_status_t status);
+    /** The interface goes. */
+    void leave();
+
+  private:
+    using Endpoints = boost::intrusive::list<TcpEndpoint, boost::intrusive::base_hook<EndpointHook>,
+                                             boost::intrusive::constant_time_size<false>>;
+
+    struct FenceDone : Completion {
+        Link* link = nullptr;
+    };
+
+    ucs_status_t send_flush(const TcpEndpoint* owner, Completion* completion, bool probe);
+    void give_up(Channel& channel);
+    bool has_outstanding() const;
+    void fence_passed();
+    void release(RemoteOperation& operation);
+
+    TcpInterface& interface_;
+    const uint64_t peer_;
+    const bool mapped_;
+    uint8_t usable_;  //!< channels that may be used
+    uint8_t next_bulk_ = 0;
+    uint8_t fenced_ = 0;    //!< bit i: channel i has one-sided operations before the fence
+    bool fencing_ = false;  //!< a flush for the fence is under way
+    ucs_status_t status_ = UCS_OK;
+    uint32_t serial_ = 0;
+    size_t operation_count_ = 0;
+    std::optional<Target> target_;
+    std::array<std::unique_ptr<Channel>, kMaxChannels> channels_;
+    std::vector<RemoteOperation*> operations_;
+    FenceDone fence_done_;
+    Endpoints endpoints_;
+};
+
+}  // namespace uct::tcp

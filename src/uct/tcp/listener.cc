@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/listener.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+constexpr int kAcceptsPerTurn = 16;
+constexpr ucs::Duration kPause = std::chrono::milliseconds(100);
+
+/** Neither the time taken nor the result says how much of the secret was right. */
+bool equal_secrets(const wire::Secret& a, const wire::Secret& b) {
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
+}
+
+}  // namespace
+
+unsigned Handshake::on_event(uint32_t events) {
+    if (is_over()) return 0;
+    auto* bytes = reinterpret_cast<std::byte*>(&hello_);
+    const ssize_t got = recv(socket_.get(), bytes + received_, sizeof(hello_) - received_, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (got <= 0) {
+        refuse("it left without a word");
+        return 1;
+    }
+    received_ += static_cast<size_t>(got);
+    if (received_ >= sizeof(hello_.magic) && hello_.magic != wire::kMagic) {
+        refuse("it speaks another protocol");
+        return 1;
+    }
+    if (received_ < sizeof(hello_)) return 1;
+    if (hello_.version != wire::kVersion) {
+        refuse("it has another version");
+    } else if (hello_.receiver != interface_.id() ||
+               !equal_secrets(hello_.secret, interface_.secret())) {
+        refuse("it does not know this worker's address");
+    } else if (hello_.job_key != interface_.job_key()) {
+        refuse("it has another UCX_TCP_JOB_KEY");
+    } else if (hello_.sender == 0 || hello_.channel >= Link::kMaxChannels) {
+        refuse("its greeting is malformed");
+    } else {
+        interface_.welcome(hello_, std::move(socket_));
+        refuse("");
+    }
+    return 1;
+}
+
+void Handshake::refuse(const char* why) {
+    if (socket_) {
+        SocketAddress peer;
+        const bool known = getpeername(socket_.get(), peer.data(), &peer.length) == 0;
+        ucs::log_diag("{}: {} is refused: {}", interface_.device().name,
+                      known ? IpAddress::of(*peer.data()).text() : "somebody", why);
+        socket_.reset();
+    }
+    interface_.handshake_over();
+}
+
+Listener::~Listener() {
+    close();
+}
+
+ucs_status_t Listener::open() {
+    std::string error;
+    socket_ = open_listener(interface_.device(), interface_.config(), interface_.random()(), &port_,
+                            &error);
+    if (!socket_) {
+        ucs::log_error("{}", error);
+        return UCS_ERR_BUSY;
+    }
+    return interface_.watch(socket_.get(), *this, EPOLLIN, true) ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
+void Listener::close() {
+    socket_.reset();
+    handshakes_.clear_and_dispose([](Handshake* handshake) { delete handshake; });
+    count_ = 0;
+}
+
+unsigned Listener::on_event(uint32_t events) {
+    unsigned count = 0;
+    for (; count < kAcceptsPerTurn; ++count) {
+        Descriptor accepted(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (accepted) {
+            accept_one(std::move(accepted));
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            pause(errno);
+        }
+        if (errno != ECONNABORTED && errno != EINTR) break;
+    }
+    return count;
+}
+
+void Listener::accept_one(Descriptor socket) {
+    if (count_ >= interface_.config().max_handshakes) {
+        for (Handshake& oldest : handshakes_) {
+            if (oldest.is_over()) continue;
+            oldest.refuse("too many others knock");
+            break;
+        }
+    }
+    tune(socket.get(), interface_.config());
+    auto* made = new Handshake(interface_, std::move(socket),
+                               ucs::deadline(interface_.now(), interface_.config().hello_timeout));
+    handshakes_.push_back(*made);
+    ++count_;
+    if (!interface_.watch(made->socket(), *made, EPOLLIN, true)) {
+        made->refuse("it cannot be watched");
+    } else {
+        made->on_event(EPOLLIN);  // most have said Hello by now
+    }
+}
+
+void Listener::pause(int cause) {
+    ucs::log_warn(
+        "{}: no connection can be accepted for the moment ({}): raise the limit of open "
+        "files",
+        interface_.device().name, std::strerror(cause));
+    interface_.watch(socket_.get(), *this, 0, false);
+    resume_at_ = interface_.now() + kPause;
+    errno = cause;
+}
+
+ucs::Time Listener::next_deadline() const {
+    ucs::Time next = resume_at_;
+    for (const Handshake& handshake : handshakes_) {
+        if (handshake.is_over()) continue;
+        next = std::min(next, handshake.deadline());
+        break;
+    }
+    return next;
+}
+
+void Listener::on_deadline(ucs::Time now) {
+    if (now >= resume_at_) {
+        resume_at_ = ucs::kNever;
+        interface_.watch(socket_.get(), *this, EPOLLIN, false);
+    }
+    for (Handshake& handshake : handshakes_) {
+        if (handshake.deadline() > now) break;
+        if (!handshake.is_over()) handshake.refuse("it has not said who it is in time");
+    }
+}
+
+void Listener::note_over() {
+    has_over_ = true;
+    --count_;
+}
+
+void Listener::reap() {
+    if (!has_over_) return;
+    has_over_ = false;
+    handshakes_.remove_and_dispose_if(
+        [](const Handshake& handshake) { return handshake.is_over(); },
+        [](Handshake* handshake) { delete handshake; });
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "uct/api/types.h"
+
+namespace uct::tcp {
+
+class TcpEndpoint;
+
+/** Something that the peer was asked and has not answered yet. */
+struct RemoteOperation {
+    enum class Kind : uint8_t { kGet, kGetCopy, kAtomic, kFlush };
+
+    Kind kind;
+    bool abandoned = false;  //!< nobody waits any more: the answer is dropped
+    uint8_t pieces_count = 0;
+    uint8_t waiting = 0;  //!< kFlush: channels that have not answered
+    uint8_t size = 0;     //!< kAtomic: of the operand
+    uint32_t name = 0;    //!< on the wire
+    const TcpEndpoint* owner = nullptr;
+    Completion* completion = nullptr;
+    uint64_t length = 0;  //!< bytes that the answer must have
+    union {
+        void* result;           //!< kAtomic: where the old value goes; may be null
+        UnpackCallback unpack;  //!< kGetCopy
+    };
+    void* unpack_argument = nullptr;
+    std::unique_ptr<std::byte[]> copy;  //!< kGetCopy
+    std::array<iovec, 16> pieces;       //!< kGet: where the bytes go
+    std::array<uint64_t, 8> covered{};  //!< kFlush: frames of each channel that it covers
+
+    explicit RemoteOperation(Kind what) : kind(what), result(nullptr) {}
+};
+
+/** The part [offset, offset + length) of scattered memory, as pieces. @return how many */
+size_t slice(const iovec* pieces, size_t count, uint64_t offset, uint64_t length, iovec* part);
+
+}  // namespace uct::tcp

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/responder.h"
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "uct/tcp/tcp_endpoint.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+template <typename Body>
+void send_fixed(Channel& channel, wire::FrameType type, const Body& body) {
+    struct {
+        wire::Frame frame;
+        Body body;
+    } message{{sizeof(Body), type, 0, wire::kMark}, body};
+    static_assert(sizeof(message) % wire::kAlignment == 0);
+    const iovec piece{&message, sizeof(message)};
+    channel.send({&piece, 1}, sizeof(message));
+}
+
+template <typename T>
+T apply(AtomicOp code, std::byte* memory, T operand, T compare) {
+    std::atomic_ref<T> target(*reinterpret_cast<T*>(memory));
+    switch (code) {
+        case AtomicOp::kAdd:
+            return target.fetch_add(operand);
+        case AtomicOp::kAnd:
+            return target.fetch_and(operand);
+        case AtomicOp::kOr:
+            return target.fetch_or(operand);
+        case AtomicOp::kXor:
+            return target.fetch_xor(operand);
+        case AtomicOp::kSwap:
+            return target.exchange(operand);
+        case AtomicOp::kCompareSwap:
+            target.compare_exchange_strong(compare, operand);
+            break;
+    }
+    return compare;
+}
+
+bool is_sound(const wire::Atomic& atomic) {
+    return std::has_single_bit(atomic.code) &&
+           atomic.code <= static_cast<uint8_t>(AtomicOp::kCompareSwap) &&
+           (atomic.size == 4 || atomic.size == 8) && atomic.address % atomic.size == 0;
+}
+
+}  // namespace
+
+size_t slice(const iovec* pieces, size_t count, uint64_t offset, uint64_t length, iovec* part) {
+    size_t used = 0;
+    for (size_t i = 0; i < count && length > 0; ++i) {
+        if (offset >= pieces[i].iov_len) {
+            offset -= pieces[i].iov_len;
+            continue;
+        }
+        const size_t taken = std::min<uint64_t>(pieces[i].iov_len - offset, length);
+        part[used++] = {static_cast<std::byte*>(pieces[i].iov_base) + offset, taken};
+        length -= taken;
+        offset = 0;
+    }
+    return used;
+}
+
+Landing::Landing(Link& link, const wire::Put* put, uint32_t operation)
+    : link_(link), put_(put), operation_(operation) {
+    if (put != nullptr) regions_.emplace(link.interface().regions());
+}
+
+bool Landing::covers(uint64_t length) const {
+    return regions_->find(put_->key, put_->address, length) != nullptr;
+}
+
+size_t Landing::find(uint64_t offset, uint64_t length, iovec* pieces) const {
+    if (put_ != nullptr) {
+        std::byte* memory = regions_->find(put_->key, put_->address + offset, length);
+        if (memory == nullptr) return 0;
+        pieces[0] = {memory, length};
+        return 1;
+    }
+    RemoteOperation* operation = link_.find_operation(operation_);
+    if (operation == nullptr || operation->abandoned) return 0;
+    if (operation->kind == RemoteOperation::Kind::kGetCopy) {
+        pieces[0] = {operation->copy.get() + offset, length};
+        return 1;
+    }
+    return slice(operation->pieces.data(), operation->pieces_count, offset, length, pieces);
+}
+
+void refuse(Channel& channel, uint32_t endpoint, uint32_t operation) {
+    send_fixed(channel, wire::FrameType::kRefused, wire::Refused{endpoint, operation});
+}
+
+void answer_flush(Channel& channel, const wire::Reply& flush) {
+    send_fixed(channel, wire::FrameType::kFlushReply, flush);
+}
+
+void answer_get(Channel& channel, Link& link, const wire::Get& get) {
+    TcpInterface& interface = link.interface();
+    std::byte* memory =
+        get.length <= wire::kMaxPayload
+            ? RegionTable::Reader(interface.regions()).find(get.key, get.address, get.length)
+            : nullptr;
+    if (memory == nullptr) {
+        refuse(channel, get.endpoint, get.operation);
+        return;
+    }
+    ReferringOutput* answer = channel.queue().make();
+    if (answer == nullptr) {
+        refuse(channel, get.endpoint, get.operation);
+        return;
+    }
+    const uint32_t length = sizeof(wire::Reply) + get.length;
+    const wire::Frame frame{length, wire::FrameType::kGetReply, 0, wire::kMark};
+    const wire::Reply reply{get.operation, 0};
+    std::memcpy(answer->head.data(), &frame, sizeof(frame));
+    std::memcpy(answer->head.data() + sizeof(frame), &reply, sizeof(reply));
+    answer->head_length = sizeof(frame) + sizeof(reply);
+    answer->pieces[0] = {memory, get.length};
+    answer->pieces_count = 1;
+    answer->tail = static_cast<uint8_t>(wire::padding(length));
+    answer->key = get.key;
+    channel.reply(answer);
+}
+
+void answer_atomic(Channel& channel, Link& link, const wire::Atomic& atomic) {
+    const uint32_t waits = atomic.wants_reply != 0 ? atomic.operation : wire::kNoOperation;
+    uint64_t old = 0;
+    {
+        const RegionTable::Reader regions(link.interface().regions());
+        std::byte* memory =
+            is_sound(atomic) ? regions.find(atomic.key, atomic.address, atomic.size) : nullptr;
+        if (memory != nullptr) {
+            const auto code = static_cast<AtomicOp>(atomic.code);
+            old = atomic.size == 8 ? apply(code, memory, atomic.operand, atomic.compare)
+                                   : apply(code, memory, static_cast<uint32_t>(atomic.operand),
+                                           static_cast<uint32_t>(atomic.compare));
+        } else {
+            refuse(channel, atomic.endpoint, waits);
+            return;
+        }
+    }
+    if (atomic.wants_reply == 0) return;
+    send_fixed(channel, wire::FrameType::kAtomicReply,
+               wire::AtomicReply{{atomic.operation, 0}, old});
+}
+
+bool on_atomic_reply(Link& link, const wire::AtomicReply& reply) {
+    RemoteOperation* operation = link.find_operation(reply.reply.operation);
+    if (operation == nullptr || operation->kind != RemoteOperation::Kind::kAtomic) return false;
+    if (!operation->abandoned && operation->result != nullptr) {
+        std::memcpy(operation->result, &reply.old_value, operation->size);
+    }
+    link.finish_operation(*operation, UCS_OK);
+    return true;
+}
+
+bool on_flush_reply(Link& link, const wire::Reply& reply) {
+    RemoteOperation* operation = link.find_operation(reply.operation);
+    if (operation == nullptr || operation->kind != RemoteOperation::Kind::kFlush) return false;
+    link.on_flush_reply(*operation);
+    return true;
+}
+
+void on_refused(Link& link, const wire::Refused& refused) {
+    TcpEndpoint* endpoint = link.interface().find_endpoint(refused.endpoint);
+    if (endpoint != nullptr && &endpoint->link() == &link) endpoint->fail(UCS_ERR_IO_ERROR);
+    // Ending the operation may free the endpoint, and failing the endpoint abandons the operation.
+    RemoteOperation* operation = link.find_operation(refused.operation);
+    if (operation != nullptr && operation->kind != RemoteOperation::Kind::kFlush) {
+        link.finish_operation(*operation, UCS_ERR_IO_ERROR);
+    }
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "uct/tcp/config.h"
+#include "uct/tcp/network.h"
+
+namespace uct::tcp {
+
+/** Owns a file descriptor. */
+class Descriptor {
+  public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        reset(std::exchange(other.fd_, -1));
+        return *this;
+    }
+    ~Descriptor() { reset(); }
+
+    explicit operator bool() const { return fd_ >= 0; }
+    int get() const { return fd_; }
+    void reset(int fd = -1) {
+        const int old = std::exchange(fd_, fd);
+        if (old >= 0) close(old);
+    }
+
+  private:
+    int fd_ = -1;
+};
+
+/** Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged. */
+void tune(int socket, const Config& config);
+
+/**
+ * A listening socket on the device's address, on a port of the range that is free.
+ * @param start  which port of the range to try first; the others follow in turn
+ * @param error  says which port failed and why, and what to do
+ */
+Descriptor open_listener(const NetworkDevice& device, const Config& config, uint64_t start,
+                         uint16_t* port, std::string* error);
+
+/**
+ * Begin to connect. The connection leaves from the device's own address; towards other hosts of its
+ * network from the device itself, so that two devices of one network are two ways.
+ * @param cause  0 if the connection is made or on its way, or an errno
+ */
+Descriptor start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
+                         const Config& config, int* cause);
+
+/** The error that a socket reports, 0 for none. */
+int pending_error(int socket);
+
+}  // namespace uct::tcp

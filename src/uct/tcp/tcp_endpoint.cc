@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/tcp_endpoint.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "uct/base/gather.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+constexpr std::byte kZeros[wire::kAlignment]{};
+
+template <typename Body>
+struct Head {
+    wire::Frame frame;
+    Body body;
+};
+
+template <typename Body>
+Head<Body> head_of(wire::FrameType type, const Body& body, size_t payload) {
+    return {{static_cast<uint32_t>(sizeof(Body) + payload), type, 0, wire::kMark}, body};
+}
+
+wire::Frame message_frame(uint8_t id, size_t length) {
+    return {static_cast<uint32_t>(length), wire::FrameType::kMessage, id, wire::kMark};
+}
+
+std::byte* append(std::byte* to, const void* from, size_t length) {
+    if (length > 0) std::memcpy(to, from, length);
+    return to + length;
+}
+
+/** Sends header, payload and zeros; small payload is copied behind its header first. */
+template <typename Header>
+void send_small(TcpInterface& interface, Channel& channel, const Header& header,
+                const void* payload, size_t length, size_t padding) {
+    const size_t total = sizeof(header) + length + padding;
+    if (length < interface.config().sendv_thresh && total <= 4096) {
+        std::byte* staging = interface.staging();
+        std::byte* end = append(staging, &header, sizeof(header));
+        append(append(end, payload, length), kZeros, padding);
+        const iovec piece{staging, total};
+        channel.send({&piece, 1}, total);
+        return;
+    }
+    const iovec pieces[] = {{const_cast<Header*>(&header), sizeof(header)},
+                            {const_cast<void*>(payload), length},
+                            {const_cast<std::byte*>(kZeros), padding}};
+    channel.send(pieces, total);
+}
+
+size_t total_length(std::span<const Iov> iov) {
+    size_t length = 0;
+    for (const Iov& piece : iov) length += piece.length;
+    return length;
+}
+
+/** Pieces of scattered memory, one part after the other. */
+class Cutter {
+  public:
+    explicit Cutter(std::span<const Iov> iov) : iov_(iov) {}
+
+    /** The next `length` bytes. @return how many pieces */
+    uint8_t cut(size_t length, iovec* pieces) {
+        uint8_t count = 0;
+        while (length > 0) {
+            const Iov& piece = iov_[index_];
+            const size_t part = std::min(length, piece.length - offset_);
+            if (part > 0) pieces[count++] = {static_cast<std::byte*>(piece.buffer) + offset_, part};
+            length -= part;
+            offset_ += part;
+            if (offset_ == piece.length) {
+                ++index_;
+                offset_ = 0;
+            }
+        }
+        return count;
+    }
+
+  private:
+    std::span<const Iov> iov_;
+    size_t index_ = 0, offset_ = 0;
+};
+
+}  // namespace
+
+TcpEndpoint::TcpEndpoint(Link& link) : link_(link), name_(link.interface().add_endpoint(*this)) {
+    link.add(*this);
+}
+
+TcpEndpoint::~TcpEndpoint() {
+    TcpInterface& interface = link_.interface();
+    interface.pending().drop_all(*this);
+    interface.remove_endpoint(name_);
+    EndpointHook::unlink();
+    interface.look_at_links();
+    link_.forget(this, UCS_ERR_CANCELED);
+}
+
+bool TcpEndpoint::set_failed(ucs_status_t status) {
+    if (status_ != UCS_OK) return false;
+    status_ = status;
+    link_.interface().pending().drop_all(*this);
+    return true;
+}
+
+void TcpEndpoint::fail(ucs_status_t status) {
+    if (!set_failed(status)) return;
+    // The handler may destroy the endpoint, which ends its operations.
+    Link& link = link_;
+    TcpInterface& interface = link.interface();
+    const uint32_t name = name_;
+    interface.report_failure(*this, status);
+    if (TcpEndpoint* self = interface.find_endpoint(name)) link.forget(self, status);
+}
+
+// --- active messages
+// ------------------------------------------------------------------------------
+
+ucs_status_t TcpEndpoint::check_room() const {
+    if (status_ != UCS_OK) [[unlikely]]
+        return status_;
+    return link_.channel(0).has_room() ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
+                                   uint32_t length) {
+    if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
+    Channel& channel = link_.channel(0);
+    const Head<uint64_t> head{message_frame(id, sizeof(header) + length), header};
+    ++channel.sent;
+    send_small(link_.interface(), channel, head, payload, length, wire::padding(length));
+    return UCS_OK;
+}
+
+ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
+    if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
+    Channel& channel = link_.channel(0);
+    std::byte* staging = link_.interface().staging();
+    const size_t length = pack(staging + sizeof(wire::Frame), arg);
+    const wire::Frame frame = message_frame(id, length);
+    append(staging, &frame, sizeof(frame));
+    const size_t padding = wire::padding(length);
+    append(staging + sizeof(frame) + length, kZeros, padding);
+    const iovec piece{staging, sizeof(frame) + length + padding};
+    ++channel.sent;
+    channel.send({&piece, 1}, piece.iov_len);
+    return static_cast<ssize_t>(length);
+}
+
+ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
+                                   std::span<const Iov> iov, Completion* completion) {
+    if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
+    Channel& channel = link_.channel(0);
+    ReferringOutput* operation = channel.queue().make();
+    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    const size_t payload = total_length(iov);
+    const wire::Frame frame = message_frame(id, header.size() + payload);
+    append(append(operation->head.data(), &frame, sizeof(frame)), header.data(), header.size());
+    operation->head_length = static_cast<uint16_t>(sizeof(frame) + header.size());
+    operation->pieces_count = Cutter(iov).cut(payload, operation->pieces.data());
+    operation->tail = static_cast<uint8_t>(wire::padding(header.size() + payload));
+    operation->owner = this;
+    operation->completion = completion;
+    ++channel.sent;
+    return channel.send(operation);
+}
+
+// --- remote memory
+// ------------------------------------------------------------------------------
+
+ucs_status_t TcpEndpoint::check_one_sided(Channel& channel) {
+    if (status_ != UCS_OK) [[unlikely]]
+        return status_;
+    return channel.has_room() && link_.passes_fence(channel) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+void TcpEndpoint::note_one_sided(Channel& channel) {
+    channel.last_one_sided = ++channel.sent;
+}
+
+ucs_status_t TcpEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
+                                    RemoteKey key) {
+    Channel& channel = link_.channel(0);
+    if (const ucs_status_t status = check_one_sided(channel); status != UCS_OK) return status;
+    note_one_sided(channel);
+    const auto head =
+        head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
+    send_small(link_.interface(), channel, head, buffer, length, wire::padding(length));
+    return UCS_OK;
+}
+
+ssize_t TcpEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
+                               RemoteKey key) {
+    Channel& channel = link_.channel(0);
+    if (const ucs_status_t status = check_one_sided(channel); status != UCS_OK) return status;
+    std::byte* staging = link_.interface().staging();
+    Head<wire::Put> head;
+    const size_t length = pack(staging + sizeof(head), arg);
+    head = head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
+    append(staging, &head, sizeof(head));
+    const size_t padding = wire::padding(length);
+    append(staging + sizeof(head) + length, kZeros, padding);
+    const iovec piece{staging, sizeof(head) + length + padding};
+    note_one_sided(channel);
+    channel.send({&piece, 1}, piece.iov_len);
+    return static_cast<ssize_t>(length);
+}
+
+ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_address,
+                                    RemoteKey key, Completion* completion) {
+    if (status_ != UCS_OK) return status_;
+    size_t left = total_length(iov);
+    if (left == 0) return UCS_OK;
+    const size_t stripe = link_.interface().config().stripe_size;
+    if (const auto status = check_one_sided(link_.bulk_channel()); status != UCS_OK) return status;
+    Cutter cutter(iov);
+    Gather* parts = Gather::start(completion);
+    while (left > 0) {
+        const size_t length = std::min(left, stripe);
+        Channel& channel = link_.bulk_channel();
+        ReferringOutput* operation = channel.queue().make();
+        if (operation == nullptr) {
+            // Half of a write cannot be taken back, and without memory nothing goes on.
+            fail(UCS_ERR_NO_MEMORY);
+            parts->finish();
+            return UCS_INPROGRESS;
+        }
+        const auto head =
+            head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
+        append(operation->head.data(), &head, sizeof(head));
+        operation->head_length = sizeof(head);
+        operation->pieces_count = cutter.cut(length, operation->pieces.data());
+        operation->tail = static_cast<uint8_t>(wire::padding(length));
+        operation->owner = this;
+        operation->completion = parts->add();
+        note_one_sided(channel);
+        if (channel.send(operation) == UCS_OK) parts->cancel();
+        left -= length;
+        remote_address += length;
+    }
+    return parts->finish();
+}
+
+ucs_status_t TcpEndpoint::start_get(RemoteOperation& operation, Channel& channel,
+                                    uint64_t remote_address, RemoteKey key) {
+    const auto head =
+        head_of(wire::FrameType::kGet,
+                wire::Get{remote_address, key, static_cast<uint32_t>(operation.length), name_,
+                          operation.name, 0},
+                0);
+    note_one_sided(channel);
+    const iovec piece{const_cast<Head<wire::Get>*>(&head), sizeof(head)};
+    channel.send({&piece, 1}, sizeof(head));
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t TcpEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t length,
+                                    uint64_t remote_address, RemoteKey key,
+                                    Completion* completion) {
+    Channel& channel = link_.channel(0);
+    if (const ucs_status_t status = check_one_sided(channel); status != UCS_OK) return status;
+    if (!link_.has_operation_room()) return UCS_ERR_NO_RESOURCE;
+    RemoteOperation* operation =
+        link_.start_operation(RemoteOperation::Kind::kGetCopy, this, completion);
+    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    operation->copy.reset(new std::byte[length]);
+    operation->length = length;
+    operation->unpack = unpack;
+    operation->unpack_argument = arg;
+    return start_get(*operation, channel, remote_address, key);
+}
+
+ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_address,
+                                    RemoteKey key, Completion* completion) {
+    if (status_ != UCS_OK) return status_;
+    size_t left = total_length(iov);
+    if (left == 0) return UCS_OK;
+    const size_t stripe = link_.interface().config().stripe_size;
+    if (const auto status = check_one_sided(link_.bulk_channel()); status != UCS_OK) return status;
+    if (!link_.has_operation_room((left + stripe - 1) / stripe)) return UCS_ERR_NO_RESOURCE;
+    Cutter cutter(iov);
+    Gather* parts = Gather::start(completion);
+    while (left > 0) {
+        const size_t length = std::min(left, stripe);
+        RemoteOperation* operation =
+            link_.start_operation(RemoteOperation::Kind::kGet, this, parts->add());
+        if (operation == nullptr) {
+            parts->cancel();
+            fail(UCS_ERR_NO_MEMORY);
+            parts->finish();
+            return UCS_INPROGRESS;
+        }
+        operation->length = length;
+        operation->pieces_count = cutter.cut(length, operation->pieces.data());
+        start_get(*operation, link_.bulk_channel(), remote_address, key);
+        left -= length;
+        remote_address += length;
+    }
+    return parts->finish();
+}
+
+ucs_status_t TcpEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                                 void* result, uint64_t remote_address, RemoteKey key,
+                                 Completion* completion) {
+    Channel& channel = link_.channel(0);
+    if (const ucs_status_t status = check_one_sided(channel); status != UCS_OK) return status;
+    const bool wants_reply = result != nullptr || completion != nullptr;
+    wire::Atomic request{};
+    request.address = remote_address;
+    request.key = key;
+    request.operand = operand;
+    request.compare = compare;
+    request.endpoint = name_;
+    request.operation = wire::kNoOperation;
+    request.code = static_cast<uint8_t>(op);
+    request.size = static_cast<uint8_t>(size);
+    request.wants_reply = wants_reply;
+    if (wants_reply) {
+        if (!link_.has_operation_room()) return UCS_ERR_NO_RESOURCE;
+        RemoteOperation* operation =
+            link_.start_operation(RemoteOperation::Kind::kAtomic, this, completion);
+        if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+        operation->result = result;
+        operation->size = static_cast<uint8_t>(size);
+        request.operation = operation->name;
+    }
+    const auto head = head_of(wire::FrameType::kAtomic, request, 0);
+    note_one_sided(channel);
+    const iovec piece{const_cast<Head<wire::Atomic>*>(&head), sizeof(head)};
+    channel.send({&piece, 1}, sizeof(head));
+    return wants_reply ? UCS_INPROGRESS : UCS_OK;
+}
+
+// --- ordering, completion, waiting
+// ------------------------------------------------------------------------------
+
+ucs_status_t TcpEndpoint::fence() {
+    if (status_ != UCS_OK) return status_;
+    link_.fence();
+    return UCS_OK;
+}
+
+ucs_status_t TcpEndpoint::flush(Completion* completion) {
+    return status_ != UCS_OK ? status_ : link_.flush(this, completion);
+}
+
+ucs_status_t TcpEndpoint::check(Completion* completion) {
+    return status_ != UCS_OK ? status_ : link_.probe(this, completion);
+}
+
+bool TcpEndpoint::has_some_room() const {
+    return status_ == UCS_OK && (link_.channel(0).has_room() || link_.bulk_channel().has_room());
+}
+
+ucs_status_t TcpEndpoint::pending_add(Pending* pending) {
+    if (status_ != UCS_OK) return status_;
+    // Busy only if every kind of operation can go: a caller that waits for one kind must not spin.
+    Channel& bulk = link_.bulk_channel();
+    const bool has_all = Group::empty() && link_.channel(0).has_room() && bulk.has_room() &&
+                         link_.has_operation_room(TcpInterface::kMaxParts) &&
+                         link_.passes_fence(bulk) && link_.passes_fence(link_.channel(0));
+    if (has_all) return UCS_ERR_BUSY;
+    link_.interface().pending().add(*this, *pending);
+    return UCS_OK;
+}
+
+void TcpEndpoint::pending_remove(Pending* pending) {
+    link_.interface().pending().remove(*this, *pending);
+}
+
+bool TcpEndpoint::is_connected(const RemoteAddress& remote) const {
+    if (status_ != UCS_OK || !link_.target()) return false;
+    const auto device = DeviceAddress::read(remote.device);
+    const auto listener = ListenerAddress::read(remote.interface);
+    return device && listener && *device == link_.target()->device &&
+           *listener == link_.target()->listener;
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "uct/api/interface.h"
+#include "uct/base/pending_queue.h"
+#include "uct/tcp/link.h"
+
+namespace uct::tcp {
+
+/** A way to one peer interface. Endpoints to the same peer share its Link and its connections. */
+class TcpEndpoint final : public Endpoint, public PendingQueue::Group, public EndpointHook {
+  public:
+    explicit TcpEndpoint(Link& link);
+    ~TcpEndpoint() override;
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+    ucs_status_t put_short(const void* buffer, uint32_t length, uint64_t remote_address,
+                           RemoteKey key) override;
+    ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
+                      RemoteKey key) override;
+    ucs_status_t put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) override;
+    ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length, uint64_t remote_address,
+                           RemoteKey key, Completion* completion) override;
+    ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
+                           Completion* completion) override;
+    ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
+                        void* result, uint64_t remote_address, RemoteKey key,
+                        Completion* completion) override;
+    ucs_status_t fence() override;
+    ucs_status_t flush(Completion* completion) override;
+    ucs_status_t check(Completion* completion) override;
+    ucs_status_t pending_add(Pending* pending) override;
+    void pending_remove(Pending* pending) override;
+    bool is_connected(const RemoteAddress& remote) const override;
+
+    Link& link() const { return link_; }
+    ucs_status_t status() const { return status_; }
+    /** Is there room for some kind of operation? */
+    bool has_some_room() const;
+    /** Later operations return the error, waiting elements leave. @return false if it had failed */
+    bool set_failed(ucs_status_t status);
+    /** An operation of this endpoint alone was refused by the peer. */
+    void fail(ucs_status_t status);
+
+  private:
+    /** UCS_OK if a message or small operation can go to channel 0 now. */
+    ucs_status_t check_room() const;
+    ucs_status_t check_one_sided(Channel& channel);
+    void note_one_sided(Channel& channel);
+    ucs_status_t start_get(RemoteOperation& operation, Channel& channel, uint64_t remote_address,
+                           RemoteKey key);
+
+    Link& link_;
+    ucs_status_t status_ = UCS_OK;
+    uint32_t name_;
+};
+
+}  // namespace uct::tcp

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/tcp_interface.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "ucs/log.h"
+#include "ucs/runtime.h"
+#include "uct/base/gather.h"
+#include "uct/tcp/tcp_endpoint.h"
+
+namespace uct::tcp {
+
+namespace {
+
+// Processor time of a message: a system call at either end.
+constexpr double kOverhead = 2e-6;
+// How much an interface that is not the default route's is put behind it, if nothing else differs.
+constexpr double kOtherRoute = 0.2e-6;
+
+uint64_t hash_of(const std::string& text) {
+    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (const char letter : text) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t nonzero_id() {
+    for (;;) {
+        if (const uint64_t drawn = ucs::unique_id(); drawn != 0) return drawn;
+    }
+}
+
+}  // namespace
+
+ucs_status_t TcpInterface::open(RegionTable& regions, const NetworkDevice& device,
+                                const Config& config, const InterfaceParams& params,
+                                std::unique_ptr<Interface>* interface) {
+    std::unique_ptr<TcpInterface> made(new TcpInterface(regions, device, config, params));
+    if (!made->poll_ || !made->alarm_) {
+        ucs::log_error("{}: no event descriptor: raise the limit of open files", device.name);
+        return UCS_ERR_IO_ERROR;
+    }
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(made->poll_.get(), EPOLL_CTL_ADD, made->alarm_.get(), &event) != 0) {
+        return UCS_ERR_IO_ERROR;
+    }
+    if (const ucs_status_t status = made->listener_.open(); status != UCS_OK) return status;
+    made->address_.port = made->listener_.port();
+    ucs::log_debug("{}: listens on {} port {}", device.name, device.address.text(),
+                   made->address_.port);
+    *interface = std::move(made);
+    return UCS_OK;
+}
+
+TcpInterface::TcpInterface(RegionTable& regions, const NetworkDevice& device, const Config& config,
+                           const InterfaceParams& params)
+    : regions_(regions),
+      device_(device),
+      config_(config),
+      params_(params),
+      place_(network_namespace_id()),
+      job_key_(config.job_key.empty() ? 0 : hash_of(config.job_key)),
+      receive_pool_(config.rx_seg_size),
+      output_pools_(config.tx_seg_size + 64),
+      operations_("tcp operations", 16),
+      staging_(new std::byte[std::max<size_t>(config.tx_seg_size + 64, 4096)]),
+      poll_(epoll_create1(EPOLL_CLOEXEC)),
+      alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      listener_(*this) {
+    address_.id = nonzero_id();
+    address_.secret = {ucs::unique_id(), ucs::unique_id()};
+    fill_attributes();
+}
+
+void TcpInterface::fill_attributes() {
+    constexpr uint8_t kAllAtomics = 0x3f;
+    constexpr size_t kMaxHeader = 256;
+    const size_t copied = config_.tx_seg_size;
+    const size_t iov = config_.max_iov;
+    const size_t bulk = config_.stripe_size * kMaxParts;
+    attributes_.transport = "tcp";
+    attributes_.device = device_.name;
+    attributes_.device_type = DeviceType::kNetwork;
+    attributes_.reach = Reach::kInterface;
+    attributes_.capabilities =
+        kAmShort | kAmBcopy | kAmZcopy | kGetBcopy | kGetZcopy | kAtomicCpu | kCheckPeer | kEventFd;
+    if (config_.put_enable) attributes_.capabilities |= kPutShort | kPutBcopy | kPutZcopy;
+    attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
+    attributes_.am = {copied - sizeof(uint64_t), copied, max_message() - kMaxHeader, iov,
+                      kMaxHeader};
+    attributes_.put = {copied, copied, bulk, iov, 0};
+    attributes_.get = {0, copied, bulk, iov, 0};
+    attributes_.device_address_length = DeviceAddress::kLength;
+    attributes_.interface_address_length = ListenerAddress::kLength;
+    attributes_.latency = {device_.latency, 0};
+    if (config_.prefer_default && !device_.default_route) attributes_.latency.base += kOtherRoute;
+    attributes_.bandwidth = device_.bandwidth;
+    attributes_.overhead = kOverhead;
+    attributes_.max_endpoints = config_.max_num_eps;
+}
+
+TcpInterface::~TcpInterface() {
+    listener_.close();
+    // All endpoints are gone, and their operations with them.
+    while (!links_.empty()) {
+        Link& link = links_.front();
+        link.leave();
+        delete &link;
+    }
+}
+
+// --- addresses
+// ------------------------------------------------------------------------------
+
+ucs_status_t TcpInterface::get_device_address(std::span<std::byte> address) const {
+    if (address.size() < DeviceAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    DeviceAddress{device_.address, device_.loopback, place_}.write(address);
+    return UCS_OK;
+}
+
+ucs_status_t TcpInterface::get_interface_address(std::span<std::byte> address) const {
+    if (address.size() < ListenerAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    address_.write(address);
+    return UCS_OK;
+}
+
+std::optional<Link::Target> TcpInterface::read_target(const RemoteAddress& remote) const {
+    const auto device = DeviceAddress::read(remote.device);
+    const auto listener = ListenerAddress::read(remote.interface);
+    if (!device || !listener || device->ip.version != device_.address.version) return std::nullopt;
+    if (device->loopback || device_.loopback) {
+        const bool shared = device->loopback && device_.loopback && device->place == place_;
+        return shared ? std::optional(Link::Target{*device, *listener}) : std::nullopt;
+    }
+    const bool near = device_.address.shares_prefix(device->ip, device_.prefix) ||
+                      device->place == place_ || routes_through(device_, device->ip);
+    return near ? std::optional(Link::Target{*device, *listener}) : std::nullopt;
+}
+
+bool TcpInterface::is_reachable(const RemoteAddress& remote) const {
+    return read_target(remote).has_value();
+}
+
+ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
+                                           std::unique_ptr<Endpoint>* endpoint) {
+    const auto target = read_target(remote);
+    if (!target) return UCS_ERR_UNREACHABLE;
+    Link& link = link_to(target->listener.id);
+    if (!link.target()) link.set_target(*target);
+    *endpoint = std::make_unique<TcpEndpoint>(link);
+    return UCS_OK;
+}
+
+// --- links
+// ------------------------------------------------------------------------------
+
+Link& TcpInterface::link_to(uint64_t peer) {
+    const auto found = by_peer_.find(peer);
+    if (found != by_peer_.end()) return *found->second;
+    auto* made = new Link(*this, peer, true);
+    links_.push_back(*made);
+    by_peer_.emplace(peer, made);
+    return *made;
+}
+
+void TcpInterface::unmap(Link& link) {
+    if (!link.is_mapped()) return;
+    const auto found = by_peer_.find(link.peer());
+    if (found != by_peer_.end() && found->second == &link) by_peer_.erase(found);
+}
+
+void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket) {
+    wire::Welcome welcome{};
+    welcome.magic = wire::kMagic;
+    welcome.version = wire::kVersion;
+    welcome.channel = hello.channel;
+    welcome.max_frame = static_cast<uint32_t>(max_message());
+    welcome.answer = wire::Answer::kWelcome;
+
+    const bool is_self = hello.sender == id();
+    const auto known = by_peer_.find(hello.sender);
+    if (hello.max_frame != max_message()) {
+        ucs::log_error(
+            "{}: a peer sends messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
+            "same everywhere",
+            device_.name);
+        welcome.answer = wire::Answer::kMismatch;
+    } else if (!is_self && known != by_peer_.end()) {
+        Link& link = *known->second;
+        Channel& channel = link.channel(hello.channel);
+        // The peer has no use for what stood: take what it still sent, and begin anew.
+        channel.drain();
+        if (channel.is_open()) link.fail(UCS_ERR_CONNECTION_RESET);
+        if (!link.is_failed() && !channel.must_yield_to(hello.sender)) {
+            welcome.answer = wire::Answer::kYield;
+        }
+    }
+    const bool sent = ::send(socket.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL) ==
+                      static_cast<ssize_t>(sizeof(welcome));
+    if (!sent || welcome.answer != wire::Answer::kWelcome) return;
+    Link* link;
+    if (is_self) {
+        // What this worker sends to itself arrives on a link of its own.
+        link = new Link(*this, hello.sender, false);
+        links_.push_back(*link);
+    } else {
+        link = &link_to(hello.sender);
+    }
+    link->channel(hello.channel).adopt(std::move(socket));
+}
+
+uint32_t TcpInterface::add_endpoint(TcpEndpoint& endpoint) {
+    while (!endpoints_.emplace(++next_endpoint_, &endpoint).second) {
+    }
+    return next_endpoint_;
+}
+
+TcpEndpoint* TcpInterface::find_endpoint(uint32_t name) const {
+    const auto found = endpoints_.find(name);
+    return found == endpoints_.end() ? nullptr : found->second;
+}
+
+void TcpInterface::report_failure(TcpEndpoint& endpoint, ucs_status_t status) {
+    params_.error_handler(params_.error_arg, &endpoint, status);
+}
+
+void TcpInterface::abandon() {
+    listener_.close();
+    for (Link& link : links_) {
+        for (unsigned i = 0; i < Link::kMaxChannels; ++i) {
+            if (Channel* channel = link.existing(i)) channel->close();
+        }
+    }
+}
+
+size_t TcpInterface::open_channels() const {
+    size_t count = 0;
+    for (const Link& link : links_) {
+        for (unsigned i = 0; i < Link::kMaxChannels; ++i) {
+            const Channel* channel = link.existing(i);
+            count += channel != nullptr && channel->is_open();
+        }
+    }
+    return count;
+}
+
+void TcpInterface::reap() {
+    listener_.reap();
+    if (!links_changed_) return;
+    links_changed_ = false;
+    for (auto next = links_.begin(); next != links_.end();) {
+        Link& link = *next++;
+        if (link.has_endpoints() || !link.is_idle()) continue;
+        unmap(link);
+        delete &link;
+    }
+}
+
+// --- progress
+// ------------------------------------------------------------------------------
+
+bool TcpInterface::watch(int socket, EventTarget& target, uint32_t events, bool is_new) {
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = &target;
+    if (epoll_ctl(poll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, socket, &event) == 0) {
+        return true;
+    }
+    ucs::log_error("{}: a socket cannot be watched: {}", device_.name, std::strerror(errno));
+    return false;
+}
+
+unsigned TcpInterface::poll() {
+    std::array<epoll_event, 32> events;
+    const int ready = epoll_wait(poll_.get(), events.data(), events.size(), 0);
+    unsigned count = 0;
+    for (int i = 0; i < ready; ++i) {
+        auto* target = static_cast<EventTarget*>(events[static_cast<size_t>(i)].data.ptr);
+        if (target != nullptr) {
+            count += target->on_event(events[static_cast<size_t>(i)].events);
+            continue;
+        }
+        uint64_t expirations;
+        [[maybe_unused]] const ssize_t got = read(alarm_.get(), &expirations, sizeof(expirations));
+    }
+    return count;
+}
+
+void TcpInterface::run_timers() {
+    const ucs::Time time = now();
+    listener_.on_deadline(time);
+    for (;;) {
+        const auto due = std::ranges::find_if(
+            timers_, [&](const Channel& channel) { return channel.deadline() <= time; });
+        if (due == timers_.end()) return;
+        due->on_deadline();
+    }
+}
+
+unsigned TcpInterface::progress() {
+    unsigned count = 0;
+    if (hot_ != nullptr && hot_polls_ > 0) {
+        --hot_polls_;
+        count = hot_->receive();
+    } else if (!links_.empty() || listener_.has_timers() || idle_polls_++ % kIdlePolls == 0) {
+        hot_polls_ = kHotPolls;
+        count = poll();
+    }
+    if (!timers_.empty() || listener_.has_timers()) [[unlikely]]
+        run_timers();
+    if (!pending_.empty()) [[unlikely]] {
+        const auto endpoint = [](PendingQueue::Group& group) -> TcpEndpoint& {
+            return static_cast<TcpEndpoint&>(group);
+        };
+        pending_.dispatch(
+            [&](PendingQueue::Group& group) { return endpoint(group).has_some_room(); },
+            [](PendingQueue::Group&) { return false; }, [] { return true; });
+    }
+    reap();
+    return count;
+}
+
+ucs_status_t TcpInterface::flush(Completion* completion) {
+    Gather* all = Gather::start(completion);
+    for (Link& link : links_) {
+        if (link.is_failed()) continue;
+        Completion* one = all->add();
+        const ucs_status_t status = link.flush(nullptr, one);
+        if (status == UCS_INPROGRESS) continue;
+        all->cancel();
+        if (status == UCS_OK) continue;
+        all->abandon();
+        return status;
+    }
+    return all->finish();
+}
+
+ucs_status_t TcpInterface::arm() {
+    ucs::Time next = listener_.next_deadline();
+    for (const Channel& channel : timers_) next = std::min(next, channel.deadline());
+    itimerspec when{};
+    if (next != ucs::kNever) {
+        const auto span = std::max(next - now(), ucs::Duration(1));
+        when.it_value.tv_sec = span.count() / 1000000000;
+        when.it_value.tv_nsec = span.count() % 1000000000;
+    }
+    timerfd_settime(alarm_.get(), 0, &when, nullptr);
+    epoll_event event;
+    return epoll_wait(poll_.get(), &event, 1, 0) > 0 ? UCS_ERR_BUSY : UCS_OK;
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/intrusive/list.hpp>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "uct/api/interface.h"
+#include "uct/base/pending_queue.h"
+#include "uct/tcp/address.h"
+#include "uct/tcp/channel.h"
+#include "uct/tcp/config.h"
+#include "uct/tcp/link.h"
+#include "uct/tcp/listener.h"
+#include "uct/tcp/network.h"
+#include "uct/tcp/region_table.h"
+
+namespace uct::tcp {
+
+class TcpEndpoint;
+
+/**
+ * One network interface as one worker uses it: a listener, and a Link to each peer's interface.
+ *
+ * All sockets are in one epoll set, which is also the event descriptor. While messages come, the
+ * connection that brought the last one is read directly, for a number of progress calls, before the
+ * set is asked again: that saves a system call on the way of each message.
+ *
+ * Connections, links and handshakes are freed at the end of progress() only, so that completions
+ * and handlers may do what they like.
+ */
+class TcpInterface final : public Interface {
+  public:
+    /** Pieces that one large operation is cut into, at most. */
+    static constexpr size_t kMaxParts = 16;
+
+    static ucs_status_t open(RegionTable& regions, const NetworkDevice& device,
+                             const Config& config, const InterfaceParams& params,
+                             std::unique_ptr<Interface>* interface);
+    ~TcpInterface() override;
+
+    ucs_status_t get_device_address(std::span<std::byte> address) const override;
+    ucs_status_t get_interface_address(std::span<std::byte> address) const override;
+    bool is_reachable(const RemoteAddress& remote) const override;
+    ucs_status_t create_endpoint(const RemoteAddress& remote,
+                                 std::unique_ptr<Endpoint>* endpoint) override;
+    unsigned progress() override;
+    ucs_status_t flush(Completion* completion) override;
+    int event_fd() const override { return poll_.get(); }
+    ucs_status_t arm() override;
+
+    // --- for channels, links, endpoints and the listener ---
+
+    const Config& config() const { return config_; }
+    const NetworkDevice& device() const { return device_; }
+    ucs::Time now() const { return params_.clock.now(); }
+    ucs::Random& random() { return params_.random; }
+    const AmTable& am_table() const { return params_.am_table; }
+    uint64_t id() const { return address_.id; }
+    const wire::Secret& secret() const { return address_.secret; }
+    uint64_t job_key() const { return job_key_; }
+    uint64_t place() const { return place_; }
+    /** The longest message, without its frame header. */
+    size_t max_message() const { return receive_pool_.capacity() - sizeof(wire::Frame); }
+
+    RegionTable& regions() { return regions_; }
+    ReceivePool& receive_pool() { return receive_pool_; }
+    OutputPools& output_pools() { return output_pools_; }
+    ucs::ObjectPool<RemoteOperation>& operations() { return operations_; }
+    std::byte* staging() { return staging_.get(); }
+    PendingQueue& pending() { return pending_; }
+
+    bool watch(int socket, EventTarget& target, uint32_t events, bool is_new);
+    void add_timer(Channel& channel) { timers_.push_back(channel); }
+    void set_hot(Channel* channel) { hot_ = channel; }
+    void forget_hot(const Channel* channel) {
+        if (hot_ == channel) hot_ = nullptr;
+    }
+
+    /** The Hello was right: its connection goes to the link that it names. */
+    void welcome(const wire::Hello& hello, Descriptor socket);
+    void handshake_over() { listener_.note_over(); }
+    Link& link_to(uint64_t peer);
+    void unmap(Link& link);
+    /** Look at the link after this batch of events: it may be gone. */
+    void look_at_links() { links_changed_ = true; }
+    void report_failure(TcpEndpoint& endpoint, ucs_status_t status);
+
+    uint32_t add_endpoint(TcpEndpoint& endpoint);
+    void remove_endpoint(uint32_t name) { endpoints_.erase(name); }
+    TcpEndpoint* find_endpoint(uint32_t name) const;
+
+    // --- for tests ---
+
+    /** All connections end without a word, as when the process dies. */
+    void abandon();
+    size_t open_channels() const;
+    size_t handshakes() const { return listener_.handshakes(); }
+
+  private:
+    /** Progress calls that read the hot connection alone, between two looks at the whole set. */
+    static constexpr unsigned kHotPolls = 4;
+    /** Without connections, only one in so many progress calls looks for somebody who knocks. */
+    static constexpr unsigned kIdlePolls = 16;
+
+    TcpInterface(RegionTable& regions, const NetworkDevice& device, const Config& config,
+                 const InterfaceParams& params);
+    void fill_attributes();
+    unsigned poll();
+    void run_timers();
+    void reap();
+    std::optional<Link::Target> read_target(const RemoteAddress& remote) const;
+
+    RegionTable& regions_;
+    const NetworkDevice device_;
+    const Config config_;
+    InterfaceParams params_;
+    const uint64_t place_;
+    uint64_t job_key_ = 0;
+    ListenerAddress address_;
+
+    ReceivePool receive_pool_;
+    OutputPools output_pools_;
+    ucs::ObjectPool<RemoteOperation> operations_;
+    std::unique_ptr<std::byte[]> staging_;
+
+    Descriptor poll_;
+    Descriptor alarm_;  //!< wakes a sleeper for what is due
+    Listener listener_;
+    Channel* hot_ = nullptr;
+    unsigned hot_polls_ = 0;
+    unsigned idle_polls_ = 0;
+    bool links_changed_ = false;
+
+    TimerList timers_;
+    boost::intrusive::list<Link, boost::intrusive::base_hook<LinkHook>,
+                           boost::intrusive::constant_time_size<false>>
+        links_;
+    std::unordered_map<uint64_t, Link*> by_peer_;
+    std::unordered_map<uint32_t, TcpEndpoint*> endpoints_;
+    uint32_t next_endpoint_ = 0;
+    PendingQueue pending_;
+};
+
+}  // namespace uct::tcp
