@@ -29,14 +29,19 @@ bool pair(std::string_view text, uint64_t* first, uint64_t* second) {
     return number(text.substr(0, colon), first) && number(text.substr(colon + 1), second);
 }
 
+/// "P:NS".
+bool chance_of_time(std::string_view text, double* chance, uint64_t* nanoseconds) {
+    const size_t colon = text.find(':');
+    return colon != std::string_view::npos && probability(text.substr(0, colon), chance) &&
+           number(text.substr(colon + 1), nanoseconds);
+}
+
 bool parse_item(std::string_view key, std::string_view value, FaultPlan* plan) {
     if (key == "drop") return probability(value, &plan->drop);
-    if (key == "delay") {
-        const size_t colon = value.find(':');
-        return colon != std::string_view::npos &&
-               probability(value.substr(0, colon), &plan->delay) &&
-               number(value.substr(colon + 1), &plan->delay_ns);
-    }
+    if (key == "ud_drop") return probability(value, &plan->ud_drop);
+    if (key == "ud_duplicate") return probability(value, &plan->ud_duplicate);
+    if (key == "delay") return chance_of_time(value, &plan->delay, &plan->delay_ns);
+    if (key == "ud_delay") return chance_of_time(value, &plan->ud_delay, &plan->ud_delay_ns);
     if (key == "kill_qp") return number(value, &plan->kill_qp_after);
     if (key == "fail_post") return number(value, &plan->fail_post);
     if (key == "fail_post_every") return number(value, &plan->fail_post_every);
@@ -77,8 +82,9 @@ FaultPlan FaultPlan::from_environment() {
 }
 
 bool FaultPlan::active() const {
-    return drop > 0 || delay > 0 || kill_qp_after != 0 || fail_post != 0 || fail_post_every != 0 ||
-           fail_create != 0 || link_down_at != 0 || die_at != 0;
+    return drop > 0 || delay > 0 || ud_drop > 0 || ud_duplicate > 0 || ud_delay > 0 ||
+           kill_qp_after != 0 || fail_post != 0 || fail_post_every != 0 || fail_create != 0 ||
+           link_down_at != 0 || die_at != 0;
 }
 
 void FaultInjector::set(const FaultPlan& plan) {
@@ -88,14 +94,16 @@ void FaultInjector::set(const FaultPlan& plan) {
     posts_ = creates_ = operations_ = 0;
 }
 
-bool FaultInjector::chance(double p) {
-    if (p <= 0) return false;
-    // SplitMix64.
+// SplitMix64.
+uint64_t FaultInjector::draw() {
     uint64_t z = (state_ += 0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    return double(z >> 11) * 0x1p-53 < p;
+    return z ^ (z >> 31);
+}
+
+bool FaultInjector::chance(double p) {
+    return p > 0 && double(draw() >> 11) * 0x1p-53 < p;
 }
 
 bool FaultInjector::drop_message() {
@@ -104,6 +112,19 @@ bool FaultInjector::drop_message() {
 
 uint64_t FaultInjector::message_delay_ns() {
     return active_ && chance(plan_.delay) ? plan_.delay_ns : 0;
+}
+
+bool FaultInjector::drop_datagram() {
+    return active_ && chance(plan_.ud_drop);
+}
+
+bool FaultInjector::duplicate_datagram() {
+    return active_ && chance(plan_.ud_duplicate);
+}
+
+uint64_t FaultInjector::datagram_delay_ns() {
+    if (!active_ || plan_.ud_delay_ns == 0 || !chance(plan_.ud_delay)) return 0;
+    return 1 + draw() % plan_.ud_delay_ns;
 }
 
 bool FaultInjector::fail_post() {

@@ -13,6 +13,10 @@ struct FaultPlan {
     double drop = 0;             ///< chance that a message (or its retransmission) is lost
     double delay = 0;            ///< chance that a message is held up
     uint64_t delay_ns = 0;       ///< for how long
+    double ud_drop = 0;          ///< chance that a datagram is lost, beside `drop`
+    double ud_duplicate = 0;     ///< chance that a datagram arrives twice
+    double ud_delay = 0;         ///< chance that a datagram is overtaken by later ones
+    uint64_t ud_delay_ns = 0;    ///< by up to so much
     uint64_t kill_qp_after = 0;  ///< the n-th executed operation moves its QP to ERR
     uint64_t fail_post = 0;      ///< the n-th posted send request fails with ENOMEM
     uint64_t fail_post_every = 0;
@@ -39,6 +43,10 @@ class FaultInjector {
 
     bool drop_message();
     uint64_t message_delay_ns();
+    bool drop_datagram();
+    bool duplicate_datagram();
+    /// By how much a datagram comes later than it would; 0: it keeps its place.
+    uint64_t datagram_delay_ns();
     bool fail_post();
     bool fail_create();
 
@@ -47,6 +55,7 @@ class FaultInjector {
     Fate operation();
 
   private:
+    uint64_t draw();
     bool chance(double probability);
 
     FaultPlan plan_;

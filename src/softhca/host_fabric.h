@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "softhca/requester.h"
 
@@ -73,6 +77,8 @@ class HostFabric : public Fabric {
 
     /// @return whether the queue waits for something: a receive, a peer that is not ready.
     bool run_queue(Qp& qp);
+    /// A datagram, with the faults that only datagrams have.
+    void send_astray(const Request& request);
     bool handle_reply(Qp& qp, Reply reply, uint8_t rnr_timer);
     bool wait_for_peer(Qp& qp, bool rnr, uint64_t wait);
     void retry_stalled();
@@ -92,6 +98,9 @@ class HostFabric : public Fabric {
     std::vector<Qp*> stalled_;
     std::atomic<uint32_t> num_stalled_{0};
     std::atomic<uint32_t> seen_failures_{0};
+
+    std::mutex astray_mutex_;
+    std::optional<std::pair<Request, std::vector<char>>> astray_;  ///< delayed
 };
 
 }  // namespace softhca

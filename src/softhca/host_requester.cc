@@ -74,12 +74,44 @@ bool HostFabric::run_queue(Qp& qp) {
         // Every try of a message may be lost.
         for (unsigned tries = 0; tries <= qp.attr.retry_cnt; ++tries) {
             if (!reachable(request.src_lid, request.dest_lid) || faults.drop_message()) continue;
-            reply = respond(*this, request, &rnr_timer);
+            if (qp.kind == QpKind::kUd && faults.active()) {
+                send_astray(request);
+            } else {
+                reply = respond(*this, request, &rnr_timer);
+            }
             break;
         }
         if (!handle_reply(qp, reply, rnr_timer)) return true;
     }
     return false;
+}
+
+// Without a clock of its own the fabric lets a delayed datagram be overtaken by the next one of the
+// process.
+void HostFabric::send_astray(const Request& request) {
+    if (faults.drop_datagram()) return;
+    uint8_t rnr_timer = 0;
+    if (faults.datagram_delay_ns() != 0) {
+        std::lock_guard guard(astray_mutex_);
+        if (!astray_) {
+            astray_.emplace(request, std::vector<char>(request.length));
+            iovec copy{astray_->second.data(), request.length};
+            copy_iov(&copy, 1, request.iov, request.num_iov);
+            return;
+        }
+    }
+    for (int copies = faults.duplicate_datagram() ? 2 : 1; copies != 0; --copies) {
+        respond(*this, request, &rnr_timer);
+    }
+    std::unique_lock guard(astray_mutex_);
+    if (!astray_) return;
+    auto [late, payload] = std::move(*astray_);
+    astray_.reset();
+    guard.unlock();
+    iovec piece{payload.data(), payload.size()};
+    late.iov = &piece;
+    late.num_iov = payload.empty() ? 0 : 1;
+    respond(*this, late, &rnr_timer);
 }
 
 bool HostFabric::handle_reply(Qp& qp, Reply reply, uint8_t rnr_timer) {

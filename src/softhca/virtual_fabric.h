@@ -34,7 +34,8 @@ struct Message {
     uint32_t epoch = 0;
     uint64_t sent = 0;
     Reply reply = Reply::kAck;
-    bool lost = false;  ///< on the wire
+    bool lost = false;   ///< on the wire
+    bool stray = false;  ///< a datagram that keeps no order
 };
 
 /// The in-process fabric: records in private memory, requests executed by timed events. Times are
@@ -134,6 +135,8 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     bool may_start(Qp& qp, const Wqe& wqe);
     void transmit(Qp& qp);
     void send(Qp& qp, const Wqe& wqe, const Gather& gather, uint64_t start);
+    void launch(Qp& qp, Message* message, uint64_t end);
+    void duplicate(Qp& qp, const Message& original, uint64_t end);
     void arrive(Message* message);
     void deliver(Message* message);
     void lose(Message* message);

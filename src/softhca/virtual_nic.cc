@@ -150,7 +150,6 @@ void VirtualFabricImpl::transmit(Qp& qp) {
 }
 
 void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint64_t start) {
-    const Model& model = options_.model;
     Port& port = ports_[qp.record->lid];
     Message* message = new_message();
     message->gather = gather;
@@ -159,7 +158,7 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
     message->epoch = qp.epoch;
     message->sent = start;
     message->reply = Reply::kAck;
-    message->lost = false;
+    message->lost = message->stray = false;
     const uint64_t bytes = outgoing_bytes(wqe);
     if (!is_read(wqe)) {
         message->payload.resize(bytes);
@@ -171,9 +170,7 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
     const uint64_t end =
         std::max(start, port.egress_free) + serialisation(bytes, qp.kind == QpKind::kDci);
     port.egress_free = end;
-    uint64_t arrival = end + ps(model.one_way) + faults.message_delay_ns() * kPs;
-    arrival = std::max(arrival, qp.last_arrival);
-    qp.last_arrival = arrival;
+    if (qp.kind == QpKind::kUd && faults.duplicate_datagram()) duplicate(qp, *message, end);
     if (!qp.has_ack()) {
         // Sent is done. The copy of the request that completes must not be the one that arrives.
         Message* done = new_message();
@@ -183,7 +180,29 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
         done->reply = Reply::kAck;
         schedule(end, Kind::kReply, done->request.src_qpn, done);
     }
+    launch(qp, message, end);
+}
+
+/// A message whose last byte leaves at `end`.
+void VirtualFabricImpl::launch(Qp& qp, Message* message, uint64_t end) {
+    uint64_t arrival = end + ps(options_.model.one_way) + faults.message_delay_ns() * kPs;
+    const uint64_t later = qp.kind == QpKind::kUd ? faults.datagram_delay_ns() : 0;
+    if (later != 0) {
+        message->stray = true;
+        arrival += later * kPs;
+    } else {
+        arrival = std::max(arrival, qp.last_arrival);
+        qp.last_arrival = arrival;
+    }
     schedule(arrival, Kind::kArrive, message->request.src_qpn, message);
+}
+
+void VirtualFabricImpl::duplicate(Qp& qp, const Message& original, uint64_t end) {
+    Message* copy = new_message();
+    *copy = original;
+    copy->payload_iov.iov_base = copy->payload.data();
+    copy->request.iov = &copy->payload_iov;
+    launch(qp, copy, end);
 }
 
 void VirtualFabricImpl::arrive(Message* message) {
@@ -194,7 +213,8 @@ void VirtualFabricImpl::arrive(Message* message) {
         free_message(message);
         return;
     }
-    message->lost = !reachable(request.src_lid, request.dest_lid) || faults.drop_message();
+    message->lost = !reachable(request.src_lid, request.dest_lid) || faults.drop_message() ||
+                    (request.src_kind == QpKind::kUd && faults.drop_datagram());
     if (message->lost) {
         // In its turn: what arrived before it is not sent again.
         if (qp != nullptr && qp->last_delivery > now_) {
@@ -217,7 +237,7 @@ void VirtualFabricImpl::arrive(Message* message) {
         port.rx_free += ps(model.responder_miss_gap);
         start += ps(model.cache_miss);
     }
-    if (qp != nullptr) {
+    if (qp != nullptr && !message->stray) {
         start = std::max(start, qp->last_delivery);
         qp->last_delivery = start;
     }

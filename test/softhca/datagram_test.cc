@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "softhca/support.h"
 
 namespace softhca::test {
@@ -17,8 +19,8 @@ class Datagram : public VirtualTest {
         a_.connect(0, 0);
         b_.connect(0, 0);
     }
-    int send(size_t bytes, ibv_ah* ah, uint32_t qkey = kQkey) {
-        ibv_sge sge = mine_.sge(0, bytes);
+    int send(size_t bytes, ibv_ah* ah, uint32_t qkey = kQkey, size_t offset = 0) {
+        ibv_sge sge = mine_.sge(offset, bytes);
         ibv_send_wr wr{};
         wr.wr_id = 1;
         wr.sg_list = &sge;
@@ -97,6 +99,49 @@ TEST_F(Datagram, WrongQkeyOrNoReceiveIsLostSilently) {
     const auto sent = host(0).poll_all();
     ASSERT_EQ(sent.size(), 2u);
     for (const ibv_wc& wc : sent) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+}
+
+TEST_F(Datagram, FaultsLoseAndReorderThem) {
+    constexpr size_t kSent = 60;
+    for (size_t i = 0; i < kSent; ++i) mine_.bytes[i * 8] = char(i);
+    const auto arrivals = [&](const char* faults) {
+        FaultPlan plan;
+        std::string error;
+        EXPECT_TRUE(FaultPlan::parse(faults, &plan, &error)) << error;
+        fabric_.set_faults(plan);
+        EXPECT_EQ(b_.modify(IBV_QPS_RESET), 0);
+        b_.connect(0, 0);
+        for (size_t i = 0; i < kSent; ++i) b_.post_recv(i, theirs_.sge(i * 80, 80));
+        for (size_t i = 0; i < kSent; ++i) EXPECT_EQ(send(8, to_b_.ah, kQkey, i * 8), 0);
+        run();
+        host(0).poll_all();
+        std::vector<char> order;
+        while (const auto recv = host(1).poll()) {
+            order.push_back(theirs_.bytes[recv->wr_id * 80 + 40]);
+        }
+        return order;
+    };
+    const auto lost = arrivals("ud_drop=0.3,seed=3");
+    EXPECT_LT(lost.size(), kSent - 8);
+    EXPECT_GT(lost.size(), kSent / 2);
+    EXPECT_TRUE(std::ranges::is_sorted(lost));
+    const auto late = arrivals("ud_delay=0.3:5000,seed=3");
+    EXPECT_EQ(late.size(), kSent);
+    EXPECT_FALSE(std::ranges::is_sorted(late));
+}
+
+TEST_F(Datagram, FaultsDoubleThem) {
+    FaultPlan plan;
+    plan.ud_duplicate = 1;
+    fabric_.set_faults(plan);
+    b_.post_recv(1, theirs_.sge(0, 80));
+    b_.post_recv(2, theirs_.sge(80, 80));
+    ASSERT_EQ(send(8, to_b_.ah), 0);
+    run();
+    EXPECT_EQ(host(1).poll_all().size(), 2u);
+    EXPECT_EQ(theirs_.bytes[40], 'u');
+    EXPECT_EQ(theirs_.bytes[120], 'u');
+    EXPECT_EQ(host(0).poll_all().size(), 1u);
 }
 
 TEST_F(Datagram, LongerThanTheMtuLeavesTheQueueInSqe) {
