@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tools/bench/command.h"
+#include "tools/explain/command.h"
 #include "tools/info/command.h"
 #include "tools/run/command.h"
 #include "tools/sim/exec.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
     app.set_help_all_flag("--help-all", "Help of all commands");
     tools::add_bench(app, argc, argv);
     tools::add_sim(app);
+    tools::add_explain(app);
     tools::add_info(app);
     // CLI11 would read a program's options after "--" as its own.
     char** const dashes = std::find(argv, argv + argc, std::string_view("--"));

@@ -4,20 +4,15 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <ucp/api/ucp.h>
-#include <unistd.h>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <system_error>
-#include <vector>
 
-#include "tools/common/paths.h"
+#include "tools/common/soft_adapter.h"
 #include "tools/program/worker.h"
 
 namespace tools {
@@ -67,30 +62,11 @@ void print_config(bool full) {
     ucp_config_release(config);
 }
 
-// The loader reads its path at start-up only, so the emulated adapter needs a fresh start.
-void restart_with_soft_adapter() {
-    constexpr const char* kRestarted = "SWIFTLANE_INFO_SOFT";
-    if (std::getenv(kRestarted) != nullptr) return;
-    const Paths paths = Paths::find();
-    setenv(kRestarted, "1", 1);
-    setenv("LD_LIBRARY_PATH", prepend_path(paths.softhca, std::getenv("LD_LIBRARY_PATH")).c_str(),
-           1);
-    if (!paths.modules.empty()) setenv("UCX_MODULE_DIR", paths.modules.c_str(), 0);
-    std::string name = "swiftlane";
-    std::vector<std::string> arguments{"info", "--soft", "-d"};
-    std::vector<char*> argv{name.data()};
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    std::fflush(stdout);
-    execv(paths.program.c_str(), argv.data());
-    throw std::system_error(errno, std::generic_category(), paths.program);
-}
-
 void run_info(const InfoCommand& command) {
     if (command.version) print_version();
     if (command.config != 0 || command.full) print_config(command.full);
     if (!command.devices) return;
-    if (command.soft) restart_with_soft_adapter();
+    if (command.soft) restart_with_soft_adapter({"info", "--soft", "-d"});
     print_devices();
 }
 
@@ -100,7 +76,8 @@ void add_info(CLI::App& app) {
     auto command = std::make_shared<InfoCommand>();
     CLI::App* info = app.add_subcommand("info", "Version, devices and configuration");
     info->add_flag("-v,--version", command->version, "Version, and which library is in use");
-    info->add_flag("-d,--devices", command->devices, "Transports and devices found here");
+    info->add_flag("-d,--devices", command->devices,
+                   "Devices and transports found here, and what they are used for");
     info->add_flag("-c,--config", command->config, "Configuration variables and their values");
     info->add_flag("-f,--full", command->full, "With -c: each variable's help and type as well");
     info->add_flag("--soft", command->soft, "With -d: on the emulated adapter");

@@ -262,5 +262,23 @@ typedef void (*ucpx_lane_callback_t)(void* arg, const ucpx_lane_event_t* event);
  */
 ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker, ucpx_lane_callback_t cb, void* arg);
 
+/* --- the choice of lanes */
+
+/** Flags of ucpx_worker_explain. */
+enum ucpx_explain_flags {
+    UCPX_EXPLAIN_FLAG_OTHER_HOST = UCS_BIT(0) /**< take the peer to be on another host */
+};
+
+/**
+ * Write which transports could carry messages to a peer, what each costs and why it won or lost, as
+ * ucp_ep_create would choose now. Lines begin with "#". Nothing is connected.
+ *
+ * @param address  of the peer, as ucp_worker_get_address gave it there; may be the worker's own
+ * @param length   bytes that may be read from there
+ * @return UCS_OK, or UCS_ERR_INVALID_ADDR.
+ */
+ucs_status_t ucpx_worker_explain(ucp_worker_h worker, const ucp_address_t* address, size_t length,
+                                 unsigned flags, FILE* stream);
+
 #pragma GCC visibility pop
 END_C_DECLS

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/core/address.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -8,14 +10,18 @@ namespace ucp {
 namespace {
 
 // Layout, little-endian, packed:
-//   magic 4, length 4 (of all), checksum 4 (of what follows), version 1, entries 1, name length 1,
-//   reserved 1, uuid 8, host 8, name, entries.
-// Entry: kind 4, bandwidth 4, latency 4 (floats), domain 1, device type 1, reach 1, reserved 1,
-//   device length 2, interface length 2, device, interface.
+//   magic 4, length 4 (of all), checksum 4 (of what follows), version 1, devices 1, name length 1,
+//   reserved 1, uuid 8, host 8, name, devices.
+// Device: domain 1, type 1, distance 2, address length 1, transports 1, address, transports.
+// Transport: kind 4, bandwidth 2, latency 2, overhead 2, flags 1, interface length 1, interface.
+// Costs are the upper halves of floats.
 constexpr uint32_t kMagic = 0x41574c53;  // "SLWA"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kHeader = 32;
 constexpr size_t kMaxLength = 64 * 1024;
+constexpr size_t kMaxEntries = 255;
+
+enum TransportFlag : uint8_t { kDedicated = 1u << 0, kAuxiliary = 1u << 1, kAllFlags = 3 };
 
 uint32_t checksum(std::span<const std::byte> bytes) {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
@@ -74,7 +80,32 @@ class Reader {
     bool ok_ = true;
 };
 
+uint16_t pack_cost(float cost) {
+    return static_cast<uint16_t>(std::bit_cast<uint32_t>(wire_cost(cost)) >> 16);
+}
+
+/** @return false for what pack_cost() does not write */
+bool unpack_cost(uint16_t packed, float* cost) {
+    *cost = std::bit_cast<float>(uint32_t{packed} << 16);
+    return std::isfinite(*cost) && !std::signbit(*cost);
+}
+
+bool share_device(const AddressEntry& left, const AddressEntry& right) {
+    return left.domain == right.domain && left.device_type == right.device_type &&
+           pack_cost(left.distance) == pack_cost(right.distance) &&
+           std::ranges::equal(left.device, right.device);
+}
+
 }  // namespace
+
+float wire_cost(double cost) {
+    if (!(cost > 0)) return 0;
+    constexpr float kMost = 3e38f;
+    const uint32_t bits =
+        std::bit_cast<uint32_t>(static_cast<float>(std::min<double>(cost, kMost)));
+    const uint32_t rounded = bits + 0x8000;  // to the nearest; a carry into the exponent is right
+    return std::bit_cast<float>(rounded & 0xffff0000);
+}
 
 uint32_t kind_of(std::string_view name) {
     uint32_t hash = 2166136261u;  // FNV-1a
@@ -88,25 +119,37 @@ std::vector<std::byte> pack_address(const WorkerAddress& address) {
     writer.put(uint32_t{0});
     writer.put(uint32_t{0});
     writer.put(kVersion);
-    writer.put(static_cast<uint8_t>(address.entries.size()));
+    constexpr size_t kDevicesAt = 13;
+    writer.put(uint8_t{0});
     writer.put(static_cast<uint8_t>(address.name.size()));
     writer.put(uint8_t{0});
     writer.put(address.uuid);
     writer.put(address.host);
     writer.append(address.name.data(), address.name.size());
-    for (const AddressEntry& entry : address.entries) {
-        writer.put(entry.kind);
-        writer.put(entry.bandwidth);
-        writer.put(entry.latency);
-        writer.put(entry.domain);
-        writer.put(static_cast<uint8_t>(entry.device_type));
-        writer.put(static_cast<uint8_t>(entry.reach));
-        writer.put(uint8_t{0});
-        writer.put(static_cast<uint16_t>(entry.device.size()));
-        writer.put(static_cast<uint16_t>(entry.interface.size()));
-        writer.put(entry.device);
-        writer.put(entry.interface);
+    uint8_t devices = 0;
+    for (auto first = address.entries.begin(); first != address.entries.end(); ++devices) {
+        const auto last = std::find_if_not(first, address.entries.end(), [&](const auto& entry) {
+            return share_device(*first, entry);
+        });
+        writer.put(first->domain);
+        writer.put(static_cast<uint8_t>(first->device_type));
+        writer.put(pack_cost(first->distance));
+        writer.put(static_cast<uint8_t>(first->device.size()));
+        writer.put(static_cast<uint8_t>(last - first));
+        writer.put(first->device);
+        for (; first != last; ++first) {
+            const bool is_dedicated = first->reach == uct::Reach::kEndpoint;
+            writer.put(first->kind);
+            writer.put(pack_cost(first->bandwidth));
+            writer.put(pack_cost(first->latency));
+            writer.put(pack_cost(first->overhead));
+            writer.put(static_cast<uint8_t>((is_dedicated ? kDedicated : 0) |
+                                            (first->auxiliary ? kAuxiliary : 0)));
+            writer.put(static_cast<uint8_t>(first->interface.size()));
+            writer.put(first->interface);
+        }
     }
+    writer.put_at(kDevicesAt, devices);
     writer.put_at(4, static_cast<uint32_t>(writer.bytes().size()));
     writer.put_at(8, checksum(std::span(writer.bytes()).subspan(12)));
     return std::move(writer.bytes());
@@ -129,7 +172,7 @@ ucs_status_t unpack_address(std::span<const std::byte> room, WorkerAddress* addr
         return UCS_ERR_INVALID_ADDR;
     }
     const auto version = reader.get<uint8_t>();
-    const auto entries = reader.get<uint8_t>();
+    const auto devices = reader.get<uint8_t>();
     const auto name_length = reader.get<uint8_t>();
     const auto reserved = reader.get<uint8_t>();
     if (version != kVersion || reserved != 0) return UCS_ERR_INVALID_ADDR;
@@ -139,29 +182,34 @@ ucs_status_t unpack_address(std::span<const std::byte> room, WorkerAddress* addr
     address->name = {reinterpret_cast<const char*>(name.data()), name.size()};
     address->entries.clear();
     if (!reader.ok() || address->uuid == 0) return UCS_ERR_INVALID_ADDR;
-    for (unsigned index = 0; index < entries; ++index) {
+    for (unsigned device = 0; device < devices; ++device) {
         AddressEntry entry;
-        entry.kind = reader.get<uint32_t>();
-        entry.bandwidth = reader.get<float>();
-        entry.latency = reader.get<float>();
         entry.domain = reader.get<uint8_t>();
-        const auto device_type = reader.get<uint8_t>();
-        const auto reach = reader.get<uint8_t>();
-        const auto entry_reserved = reader.get<uint8_t>();
-        const auto device_length = reader.get<uint16_t>();
-        const auto interface_length = reader.get<uint16_t>();
+        const auto type = reader.get<uint8_t>();
+        bool is_sound = unpack_cost(reader.get<uint16_t>(), &entry.distance);
+        const auto device_length = reader.get<uint8_t>();
+        const auto transports = reader.get<uint8_t>();
         entry.device = reader.take(device_length);
-        entry.interface = reader.take(interface_length);
-        if (!reader.ok() || entry_reserved != 0 ||
-            device_type > static_cast<uint8_t>(uct::DeviceType::kAccelerator) ||
-            reach > static_cast<uint8_t>(uct::Reach::kEndpoint) ||
-            !std::isfinite(entry.bandwidth) || entry.bandwidth < 0 ||
-            !std::isfinite(entry.latency) || entry.latency < 0) {
+        entry.device_type = static_cast<uct::DeviceType>(type);
+        if (transports == 0 || type > static_cast<uint8_t>(uct::DeviceType::kAccelerator)) {
             return UCS_ERR_INVALID_ADDR;
         }
-        entry.device_type = static_cast<uct::DeviceType>(device_type);
-        entry.reach = static_cast<uct::Reach>(reach);
-        address->entries.push_back(entry);
+        for (unsigned index = 0; index < transports; ++index) {
+            entry.kind = reader.get<uint32_t>();
+            is_sound &= unpack_cost(reader.get<uint16_t>(), &entry.bandwidth);
+            is_sound &= unpack_cost(reader.get<uint16_t>(), &entry.latency);
+            is_sound &= unpack_cost(reader.get<uint16_t>(), &entry.overhead);
+            const auto flags = reader.get<uint8_t>();
+            entry.reach =
+                (flags & kDedicated) != 0 ? uct::Reach::kEndpoint : uct::Reach::kInterface;
+            entry.auxiliary = (flags & kAuxiliary) != 0;
+            entry.interface = reader.take(reader.get<uint8_t>());
+            if (!reader.ok() || !is_sound || (flags & ~kAllFlags) != 0 ||
+                address->entries.size() >= kMaxEntries) {
+                return UCS_ERR_INVALID_ADDR;
+            }
+            address->entries.push_back(entry);
+        }
     }
     return reader.ok() && reader.at_end() ? UCS_OK : UCS_ERR_INVALID_ADDR;
 }

@@ -16,14 +16,22 @@ namespace ucp {
 /** Names a transport or component on the wire. */
 uint32_t kind_of(std::string_view name);
 
-/** One transport of a worker, as its address tells it. */
+/**
+ * One transport of a worker, as its address tells it.
+ *
+ * The costs travel with 8 bits of precision (wire_cost()): both ends choose lanes by the numbers as
+ * they travelled, so that both choose the same.
+ */
 struct AddressEntry {
     uint32_t kind = 0;   //!< kind_of() the transport's name
     uint8_t domain = 0;  //!< index in the owner's context, as in its remote keys
     uct::DeviceType device_type = uct::DeviceType::kNetwork;
     uct::Reach reach = uct::Reach::kInterface;
-    float bandwidth = 0;  //!< bytes per second
-    float latency = 0;    //!< seconds
+    bool auxiliary = false;  //!< scalable, and admitted only to bring up dedicated lanes
+    float bandwidth = 0;     //!< bytes per second
+    float latency = 0;       //!< seconds, one way
+    float overhead = 0;      //!< CPU seconds per message
+    float distance = 0;      //!< seconds from the process's CPUs to the device
     std::span<const std::byte> device;
     std::span<const std::byte> interface;  //!< empty for dedicated transports
 };
@@ -36,6 +44,12 @@ struct WorkerAddress {
     std::vector<AddressEntry> entries;
 };
 
+/** A cost as the other end sees it: rounded to what travels. */
+float wire_cost(double cost);
+
+/**
+ * Entries with one domain, type and device address that follow each other share these on the wire.
+ */
 std::vector<std::byte> pack_address(const WorkerAddress& address);
 
 /**

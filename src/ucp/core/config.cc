@@ -8,9 +8,27 @@ using ucs::config::field;
 
 constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::transports>("TLS", "all",
-                               "Transports to use: names, or the groups all, ib, rc, dc, ud, sm. "
-                               "At least one of them must be scalable (dc, self, ...)."),
-    field<&Config::net_devices>("NET_DEVICES", "all", "Network devices to use, as mlx5_0:1."),
+                               "Transports to use: names, or the groups all, ib, rc, dc, ud, sm; "
+                               "^ in front: all but these; \\ before a name: that transport, and "
+                               "no group. Self is used only if it is in the list. rc brings a "
+                               "scalable transport along, to set up its connections."),
+    field<&Config::net_devices>("NET_DEVICES", "all",
+                                "Network devices to use, as mlx5_0:1, mlx5_0 (all ports) or eth0; "
+                                "^ in front: all but these."),
+    field<&Config::shared_memory_devices>("SHM_DEVICES", "all", "Shared-memory devices to use."),
+    field<&Config::self_devices>("SELF_DEVICES", "all", "Loopback devices to use."),
+    field<&Config::accelerator_devices>("ACC_DEVICES", "all", "Accelerators to use."),
+    field<&Config::estimated_endpoints>("NUM_EPS", "auto",
+                                        "Number of endpoints to expect, for the cost of transports "
+                                        "that grows with it. auto: what the program says."),
+    field<&Config::max_rails>("MAX_RNDV_RAILS", "2",
+                              "Devices over which an endpoint spreads large messages, at most."),
+    field<&Config::max_rail_ratio>("MULTI_LANE_MAX_RATIO", "4",
+                                   "A device takes part in large messages if its bandwidth is at "
+                                   "least that of the best one divided by this."),
+    field<&Config::prefer_nearest>("IB_PREFER_NEAREST_DEVICE", "y",
+                                   "Prefer, of adapters that cost the same, the one nearest to the "
+                                   "process's CPUs."),
     field<&Config::bcopy_threshold>(
         "BCOPY_THRESH", "auto",
         "Messages of at least this size are copied to a buffer rather than written into the work "

@@ -24,6 +24,13 @@ enum class LaneMode : uint8_t {
 struct Config {
     ucs::config::AllowList transports;
     ucs::config::AllowList net_devices;
+    ucs::config::AllowList shared_memory_devices;
+    ucs::config::AllowList self_devices;
+    ucs::config::AllowList accelerator_devices;
+    std::optional<size_t> estimated_endpoints;
+    unsigned max_rails = 1;
+    double max_rail_ratio = 1;
+    bool prefer_nearest = true;
     std::optional<ucs::config::MemorySize> bcopy_threshold;
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;

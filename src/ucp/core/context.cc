@@ -2,39 +2,76 @@
 #include "ucp/core/context.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "ucp/core/address.h"
+#include "ucp/select/transport_names.h"
 #include "ucs/log.h"
 #include "ucs/random.h"
 #include "ucs/runtime.h"
+#include "ucs/topo/topology.h"
 #include "uct/api/module.h"
 
 namespace ucp {
 namespace {
 
-/** Does a name or group of UCX_TLS mean this transport? */
-bool means(std::string_view word, std::string_view transport) {
-    if (word == transport) return true;
-    const bool is_rc = transport.starts_with("rc_");
-    const bool is_dc = transport.starts_with("dc_");
-    const bool is_ud = transport.starts_with("ud_");
-    if (word == "ib") return is_rc || is_dc || is_ud;
-    if (word == "rc") return is_rc;
-    if (word == "dc") return is_dc;
-    if (word == "ud") return is_ud;
-    if (word == "rc_x") return transport == "rc_mlx5";
-    if (word == "rc_v") return transport == "rc_verbs";
-    if (word == "dc_x") return transport == "dc_mlx5";
-    if (word == "loopback") return transport == "self";
-    if (word == "sm" || word == "shm") return transport.starts_with("sm");
-    return false;
+constexpr size_t kMostResources = 250;  //!< what addresses can number
+
+/** Each complaint once in a process: programs make several contexts. */
+void warn_once(const std::vector<std::string>& texts) {
+    static std::mutex mutex;
+    static std::set<std::string> said;
+    std::lock_guard lock(mutex);
+    for (const std::string& text : texts) {
+        if (said.insert(text).second) ucs::log_warn("{}", text);
+    }
 }
 
-bool admits(const ucs::config::AllowList& list, std::string_view transport) {
-    const bool named = std::any_of(list.names.begin(), list.names.end(),
-                                   [&](const auto& word) { return means(word, transport); });
-    return named != list.negated;
+std::vector<std::string> prefixed(std::string_view prefix, std::vector<std::string> texts) {
+    for (std::string& text : texts) text.insert(0, prefix);
+    return texts;
+}
+
+/** The lists of devices, by type. */
+struct DeviceRule {
+    uct::DeviceType type;
+    std::string_view variable;
+    const ucs::config::AllowList Config::*list;
+    const char* reason;
+};
+constexpr DeviceRule kDeviceRules[] = {
+    {uct::DeviceType::kSelf, "UCX_SELF_DEVICES", &Config::self_devices,
+     "UCX_SELF_DEVICES leaves it out"},
+    {uct::DeviceType::kSharedMemory, "UCX_SHM_DEVICES", &Config::shared_memory_devices,
+     "UCX_SHM_DEVICES leaves it out"},
+    {uct::DeviceType::kNetwork, "UCX_NET_DEVICES", &Config::net_devices,
+     "UCX_NET_DEVICES leaves it out"},
+    {uct::DeviceType::kAccelerator, "UCX_ACC_DEVICES", &Config::accelerator_devices,
+     "UCX_ACC_DEVICES leaves it out"},
+};
+
+const DeviceRule& rule_of(uct::DeviceType type) {
+    return *std::ranges::find(kDeviceRules, type, &DeviceRule::type);
+}
+
+/** What the user's lists name and nothing answers to. */
+void check_names(const Config& config, const std::vector<uct::Resource>& found) {
+    std::vector<std::string_view> transports;
+    for (const uct::Resource& resource : found) transports.push_back(resource.transport);
+    warn_once(prefixed("UCX_TLS: ", select::objections(config.transports, transports)));
+    for (const DeviceRule& rule : kDeviceRules) {
+        std::vector<std::string_view> devices;
+        for (const uct::Resource& resource : found) {
+            if (resource.device_type == rule.type) devices.push_back(resource.device);
+        }
+        warn_once(select::device_objections(rule.variable, config.*rule.list, devices));
+    }
+}
+
+/** An adapter without its port: the name that the system knows. */
+std::string_view adapter_of(std::string_view device) {
+    return device.substr(0, device.rfind(':'));
 }
 
 }  // namespace
@@ -56,6 +93,9 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     if (has(UCP_PARAM_FIELD_ESTIMATED_NUM_EPS)) {
         made->estimated_endpoints_ = std::max<size_t>(params.estimated_num_eps, 1);
     }
+    if (config.estimated_endpoints) {
+        made->estimated_endpoints_ = std::max<size_t>(*config.estimated_endpoints, 1);
+    }
     if (has(UCP_PARAM_FIELD_MT_WORKERS_SHARED)) {
         made->mt_workers_shared_ = params.mt_workers_shared != 0;
     }
@@ -71,44 +111,123 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
 
 Context::~Context() = default;
 
+std::optional<unsigned> Context::open_domain(uct::Component& component, const std::string& device) {
+    const auto known = std::ranges::find_if(domains_, [&](const Domain& domain) {
+        return domain.component == &component && domain.device == device;
+    });
+    if (known != domains_.end()) return static_cast<unsigned>(known - domains_.begin());
+    std::unique_ptr<uct::MemoryDomain> memory;
+    const ucs_status_t status = component.open_domain(device, &memory);
+    if (status != UCS_OK) {
+        ucs::log_warn("device {} of {} cannot be opened: {}", device, component.name(),
+                      ucs_status_string(status));
+        return std::nullopt;
+    }
+    domains_.push_back({&component, device, std::move(memory), kind_of(component.name())});
+    return static_cast<unsigned>(domains_.size() - 1);
+}
+
 ucs_status_t Context::find_resources(const ContextSeams& seams) {
     const auto components = seams.components ? *seams.components : uct::components();
-    bool scalable_possible = false;
+    std::vector<uct::Resource> found;
     for (uct::Component* component : components) {
         for (const uct::Resource& resource : component->resources()) {
-            if (!admits(config_.transports, resource.transport)) continue;
-            if (resource.device_type == uct::DeviceType::kNetwork &&
-                !config_.net_devices.allows(resource.device)) {
+            found.push_back(resource);
+            const DeviceRule& rule = rule_of(resource.device_type);
+            const auto admission = select::admission(config_.transports, resource.transport);
+            const auto leave_out = [&](const char* reason) {
+                left_out_.push_back({resource.transport, resource.device, reason});
+            };
+            if (admission == select::Admission::kNo) {
+                leave_out("UCX_TLS leaves it out");
                 continue;
             }
-            auto domain = std::find_if(domains_.begin(), domains_.end(), [&](const Domain& known) {
-                return known.component == component && known.device == resource.device;
-            });
-            if (domain == domains_.end()) {
-                std::unique_ptr<uct::MemoryDomain> memory;
-                const ucs_status_t status = component->open_domain(resource.device, &memory);
-                if (status != UCS_OK) {
-                    ucs::log_warn("device {} of {} cannot be opened: {}", resource.device,
-                                  component->name(), ucs_status_string(status));
-                    continue;
-                }
-                domains_.push_back(
-                    {component, resource.device, std::move(memory), kind_of(component->name())});
-                domain = std::prev(domains_.end());
+            if (!select::allows_device(config_.*rule.list, resource.device)) {
+                leave_out(rule.reason);
+                continue;
             }
-            resources_.push_back({resource.transport, resource.device, resource.device_type,
-                                  static_cast<unsigned>(domain - domains_.begin()),
-                                  kind_of(resource.transport)});
-            scalable_possible = true;
+            const std::optional<unsigned> domain = open_domain(*component, resource.device);
+            if (!domain) {
+                leave_out("the device cannot be opened");
+                continue;
+            }
+            resources_.push_back({.transport = resource.transport,
+                                  .device = resource.device,
+                                  .device_type = resource.device_type,
+                                  .domain = *domain,
+                                  .kind = kind_of(resource.transport),
+                                  .auxiliary = admission == select::Admission::kAuxiliary,
+                                  .distance = 0});
         }
     }
-    if (!scalable_possible || domains_.size() > 255 || resources_.size() > 255) {
+    check_names(config_, found);
+    drop_needless_auxiliaries();
+    if (resources_.empty() || domains_.size() > kMostResources ||
+        resources_.size() > kMostResources) {
         ucs::log_error(
             "no transport is left: check UCX_TLS and UCX_NET_DEVICES, and that the "
             "modules are found (UCX_MODULE_DIR)");
         return UCS_ERR_NO_DEVICE;
     }
+    measure_distances();
     return UCS_OK;
+}
+
+/** An auxiliary transport stays where nothing else brings up dedicated lanes; one for a device. */
+void Context::drop_needless_auxiliaries() {
+    const auto is_dedicated_transport = [](const TransportResource& resource) {
+        return resource.transport.starts_with("rc_");
+    };
+    const auto serves = [](const TransportResource& resource) {
+        return resource.transport.starts_with("dc_") || resource.transport.starts_with("ud_");
+    };
+    const auto is_needless = [&](const TransportResource& resource) {
+        if (!resource.auxiliary) return false;
+        bool has_use = false;
+        for (const TransportResource& other : resources_) {
+            if (other.domain != resource.domain) continue;
+            has_use |= is_dedicated_transport(other);
+            // Of two, ud_verbs: its state does not depend on the peers that are up.
+            const bool is_better = !other.auxiliary || other.transport > resource.transport;
+            if (serves(other) && is_better) return true;
+        }
+        return !has_use;
+    };
+    std::vector<TransportResource> kept;
+    bool is_dedicated = false;
+    for (const TransportResource& resource : resources_) {
+        if (is_needless(resource)) {
+            left_out_.push_back({resource.transport, resource.device, "UCX_TLS leaves it out"});
+            continue;
+        }
+        is_dedicated |= resource.auxiliary;
+        kept.push_back(resource);
+    }
+    resources_ = std::move(kept);
+    // Who asks for rc and no scalable transport means rc for every peer, as in UCX.
+    if (is_dedicated && config_.lanes == LaneMode::kDynamic) config_.lanes = LaneMode::kDedicated;
+}
+
+void Context::measure_distances() {
+    if (!config_.prefer_nearest) return;
+    std::set<std::string_view> adapters;
+    for (const TransportResource& resource : resources_) {
+        if (resource.device_type != uct::DeviceType::kNetwork) continue;
+        adapters.insert(adapter_of(resource.device));
+    }
+    // Looking at the machine takes milliseconds of each rank's start.
+    if (adapters.size() < 2) return;
+    const auto topology = ucs::topo::Topology::load();
+    if (topology == nullptr) {
+        ucs::log_debug("the machine's topology cannot be found out: all adapters are equally near");
+        return;
+    }
+    const std::vector<unsigned> cpus = ucs::topo::allowed_cpus();
+    for (TransportResource& resource : resources_) {
+        if (resource.device_type != uct::DeviceType::kNetwork) continue;
+        resource.distance =
+            static_cast<float>(topology->distance(adapter_of(resource.device), cpus));
+    }
 }
 
 uint64_t Context::draw_uuid() {

@@ -34,6 +34,15 @@ struct TransportResource {
     uct::DeviceType device_type;
     unsigned domain;  //!< index in Context::domains()
     uint32_t kind;    //!< hash of the transport's name, as in worker addresses
+    bool auxiliary;   //!< admitted only to bring up dedicated lanes
+    float distance;   //!< seconds from the process's CPUs to the device
+};
+
+/** A transport on a device that is here and not used. */
+struct LeftOut {
+    std::string transport;
+    std::string device;
+    const char* reason;
 };
 
 /**
@@ -65,6 +74,7 @@ class Context {
     const Config& config() const { return config_; }
     std::span<Domain> domains() { return domains_; }
     std::span<const TransportResource> resources() const { return resources_; }
+    std::span<const LeftOut> left_out() const { return left_out_; }
     const ucs::Clock& clock() const { return *clock_; }
     bool virtual_time() const { return virtual_time_; }
 
@@ -86,10 +96,15 @@ class Context {
   private:
     Context() = default;
     ucs_status_t find_resources(const ContextSeams& seams);
+    /** @return the domain's index, or none if the device cannot be opened */
+    std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);
+    void drop_needless_auxiliaries();
+    void measure_distances();
 
     Config config_;
     std::vector<Domain> domains_;
     std::vector<TransportResource> resources_;
+    std::vector<LeftOut> left_out_;
     const ucs::Clock* clock_ = nullptr;
     bool virtual_time_ = false;
     std::optional<uint64_t> seed_;

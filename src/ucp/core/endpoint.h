@@ -130,6 +130,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void take_from_user();
 
     unsigned scalable_index() const { return scalable_index_; }
+    /** Worker::interface() of the dedicated lane that hot endpoints get; for kPromotable ones. */
+    unsigned dedicated_index() const { return dedicated_index_; }
+    void set_dedicated_index(unsigned index) { dedicated_index_ = static_cast<uint8_t>(index); }
     DomainPair domains() const { return domains_; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const;
@@ -218,6 +221,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
     uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
     uint8_t scalable_index_;        //!< Worker::interface()
+    uint8_t dedicated_index_ = 0;
     DomainPair domains_;            //!< of both lanes: they share a device at either end
     ucs_status_t status_ = UCS_OK;
     bool has_backlog_ = false;  //!< a request waits

@@ -55,7 +55,8 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
     std::unique_ptr<Worker> made(new Worker(context, params));
     const ucs_status_t status = made->open_interfaces();
     if (status != UCS_OK) return status;
-    made->address_ = made->address(0);
+    const ucs_status_t adopted = made->adopt_address();
+    if (adopted != UCS_OK) return adopted;
     // The signal must work from any thread, so nothing is left to make then.
     Wakeup* wakeup = nullptr;
     if (context.has_feature(UCP_FEATURE_WAKEUP)) made->wakeup(&wakeup);
@@ -116,7 +117,6 @@ ucs_status_t Worker::open_interface(unsigned index) {
     interface.resource = index;
     interface.domain = resource.domain;
     interface.kind = resource.kind;
-    interface.dedicated = -1;
     const ucs_status_t status = context_.domains()[resource.domain].memory->open_interface(
         resource.transport, params, &interface.transport);
     if (status != UCS_OK) {
@@ -131,63 +131,14 @@ ucs_status_t Worker::open_interface(unsigned index) {
 ucs_status_t Worker::open_interfaces() {
     ContextLock lock(context_);
     for (unsigned index = 0; index < context_.resources().size(); ++index) open_interface(index);
-    bool has_scalable = false;
-    for (WorkerInterface& interface : interfaces_) {
-        const auto& attributes = interface.transport->attributes();
-        if (attributes.reach != uct::Reach::kInterface) continue;
-        has_scalable = true;
-        for (size_t other = 0; other < interfaces_.size(); ++other) {
-            const auto& candidate = interfaces_[other].transport->attributes();
-            if (candidate.reach != uct::Reach::kEndpoint ||
-                interfaces_[other].domain != interface.domain) {
-                continue;
-            }
-            const bool is_better =
-                interface.dedicated < 0 ||
-                candidate.overhead < interfaces_[static_cast<size_t>(interface.dedicated)]
-                                         .transport->attributes()
-                                         .overhead;
-            if (is_better) interface.dedicated = static_cast<int>(other);
-        }
-    }
+    const bool has_scalable = std::ranges::any_of(interfaces_, [](const auto& interface) {
+        return interface.transport->attributes().reach == uct::Reach::kInterface;
+    });
     if (!has_scalable) {
         ucs::log_error("no scalable transport works here: UCX_TLS must admit one, dc_mlx5 say");
         return UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;
-}
-
-std::vector<std::byte> Worker::address(uint32_t flags) const {
-    WorkerAddress address;
-    address.uuid = uuid_;
-    address.host = ucs::host_id();
-    address.name = name_;
-    std::vector<std::vector<std::byte>> storage;
-    const auto keep = [&](size_t length) { return std::span(storage.emplace_back(length)); };
-    for (const WorkerInterface& interface : interfaces_) {
-        const auto& attributes = interface.transport->attributes();
-        if ((flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&
-            attributes.device_type != uct::DeviceType::kNetwork) {
-            continue;
-        }
-        AddressEntry entry;
-        entry.kind = interface.kind;
-        entry.domain = static_cast<uint8_t>(interface.domain);
-        entry.device_type = attributes.device_type;
-        entry.reach = attributes.reach;
-        entry.bandwidth = static_cast<float>(attributes.bandwidth);
-        entry.latency = static_cast<float>(attributes.latency.at(context_.estimated_endpoints()));
-        const auto device = keep(attributes.device_address_length);
-        if (interface.transport->get_device_address(device) != UCS_OK) continue;
-        entry.device = device;
-        if (attributes.reach == uct::Reach::kInterface) {
-            const auto own = keep(attributes.interface_address_length);
-            if (interface.transport->get_interface_address(own) != UCS_OK) continue;
-            entry.interface = own;
-        }
-        address.entries.push_back(entry);
-    }
-    return pack_address(address);
 }
 
 void Worker::count_dedicated(int change) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "ucp/core/endpoint.h"
 #include "ucp/core/request.h"
 #include "ucp/core/wire.h"
+#include "ucp/select/selection.h"
 #include "ucs/datastruct/memory_pool.h"
 #include "ucs/datastruct/slot_table.h"
 #include "ucs/random.h"
@@ -38,11 +40,22 @@ class Wakeup;
 /** A transport as a worker uses it. */
 struct WorkerInterface {
     std::unique_ptr<uct::Interface> transport;
-    unsigned resource;  //!< Context::resources()
-    unsigned domain;    //!< Context::domains()
-    uint32_t kind;      //!< hash of the transport's name
-    int dedicated;      //!< scalable ones: the dedicated interface on the same device, or -1
+    unsigned resource;            //!< Context::resources()
+    unsigned domain;              //!< Context::domains()
+    uint32_t kind;                //!< hash of the transport's name
     unsigned endpoints_made = 0;  //!< on it so far, closed ones included
+};
+
+/** A further way to a peer, beside the scalable lane and of its kind, for bulk. */
+struct Rail {
+    unsigned interface;  //!< Worker::interface()
+    int dedicated;       //!< the dedicated interface that both ends have on these devices, or -1
+    DomainPair domains;  //!< for registrations and remote keys
+    std::vector<std::byte> remote_device;
+    std::vector<std::byte> remote_interface;
+
+    /** For Interface::create_endpoint(). */
+    uct::RemoteAddress address() const { return {remote_device, remote_interface, {}}; }
 };
 
 /**
@@ -117,7 +130,14 @@ class Worker {
     /** The worker's address, packed. */
     const std::vector<std::byte>& address() const { return address_; }
     /** The same with the transports that `flags` (ucp_worker_address_flags_t) leaves. */
-    std::vector<std::byte> address(uint32_t flags) const;
+    std::vector<std::byte> address(uint32_t flags) const { return pack_own(flags, nullptr); }
+    /**
+     * The rails to a peer beside the scalable lane of its endpoints, best first; empty if it is the
+     * only one or UCX_MAX_RNDV_RAILS allows no more. Valid until the next progress().
+     */
+    std::span<const Rail> rails(uint64_t uuid) const;
+    /** ucpx_worker_explain(): all candidates for lanes to a peer, and why each is what it is. */
+    void explain(const WorkerAddress& peer, FILE* stream);
 
     // --- endpoints ---
 
@@ -227,8 +247,12 @@ class Worker {
     ucs_status_t open_interfaces();
     ucs_status_t open_interface(unsigned resource);
     ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint);
-    bool find_dedicated(const WorkerAddress& remote, const WorkerInterface& local,
-                        const AddressEntry& entry);
+    ucs_status_t adopt_address();
+    std::vector<std::byte> pack_own(uint32_t flags, std::vector<uint8_t>* interfaces) const;
+    bool reaches(uint8_t local, const AddressEntry& remote) const;
+    select::Options selection_options() const;
+    void keep_rails(const WorkerAddress& remote, std::span<const select::Candidate> ranked);
+    std::string why_unreachable(const WorkerAddress& remote);
     void grow_table();
     void close_endpoint_now(Endpoint& endpoint);
     void withdraw_lanes();
@@ -257,6 +281,9 @@ class Worker {
     std::recursive_mutex mutex_;
     uct::AmTable am_table_;
     std::vector<std::byte> address_;
+    WorkerAddress own_;                    //!< address_, read: what peers choose lanes by
+    std::vector<uint8_t> own_interfaces_;  //!< interface of each entry of own_
+    std::unordered_map<uint64_t, std::vector<Rail>> rails_;  //!< by the peer's uuid
     uint64_t message_number_ = 0;
     unsigned progress_countdown_ = 0;
     bool in_progress_ = false;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A worker's endpoints: choice of lanes, greeting, closing, failure, and when their memory goes.
+// A worker's endpoints: greeting, closing, failure, and when their memory goes.
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
 
 #include "ucp/core/backlog.h"
 #include "ucp/core/flush.h"
@@ -16,83 +15,6 @@ namespace ucp {
 
 // --- creation
 // --------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr double kReferenceBytes = 4096;
-
-/** Seconds for a message of medium size: the scale on which transports are compared. */
-double cost(const uct::InterfaceAttributes& local, const AddressEntry& remote, size_t endpoints) {
-    const double bandwidth = std::min(local.bandwidth, static_cast<double>(remote.bandwidth));
-    return std::max(local.latency.at(endpoints), static_cast<double>(remote.latency)) +
-           local.overhead + (bandwidth > 0 ? kReferenceBytes / bandwidth : 0);
-}
-
-struct Candidate {
-    double cost;
-    size_t low;  //!< index at the worker with the lower uuid: both ends choose the same pair
-    size_t high;
-    unsigned local;
-    const AddressEntry* remote;
-
-    bool operator<(const Candidate& other) const {
-        return std::tie(cost, low, high) < std::tie(other.cost, other.low, other.high);
-    }
-};
-
-}  // namespace
-
-bool Worker::find_dedicated(const WorkerAddress& remote, const WorkerInterface& local,
-                            const AddressEntry& entry) {
-    if (local.dedicated < 0 || remote.uuid == uuid_) return false;
-    const WorkerInterface& dedicated = interfaces_[static_cast<size_t>(local.dedicated)];
-    return std::any_of(remote.entries.begin(), remote.entries.end(), [&](const AddressEntry& e) {
-        return e.reach == uct::Reach::kEndpoint && e.kind == dedicated.kind &&
-               e.domain == entry.domain && dedicated.transport->is_reachable({e.device, {}, {}});
-    });
-}
-
-ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {
-    std::vector<Candidate> candidates;
-    for (unsigned index = 0; index < interfaces_.size(); ++index) {
-        const WorkerInterface& local = interfaces_[index];
-        const auto& attributes = local.transport->attributes();
-        if (attributes.reach != uct::Reach::kInterface) continue;
-        for (size_t place = 0; place < remote.entries.size(); ++place) {
-            const AddressEntry& entry = remote.entries[place];
-            if (entry.reach != uct::Reach::kInterface || entry.kind != local.kind) continue;
-            if (entry.device_type == uct::DeviceType::kSelf && remote.uuid != uuid_) continue;
-            if (!local.transport->is_reachable({entry.device, entry.interface, {}})) continue;
-            const bool is_low = uuid_ < remote.uuid;
-            candidates.push_back({cost(attributes, entry, context_.estimated_endpoints()),
-                                  is_low ? index : place, is_low ? place : index, index, &entry});
-        }
-    }
-    std::sort(candidates.begin(), candidates.end());
-    ucs_status_t status = UCS_ERR_UNREACHABLE;
-    for (const Candidate& candidate : candidates) {
-        const WorkerInterface& local = interfaces_[candidate.local];
-        const AddressEntry& entry = *candidate.remote;
-        std::unique_ptr<uct::Endpoint> scalable;
-        status = local.transport->create_endpoint({entry.device, entry.interface, {}}, &scalable);
-        if (status != UCS_OK) continue;
-        const DomainPair domains{static_cast<uint8_t>(local.domain), entry.domain};
-        auto* made =
-            new Endpoint(*this, remote.uuid, candidate.local, domains, std::move(scalable));
-        if (find_dedicated(remote, local, entry)) made->set_flag(Endpoint::kPromotable);
-        endpoints_.push_back(*made);
-        ++endpoint_count_;
-        ++interfaces_[candidate.local].endpoints_made;
-        if (find_endpoint(remote.uuid) == nullptr) {
-            grow_table();
-            by_uuid_.insert(*made);
-            made->set_flag(Endpoint::kPrimary);
-        }
-        *endpoint = made;
-        return UCS_OK;
-    }
-    return status;
-}
 
 void Worker::grow_table() {
     if (by_uuid_.size() < bucket_count_) return;
@@ -121,8 +43,8 @@ ucs_status_t Worker::create_endpoint(const ucp_ep_params_t& params, Endpoint** e
     if (found == nullptr || found->is_users() || found->has_flag(Endpoint::kClosing)) {
         status = connect(remote, &found);
         if (status == UCS_ERR_UNREACHABLE) {
-            ucs::log_error("no transport reaches worker {} ({:016x}): see UCX_TLS here and there",
-                           remote.name, remote.uuid);
+            ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
+                           why_unreachable(remote));
         }
         if (status != UCS_OK) return status;
     }
@@ -245,6 +167,9 @@ void Worker::reap() {
             doomed_.push_back(endpoint);
             has_work_ = true;
             continue;
+        }
+        if (find_endpoint(endpoint->remote_uuid()) == nullptr) {
+            rails_.erase(endpoint->remote_uuid());
         }
         endpoints_.erase(endpoints_.iterator_to(*endpoint));
         --endpoint_count_;

@@ -58,14 +58,14 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
 void LaneDriver::create_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
     assert(owner.lane_state_ == nullptr);
-    const int index = worker_.interface(owner.scalable_index()).dedicated;
+    const unsigned index = owner.dedicated_index();
     auto state = std::make_unique<LaneState>(owner);
     std::vector<uint8_t> address;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (index >= 0 && owner.has_flag(Endpoint::kPromotable)) {
-        WorkerInterface& interface = worker_.interface(static_cast<unsigned>(index));
+    if (owner.has_flag(Endpoint::kPromotable)) {
+        WorkerInterface& interface = worker_.interface(index);
         const auto& attributes = interface.transport->attributes();
-        state->interface_index = static_cast<unsigned>(index);
+        state->interface_index = index;
         status = interface.transport->create_endpoint({}, &state->dedicated);
         if (status == UCS_OK) {
             const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "ucs/config/spelling.h"
 #include "ucs/datastruct/function_ref.h"
 #include "ucs/log.h"
 
@@ -40,30 +41,6 @@ bool find_name(FunctionRef<bool(const TableBase&, size_t, const std::string&)> f
         }
     }
     return false;
-}
-
-// Insertions, deletions, substitutions and swaps of neighbours that turn one text into the other
-// (optimal string alignment).
-size_t distance(std::string_view left, std::string_view right) {
-    std::vector<size_t> before(right.size() + 1);
-    std::vector<size_t> last(right.size() + 1);
-    std::vector<size_t> row(right.size() + 1);
-    for (size_t column = 0; column <= right.size(); ++column) last[column] = column;
-    for (size_t line = 1; line <= left.size(); ++line) {
-        row[0] = line;
-        for (size_t column = 1; column <= right.size(); ++column) {
-            const bool same = left[line - 1] == right[column - 1];
-            row[column] =
-                std::min({last[column] + 1, row[column - 1] + 1, last[column - 1] + !same});
-            if (line > 1 && column > 1 && left[line - 1] == right[column - 2] &&
-                left[line - 2] == right[column - 1]) {
-                row[column] = std::min(row[column], before[column - 2] + 1);
-            }
-        }
-        before.swap(last);
-        last.swap(row);
-    }
-    return last[right.size()];
 }
 
 std::string comment(std::string_view text) {
@@ -144,9 +121,9 @@ ucs_status_t check_setting(std::string_view name, std::string_view value, std::s
 
 std::string nearest(std::string_view name) {
     std::string best;
-    size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+    size_t best_distance = edit_limit(name) + 1;
     find_name([&](const TableBase&, size_t, const std::string& known) {
-        const size_t found = distance(name, known);
+        const size_t found = edit_distance(name, known);
         // The order of registration is the linker's; the alphabet breaks ties.
         if (found < best_distance || (found == best_distance && !best.empty() && known < best)) {
             best = known;

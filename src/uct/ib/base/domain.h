@@ -22,6 +22,7 @@ class Domain final : public MemoryDomain {
     static ucs_status_t open(std::string_view device, std::unique_ptr<MemoryDomain>* domain);
 
     const MemoryDomainAttributes& attributes() const override { return attributes_; }
+    std::vector<DeviceFact> describe() const override;
     ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override;
     void deregister_memory(MemoryHandle* handle) override;
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
