@@ -66,7 +66,10 @@ class Process {
         while (Clock::now() < end) turn(true);
         party_->stop();
         while (!party_->is_done() && party_->errors().empty() && Clock::now() < limit) turn(true);
-        if (!party_->is_done()) complain("hangs:\n" + party_->describe());
+        // After an error nothing is waited for: that something is under way says nothing then.
+        if (!party_->is_done() && party_->errors().empty()) {
+            complain("hangs:\n" + party_->describe());
+        }
         // Others may still need this one's answers.
         meet(1, limit);
         check_end();

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
-# SECONDS_OF_SOAK (6) of checked traffic while lanes move, then the same with one of them killed.
+# SECONDS_OF_SOAK (6) of checked traffic while lanes move, some of it with narrow windows of flow
+# control, then the same with one of them killed.
 set -u
 
 libs=$PWD/.libs
@@ -15,6 +16,8 @@ export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 seconds=${SECONDS_OF_SOAK:-6}
 status=0
 timeout $((seconds + 60)) test/system/process_soak --seconds "$seconds" || status=1
+# Grants of flow control all the time, also on lanes that are about to go.
+UCX_RC_FC_WND_SIZE=16 timeout 70 test/system/process_soak --seconds 3 || status=1
 timeout 75 test/system/process_soak --processes 4 --seconds 4 --kill || status=1
 segment=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
 if [ -e "$segment" ]; then
