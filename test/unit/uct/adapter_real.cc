@@ -33,7 +33,7 @@ class RealAdapter final : public Adapter {
     void step(ucs::VirtualClock& clock, unsigned events) override {
         // The adapter's own threads need the processor that a spinning test would use.
         if (events == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-        clock.advance_to(ucs::Time(std::chrono::steady_clock::now().time_since_epoch()));
+        clock.advance_to(ucs::Time(std::chrono::steady_clock::now() - start_));
     }
     bool is_idle() override { return false; }  // time goes on by itself
     int patience() const override { return 10; }
@@ -52,6 +52,8 @@ class RealAdapter final : public Adapter {
     }
 
     const uint64_t not_ready_before_;
+    /** The clock of a World starts at 0. */
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace
