@@ -15,10 +15,17 @@ export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 
 seconds=${SECONDS_OF_SOAK:-6}
 status=0
-timeout $((seconds + 60)) test/system/process_soak --seconds "$seconds" || status=1
-# Grants of flow control all the time, also on lanes that are about to go.
-UCX_RC_FC_WND_SIZE=16 timeout 70 test/system/process_soak --seconds 3 || status=1
-timeout 75 test/system/process_soak --processes 4 --seconds 4 --kill || status=1
+soak() {
+    timeout $((seconds + 75)) test/system/process_soak "$@" || status=1
+}
+export UCX_TLS=ib,self
+soak --seconds "$seconds"
+soak --processes 4 --seconds 4 --kill
+export UCX_TLS=sm,self
+soak --seconds "$seconds"
+soak --processes 4 --seconds 3 --kill
+UCX_SM_SINGLE_COPY=n UCX_SM_FIFO_SIZE=8 UCX_SM_RING_SIZE=8 UCX_SM_SEG_SIZE=1024 \
+    soak --processes 4 --seconds 3
 segment=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
 if [ -e "$segment" ]; then
     echo "FAIL $segment was left behind"

@@ -91,6 +91,17 @@ ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, si
     const bool fixed = (params.field_mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) != 0 &&
                        (params.flags & UCP_MEM_MAP_FIXED) != 0;
     const size_t bytes = ucs::align_up(length, ucs::page_size());
+    // Best where peers can map it.
+    ContextLock lock(context_);
+    for (Domain& domain : context_.domains()) {
+        if (!domain.memory->attributes().can_allocate ||
+            domain.memory->allocate_memory(bytes, hint, fixed, &address_) != UCS_OK) {
+            continue;
+        }
+        allocator_ = domain.memory.get();
+        allocated_ = bytes;
+        return UCS_OK;
+    }
     // MAP_FIXED replaces what is mapped there: that is what the flag's users ask for.
     void* mapped = mmap(hint, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0), -1, 0);
@@ -125,7 +136,11 @@ void Memory::release() {
     for (size_t i = 0; i < handles_.size(); ++i) {
         if (handles_[i] != nullptr) context_.domains()[i].memory->deregister_memory(handles_[i]);
     }
-    if (allocated_ > 0) munmap(address_, allocated_);
+    if (allocator_ != nullptr) {
+        allocator_->free_memory(address_);
+    } else if (allocated_ > 0) {
+        munmap(address_, allocated_);
+    }
 }
 
 void Memory::destroy(Memory* memory) {

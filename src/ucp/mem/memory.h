@@ -62,6 +62,7 @@ class Memory {
     void* address_ = nullptr;
     size_t length_ = 0;
     size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
+    uct::MemoryDomain* allocator_ = nullptr;  //!< whose it is, if a domain's
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
     uint64_t region_ = 0;

@@ -27,7 +27,7 @@ ucs_status_t RemoteMemory::open(Context& context, const PackedKey& packed,
             close();
             return UCS_ERR_INVALID_ADDR;
         }
-        entries_[count_++] = {pair, domain.memory.get(), key};
+        entries_[count_++] = {pair, domain.memory.get(), key, domain.memory->has_atomics(key)};
     }
     return UCS_OK;
 }
@@ -41,11 +41,17 @@ void RemoteMemory::close() {
 }
 
 ucs_status_t RemoteMemory::pointer(uint64_t address, void** pointer) const {
-    if (context_ == nullptr || header_.identity != context_->regions().identity())
-        return UCS_ERR_UNREACHABLE;
+    if (context_ == nullptr) return UCS_ERR_UNREACHABLE;
     if (!covers(address, 0)) return UCS_ERR_INVALID_ADDR;
-    *pointer = reinterpret_cast<void*>(address);
-    return UCS_OK;
+    if (header_.identity == context_->regions().identity()) {
+        *pointer = reinterpret_cast<void*>(address);
+        return UCS_OK;
+    }
+    for (const Entry& entry : std::span(entries_).first(count_)) {
+        *pointer = entry.domain->remote_pointer(entry.key, address);
+        if (*pointer != nullptr) return UCS_OK;
+    }
+    return UCS_ERR_UNREACHABLE;
 }
 
 int RemoteMemory::compare(const RemoteMemory& a, const RemoteMemory& b) {

@@ -46,13 +46,21 @@ class RemoteMemory {
         return uct::kInvalidRemoteKey;
     }
 
+    /** The same for atomics, which not all memory that a lane reaches allows. */
+    uct::RemoteKey find_for_atomics(DomainPair pair) const {
+        for (const Entry& entry : std::span(entries_).first(count_)) {
+            if (entry.pair == pair && entry.has_atomics) return entry.key;
+        }
+        return uct::kInvalidRemoteKey;
+    }
+
     bool covers(uint64_t address, size_t length) const {
         return address >= header_.address && address - header_.address <= header_.length &&
                length <= header_.length - (address - header_.address);
     }
     const PackedKeyHeader& header() const { return header_; }
 
-    /** As ucp_rkey_ptr: memory of this very process only. */
+    /** As ucp_rkey_ptr: memory of this very process, or mapped into it. */
     ucs_status_t pointer(uint64_t address, void** pointer) const;
     /** An order by what the keys give access to. */
     static int compare(const RemoteMemory& a, const RemoteMemory& b);
@@ -62,6 +70,7 @@ class RemoteMemory {
         DomainPair pair;
         uct::MemoryDomain* domain;
         uct::RemoteKey key;
+        bool has_atomics;
     };
 
     Context* context_ = nullptr;

@@ -34,7 +34,7 @@ bool can_use_device(const Lane& lane, const AtomicRequest& atomic) {
     return (lane.attributes.capabilities & (uct::kAtomicDevice | uct::kAtomicCpu)) != 0 &&
            (device_has(lane, atomic.arguments) ||
             (lane.attributes.atomic64_ops & bit(AtomicOp::kCompareSwap)) != 0) &&
-           atomic.remote->find(lane.domains) != uct::kInvalidRemoteKey;
+           atomic.remote->find_for_atomics(lane.domains) != uct::kInvalidRemoteKey;
 }
 
 /** Place of the operand in the 8-byte word around it, in bits. */

@@ -15,6 +15,7 @@
 #include "ucs/runtime.h"
 #include "uct/api/module.h"
 #include "uct/self/self.h"
+#include "uct/sm/sm.h"
 
 namespace uct {
 
@@ -101,7 +102,7 @@ std::span<Component* const> components() {
     std::lock_guard lock(known.mutex);
     if (!known.complete) {
         known.complete = true;
-        known.components.insert(known.components.begin(), &self_component());
+        known.components.insert(known.components.begin(), {&self_component(), &sm_component()});
         for (const fs::path& file : module_files()) {
             Component* component = load(file);
             if (component == nullptr) continue;

@@ -28,9 +28,10 @@ TEST(Registry, BuiltInComponentsComeFirstAndBrokenModulesAreSkipped) {
     ucs::runtime().environment = previous;
     std::filesystem::remove_all(directory);
 
-    ASSERT_EQ(found.size(), 2u);
+    ASSERT_EQ(found.size(), 3u);
     EXPECT_EQ(found[0]->name(), "self");
-    EXPECT_EQ(found[1], &fabric.component());
+    EXPECT_EQ(found[1]->name(), "sm");
+    EXPECT_EQ(found[2], &fabric.component());
     EXPECT_EQ(components().data(), found.data());
 }
 
