@@ -50,10 +50,11 @@ class Fabric {
 
     /// Objects of this process, by the index of their record. The mutex guards slow paths that
     /// walk them; polling reads without it, as destroying under a poll is the program's error.
+    /// Recursive: what a walk completes may have to tell a CQ's channel, which looks for the CQ.
     ObjectTable<Qp> qps;
     ObjectTable<Cq> cqs;
     ObjectTable<Srq> srqs;
-    std::mutex objects_mutex;
+    std::recursive_mutex objects_mutex;
     std::vector<Qp*> all_qps;
     std::vector<Cq*> all_cqs;
     std::vector<Srq*> all_srqs;

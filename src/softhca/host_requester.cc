@@ -9,12 +9,6 @@
 namespace softhca {
 namespace {
 
-/// Longest wait, a try, for a peer that is gone. On a wire it is as silent as one that is slow, and
-/// the timers run their full length; here it is known to be gone, and half a second would only
-/// keep programs waiting. Some programs count on not hearing of it at once: their peer may leave
-/// first.
-constexpr uint64_t kGoneNs = 20000000;
-
 /// Empty polls in a row between offers of the processor: some microseconds.
 constexpr uint32_t kPollsBeforeYield = 256;
 

@@ -200,6 +200,35 @@ TEST_P(HostWide, CompletionChannelWakesASleeper) {
     b.expect_success();
 }
 
+// The service thread flushes while the program sleeps: telling the CQ's channel is part of that.
+TEST_P(HostWide, AQueueThatFailsWhileItWaitsWakesASleeper) {
+    Process a(environment(), [](Wire&) {
+        Side side;
+        ibv_comp_channel* channel = ibv_create_comp_channel(side.host.context);
+        ibv_cq* cq = ibv_create_cq(side.host.context, 16, &side, channel, 0);
+        std::swap(side.host.cq, cq);
+        {
+            QueuePair waits(side.host);
+            waits.connect(side.host.lid, side.rc.qp->qp_num, kPatient);
+            side.rc.connect(side.host.lid, waits.qp->qp_num, kPatient);
+            EXPECT_EQ(ibv_req_notify_cq(side.host.cq, 0), 0);
+            waits.send(1, side.buffer.sge(0, 8));  // no receive is there
+            side.rc.rdma(IBV_WR_RDMA_WRITE, 2, side.buffer.sge(0, 8), 0, ~side.buffer.mr->rkey);
+            pollfd event{channel->fd, POLLIN, 0};
+            EXPECT_EQ(::poll(&event, 1, 10000), 1);
+            ibv_cq* woken = nullptr;
+            void* context = nullptr;
+            EXPECT_EQ(ibv_get_cq_event(channel, &woken, &context), 0);
+            ibv_ack_cq_events(woken, 1);
+            EXPECT_EQ(side.wait().status, IBV_WC_WR_FLUSH_ERR);
+        }
+        std::swap(side.host.cq, cq);
+        EXPECT_EQ(ibv_destroy_cq(cq), 0);
+        EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+    });
+    a.expect_success();
+}
+
 TEST_P(HostWide, KilledPeerExceedsRetries) {
     Process a(environment(), [](Wire& wire) {
         Side side;
