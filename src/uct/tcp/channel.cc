@@ -110,6 +110,7 @@ void Channel::on_connected() {
     hello.secret = link_.target()->listener.secret;
     hello.job_key = interface.job_key();
     hello.max_frame = static_cast<uint32_t>(interface.max_message());
+    hello.link = link_.number();
     if (::send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
         retry();
         return;
@@ -146,6 +147,7 @@ void Channel::on_welcome() {
         close();
         fail_later(UCS_ERR_REJECTED);
     } else {
+        link_.set_peer_number(welcome_.link);
         opened();
     }
 }

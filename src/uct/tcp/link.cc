@@ -18,9 +18,10 @@ static_assert(kMostSlots <= 1u << kSlotBits);
 
 }  // namespace
 
-Link::Link(TcpInterface& interface, uint64_t peer, bool mapped)
+Link::Link(TcpInterface& interface, uint64_t peer, uint32_t number, bool mapped)
     : interface_(interface),
       peer_(peer),
+      number_(number),
       mapped_(mapped),
       usable_(static_cast<uint8_t>(interface.config().connections)) {
     fence_done_.link = this;

@@ -38,12 +38,17 @@ class Link final : public LinkHook {
     static constexpr unsigned kMaxChannels = 8;
 
     /** @param mapped  whether the interface finds it by the peer's id */
-    Link(TcpInterface& interface, uint64_t peer, bool mapped);
+    Link(TcpInterface& interface, uint64_t peer, uint32_t number, bool mapped);
     ~Link();
     Link(const Link&) = delete;
 
     TcpInterface& interface() const { return interface_; }
     uint64_t peer() const { return peer_; }
+    /** Tells this link from earlier and later ones of the interface; never 0. */
+    uint32_t number() const { return number_; }
+    /** The peer's; 0 until it is known. */
+    uint32_t peer_number() const { return peer_number_; }
+    void set_peer_number(uint32_t number) { peer_number_ = number; }
     bool is_mapped() const { return mapped_; }
     bool is_failed() const { return status_ != UCS_OK; }
     ucs_status_t status() const { return status_; }
@@ -117,6 +122,8 @@ class Link final : public LinkHook {
 
     TcpInterface& interface_;
     const uint64_t peer_;
+    const uint32_t number_;
+    uint32_t peer_number_ = 0;
     const bool mapped_;
     uint8_t usable_;  //!< channels that may be used
     uint8_t next_bulk_ = 0;

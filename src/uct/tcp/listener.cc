@@ -45,7 +45,7 @@ unsigned Handshake::on_event(uint32_t events) {
         refuse("it does not know this worker's address");
     } else if (hello_.job_key != interface_.job_key()) {
         refuse("it has another UCX_TCP_JOB_KEY");
-    } else if (hello_.sender == 0 || hello_.channel >= Link::kMaxChannels) {
+    } else if (hello_.sender == 0 || hello_.link == 0 || hello_.channel >= Link::kMaxChannels) {
         refuse("its greeting is malformed");
     } else {
         interface_.welcome(hello_, std::move(socket_));

@@ -160,13 +160,17 @@ ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
 // --- links
 // ------------------------------------------------------------------------------
 
+Link& TcpInterface::make_link(uint64_t peer, bool mapped) {
+    if (++next_link_ == 0) ++next_link_;
+    auto* made = new Link(*this, peer, next_link_, mapped);
+    links_.push_back(*made);
+    if (mapped) by_peer_.emplace(peer, made);
+    return *made;
+}
+
 Link& TcpInterface::link_to(uint64_t peer) {
     const auto found = by_peer_.find(peer);
-    if (found != by_peer_.end()) return *found->second;
-    auto* made = new Link(*this, peer, true);
-    links_.push_back(*made);
-    by_peer_.emplace(peer, made);
-    return *made;
+    return found != by_peer_.end() ? *found->second : make_link(peer, true);
 }
 
 void TcpInterface::unmap(Link& link) {
@@ -175,44 +179,47 @@ void TcpInterface::unmap(Link& link) {
     if (found != by_peer_.end() && found->second == &link) by_peer_.erase(found);
 }
 
+wire::Answer TcpInterface::answer_to(const wire::Hello& hello) {
+    if (hello.max_frame != max_message()) {
+        ucs::log_error(
+            "{}: a peer sends messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
+            "same everywhere",
+            device_.name);
+        return wire::Answer::kMismatch;
+    }
+    const auto known = by_peer_.find(hello.sender);
+    if (hello.sender == id() || known == by_peer_.end()) return wire::Answer::kWelcome;
+    Link& link = *known->second;
+    Channel& channel = link.channel(hello.channel);
+    if (link.peer_number() != 0 && link.peer_number() != hello.link) {
+        // The peer began anew. What it still sent before counts; what waits for it is lost.
+        channel.drain();
+        if (!link.is_failed()) link.fail(UCS_ERR_CONNECTION_RESET);
+        return wire::Answer::kWelcome;
+    }
+    // Open: the peer made this attempt before it knew of the connection that stands.
+    return channel.is_open() || !channel.must_yield_to(hello.sender) ? wire::Answer::kYield
+                                                                     : wire::Answer::kWelcome;
+}
+
 void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket) {
     wire::Welcome welcome{};
     welcome.magic = wire::kMagic;
     welcome.version = wire::kVersion;
     welcome.channel = hello.channel;
     welcome.max_frame = static_cast<uint32_t>(max_message());
-    welcome.answer = wire::Answer::kWelcome;
-
-    const bool is_self = hello.sender == id();
-    const auto known = by_peer_.find(hello.sender);
-    if (hello.max_frame != max_message()) {
-        ucs::log_error(
-            "{}: a peer sends messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
-            "same everywhere",
-            device_.name);
-        welcome.answer = wire::Answer::kMismatch;
-    } else if (!is_self && known != by_peer_.end()) {
-        Link& link = *known->second;
-        Channel& channel = link.channel(hello.channel);
-        // The peer has no use for what stood: take what it still sent, and begin anew.
-        channel.drain();
-        if (channel.is_open()) link.fail(UCS_ERR_CONNECTION_RESET);
-        if (!link.is_failed() && !channel.must_yield_to(hello.sender)) {
-            welcome.answer = wire::Answer::kYield;
-        }
+    welcome.answer = answer_to(hello);
+    Link* link = nullptr;
+    if (welcome.answer == wire::Answer::kWelcome) {
+        // What this worker sends to itself arrives on a link of its own.
+        link = hello.sender == id() ? &make_link(hello.sender, false) : &link_to(hello.sender);
+        link->set_peer_number(hello.link);
+        welcome.link = link->number();
     }
     const bool sent = ::send(socket.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL) ==
                       static_cast<ssize_t>(sizeof(welcome));
-    if (!sent || welcome.answer != wire::Answer::kWelcome) return;
-    Link* link;
-    if (is_self) {
-        // What this worker sends to itself arrives on a link of its own.
-        link = new Link(*this, hello.sender, false);
-        links_.push_back(*link);
-    } else {
-        link = &link_to(hello.sender);
-    }
-    link->channel(hello.channel).adopt(std::move(socket));
+    if (sent && link != nullptr) link->channel(hello.channel).adopt(std::move(socket));
+    look_at_links();
 }
 
 uint32_t TcpInterface::add_endpoint(TcpEndpoint& endpoint) {

@@ -109,6 +109,8 @@ class TcpInterface final : public Interface {
     void fill_attributes();
     unsigned poll();
     void run_timers();
+    Link& make_link(uint64_t peer, bool mapped);
+    wire::Answer answer_to(const wire::Hello& hello);
     void reap();
     std::optional<Link::Target> read_target(const RemoteAddress& remote) const;
 
@@ -140,6 +142,7 @@ class TcpInterface final : public Interface {
     std::unordered_map<uint64_t, Link*> by_peer_;
     std::unordered_map<uint32_t, TcpEndpoint*> endpoints_;
     uint32_t next_endpoint_ = 0;
+    uint32_t next_link_ = 0;
     PendingQueue pending_;
 };
 

@@ -39,7 +39,8 @@ struct Hello {
     Secret secret;      //!< the receiver's
     uint64_t job_key;   //!< hash of UCX_TCP_JOB_KEY
     uint32_t max_frame;
-    uint32_t reserved1;
+    uint32_t
+        link;  //!< the sender's Link: another one than before has forgotten the old connections
 };
 static_assert(sizeof(Hello) == 56);
 
@@ -55,7 +56,7 @@ struct Welcome {
     uint8_t channel;
     Answer answer;
     uint32_t max_frame;
-    uint32_t reserved;
+    uint32_t link;  //!< as in Hello
 };
 static_assert(sizeof(Welcome) == 16);
 

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What is particular to TCP: connections, their number, their end.
+
+#include <netinet/tcp.h>
+
+#include <cstring>
+
+#include "ucs/log.h"
+#include "uct/tcp/component.h"
+#include "unit/uct/tcp_world.h"
+
+namespace uct::test {
+namespace {
+
+TEST(TcpConnections, AreMadeWhenFirstSomethingIsSent) {
+    TcpWorld world;
+    Endpoint& endpoint = world.connect(0, 1);
+    world.progress_some(50);
+    EXPECT_EQ(world.tcp(0).open_channels(), 0u);
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+    send_short(world, endpoint, 1, 1, "");
+    world.until([&] { return world.peer(1).received.size() == 1; });
+    // Both directions, and all endpoints, share it.
+    world.expect_traffic(1, 0);
+    world.expect_traffic(0, 1);
+    EXPECT_EQ(world.tcp(0).open_channels(), 1u);
+    EXPECT_EQ(world.tcp(1).open_channels(), 1u);
+}
+
+TEST(TcpConnections, SimultaneousOnesBecomeOneAndNothingIsLost) {
+    for (int round = 0; round < 20; ++round) {
+        TcpWorld world;
+        Endpoint& there = world.connect(0, 1);
+        Endpoint& back = world.connect(1, 0);
+        constexpr uint64_t kCount = 50;
+        for (uint64_t i = 0; i < kCount; ++i) {
+            EXPECT_EQ(there.am_short(1, i, nullptr, 0), UCS_OK);
+            EXPECT_EQ(back.am_short(1, i, nullptr, 0), UCS_OK);
+        }
+        // Both attempts are under way before either listener is looked at; who is first varies.
+        world.peer(0).runs = round % 3 != 0;
+        world.progress_some(round % 4);
+        world.peer(0).runs = true;
+        world.until([&] {
+            return world.peer(0).received.size() >= kCount &&
+                   world.peer(1).received.size() >= kCount;
+        });
+        world.progress_some(50);
+        for (size_t side : {0, 1}) {
+            const auto& received = world.peer(side).received;
+            ASSERT_EQ(received.size(), kCount);
+            for (uint64_t i = 0; i < kCount; ++i) {
+                ASSERT_EQ(std::memcmp(received[i].data.data(), &i, 8), 0);
+            }
+            EXPECT_EQ(world.tcp(side).open_channels(), 1u);
+            EXPECT_TRUE(world.peer(side).failures.empty());
+        }
+    }
+}
+
+TEST(TcpConnections, AWorkerReachesItself) {
+    TcpWorld world(1);
+    Endpoint& endpoint = world.connect(0, 0);
+    Buffer buffer(world.peer(0), 64, '.');
+    send_bcopy(world, endpoint, 1, "to myself");
+    world.until([&] { return world.peer(0).received.size() == 1; });
+    EXPECT_EQ(endpoint.put_short("x", 1, buffer.address(), buffer.key_for(world.peer(0))), UCS_OK);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(buffer.data()[0], 'x');
+}
+
+TEST(TcpConnections, LargeTransfersGoOverSeveralAndMessagesOverTheFirst) {
+    TcpWorld world(2, {{"TCP_CONNECTIONS", "4"}, {"TCP_STRIPE_SIZE", "16k"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    constexpr size_t kSize = 200000;
+    Buffer target(world.peer(1), kSize), source(world.peer(0), kSize), back(world.peer(0), kSize);
+    const std::string content = pattern(kSize, 3);
+    std::memcpy(source.data(), content.data(), kSize);
+    const RemoteKey key = target.key_for(world.peer(0));
+    const Iov from[] = {source.iov(0, 99999), source.iov(99999, kSize - 99999)};
+    Waiter put, get;
+    if (endpoint.put_zcopy(from, target.address(), key, &put) == UCS_INPROGRESS) {
+        world.until([&] { return put.done; });
+    }
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(target.text(), content);
+    EXPECT_EQ(world.tcp(0).open_channels(), 3u);
+    const Iov to[] = {back.iov(0, 1), back.iov(1, kSize - 1)};
+    ASSERT_EQ(endpoint.get_zcopy(to, target.address(), key, &get), UCS_INPROGRESS);
+    world.until([&] { return get.done; });
+    EXPECT_EQ(back.text(), content);
+    EXPECT_EQ(world.tcp(0).open_channels(), 3u);
+    world.expect_traffic(0, 1);
+    EXPECT_EQ(world.tcp(0).open_channels(), 4u);
+}
+
+TEST(TcpConnections, AFenceHoldsBackWhatWouldOvertakeOnAnotherConnection) {
+    TcpWorld world(2, {{"TCP_CONNECTIONS", "3"},
+                       {"TCP_STRIPE_SIZE", "64k"},
+                       {"TCP_SNDBUF", "4k"},
+                       {"TCP_RCVBUF", "4k"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    constexpr size_t kSize = 256 * 1024;
+    Buffer target(world.peer(1), kSize + 8), source(world.peer(0), kSize, 'n');
+    const RemoteKey key = target.key_for(world.peer(0));
+    // The flag must never be there before the data. Look between all steps.
+    for (char round = 1; round < 10; ++round) {
+        std::memset(source.data(), round, kSize);
+        const Iov from[] = {source.iov(0, kSize)};
+        Waiter put;
+        ucs_status_t status;
+        world.until([&] {
+            status = endpoint.put_zcopy(from, target.address(), key, &put);
+            return status != UCS_ERR_NO_RESOURCE;
+        });
+        if (status == UCS_OK) put.done = true;
+        ASSERT_EQ(endpoint.fence(), UCS_OK);
+        world.until([&] {
+            status = endpoint.put_short(&round, 1, target.address() + kSize, key);
+            return status != UCS_ERR_NO_RESOURCE;
+        });
+        ASSERT_EQ(status, UCS_OK);
+        ASSERT_EQ(endpoint.fence(), UCS_OK);
+        world.until([&] {
+            if (target.data()[kSize] != round) return false;
+            for (size_t i = 0; i < kSize; i += 4096) EXPECT_EQ(target.data()[i], round);
+            return put.done;
+        });
+    }
+}
+
+TEST(TcpConnections, APeerThatLeavesInGoodOrderIsNoFailure) {
+    TcpWorld world(3);
+    Endpoint& endpoint = world.connect(0, 1);
+    send_short(world, endpoint, 1, 1, "");
+    world.until([&] { return world.peer(1).received.size() == 1; });
+    world.peer(1).runs = false;
+    world.peer(1).interface.reset();
+    world.progress_some(50);
+    EXPECT_EQ(world.tcp(0).open_channels(), 0u);
+    EXPECT_TRUE(world.peer(0).failures.empty());
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+    // But it is not there any more.
+    EXPECT_EQ(endpoint.am_short(1, 0, nullptr, 0), UCS_OK);
+    world.until([&] { return world.peer(0).failures.size() == 1; });
+    EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_CONNECTION_RESET);
+    world.expect_traffic(0, 2);
+}
+
+TEST(TcpConnections, LastWordsOfAPeerThatDiesAreHeard) {
+    TcpWorld world;
+    Endpoint& endpoint = world.connect(0, 1);
+    send_short(world, endpoint, 1, 0, "");
+    world.until([&] { return world.peer(1).received.size() == 1; });
+    world.peer(1).runs = false;
+    for (uint64_t i = 1; i < 10; ++i) EXPECT_EQ(endpoint.am_short(1, i, nullptr, 0), UCS_OK);
+    world.kill(0);
+    world.peer(1).runs = true;
+    world.until([&] { return world.peer(1).received.size() == 10; });
+}
+
+TEST(TcpConnections, MemoryDeregisteredInTheMiddleIsNotTouched) {
+    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    constexpr size_t kSize = 200 * 1024;
+    Buffer source(world.peer(0), kSize, 'x');
+    auto target = std::make_unique<Buffer>(world.peer(1), kSize, '.');
+    const RemoteKey key = target->key_for(world.peer(0));
+    const Iov from[] = {source.iov(0, kSize)};
+    Waiter put;
+    ASSERT_EQ(endpoint.put_zcopy(from, target->address(), key, &put), UCS_INPROGRESS);
+    world.until([&] { return target->data()[20000] == 'x'; });
+    ASSERT_NE(target->data()[kSize - 1], 'x');
+    target.reset();
+    world.until([&] { return put.done; });
+    world.expect_traffic(0, 1);  // the rest was dropped, the stream goes on
+
+    // Read: the owner cannot keep its word, and ends the connection.
+    target = std::make_unique<Buffer>(world.peer(1), kSize, '.');
+    const RemoteKey read_key = target->key_for(world.peer(0));
+    const Iov to[] = {source.iov(0, kSize)};
+    Waiter get;
+    ASSERT_EQ(endpoint.get_zcopy(to, target->address(), read_key, &get), UCS_INPROGRESS);
+    world.until([&] { return source.data()[20000] == '.'; });
+    ucs::LogCapture log(ucs::LogLevel::kWarn);
+    target.reset();
+    world.until([&] { return get.done; });
+    EXPECT_LT(get.status, 0);
+    world.until([&] { return world.peer(0).failures.size() == 1; });
+    world.expect_traffic(0, 1);
+}
+
+TEST(TcpConnections, AnEndpointThatGoesLetsGoOfItsBuffers) {
+    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    Endpoint& going = world.connect(0, 1);
+    Endpoint& staying = world.connect(0, 1);
+    constexpr size_t kSize = 100 * 1024;
+    Buffer target(world.peer(1), kSize, '.');
+    const RemoteKey key = target.key_for(world.peer(0));
+    Waiter put, get;
+    {
+        Buffer source(world.peer(0), kSize, 'x'), into(world.peer(0), kSize, '-');
+        const Iov from[] = {source.iov(0, kSize)}, to[] = {into.iov(0, kSize)};
+        ASSERT_EQ(going.put_zcopy(from, target.address(), key, &put), UCS_INPROGRESS);
+        ASSERT_EQ(going.get_zcopy(to, target.address(), key, &get), UCS_INPROGRESS);
+        world.until([&] { return target.data()[0] == 'x'; });
+        world.destroy(going);
+        EXPECT_TRUE(put.done && get.done);
+        EXPECT_EQ(get.status, UCS_ERR_CANCELED);
+    }
+    // The frame that was half sent was finished: the stream is whole.
+    send_bcopy(world, staying, 1, "whole");
+    EXPECT_EQ(flush(world, staying), UCS_OK);
+    EXPECT_EQ(world.peer(1).received.size(), 1u);
+    EXPECT_TRUE(world.peer(1).failures.empty());
+}
+
+TEST(TcpListeners, ATakenPortIsPassedOver) {
+    TcpWorld first;
+    const uint16_t taken = first.listener(0).port;
+    const auto last = static_cast<uint16_t>(std::min(taken + 60, 65535));
+    const auto begin = static_cast<uint16_t>(std::min<int>(taken, last - 60));
+    const std::string range = std::to_string(begin) + "-" + std::to_string(last);
+    TcpWorld second(3, {{"TCP_PORT_RANGE", range}});
+    for (size_t i : {0, 1, 2}) {
+        EXPECT_NE(second.listener(i).port, taken);
+        EXPECT_GE(second.listener(i).port, begin);
+        EXPECT_LE(second.listener(i).port, last);
+    }
+    second.expect_traffic(0, 1);
+}
+
+TEST(TcpListeners, WithoutAFreePortTheErrorSaysWhatToDo) {
+    TcpWorld world(1);
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    std::unique_ptr<MemoryDomain> domain;
+    ASSERT_EQ(tcp::component().open_domain("lo", &domain), UCS_OK);
+    ucs::config::Source source;
+    std::string error;
+    ASSERT_EQ(source.modify("TCP_PORT_RANGE", std::to_string(world.listener(0).port), error),
+              UCS_OK);
+    ucs::Random random(1);
+    AmTable table;
+    const InterfaceParams params{world.clock, random, table, [](void*, Endpoint*, ucs_status_t) {},
+                                 nullptr,     1,      1,     &source};
+    std::unique_ptr<Interface> interface;
+    EXPECT_LT(domain->open_interface("tcp", params, &interface), 0);
+    EXPECT_TRUE(log.contains("UCX_TCP_PORT_RANGE"));
+}
+
+TEST(TcpListeners, DifferentMessageSizesAreFoundOutWhenConnecting) {
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    TcpWorld world;
+    RawPeer other(world, 1);
+    tcp::wire::Hello hello = other.hello();
+    hello.max_frame += 8;
+    other.send(hello);
+    world.until([&] { return (other.read(), other.is_closed()); });
+    EXPECT_TRUE(log.contains("UCX_TCP_RX_SEG_SIZE"));
+}
+
+TEST(TcpSockets, KeepAliveIsSetAsConfigured) {
+    tcp::Config config;
+    std::string error;
+    ucs::config::Source source;
+    ASSERT_EQ(source.modify("TCP_KEEPIDLE", "7s", error), UCS_OK);
+    ASSERT_EQ(source.modify("TCP_KEEPCNT", "4", error), UCS_OK);
+    ASSERT_EQ(source.modify("TCP_KEEPINTVL", "1500ms", error), UCS_OK);
+    ASSERT_EQ(tcp::config_table().load(source, config, error), UCS_OK);
+    tcp::Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
+    tcp::tune(socket.get(), config);
+    const auto option = [&](int level, int name) {
+        int value = -1;
+        socklen_t length = sizeof(value);
+        EXPECT_EQ(getsockopt(socket.get(), level, name, &value, &length), 0);
+        return value;
+    };
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 7);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 4);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 2);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 13000);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
+}
+
+TEST(TcpNetwork, AddressesShareTheirNetworkPart) {
+    const auto v4 = [](uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+        tcp::IpAddress ip;
+        ip.version = 4;
+        ip.bytes = {a, b, c, d};
+        return ip;
+    };
+    EXPECT_TRUE(v4(10, 1, 2, 3).shares_prefix(v4(10, 1, 2, 200), 24));
+    EXPECT_FALSE(v4(10, 1, 2, 3).shares_prefix(v4(10, 1, 3, 3), 24));
+    EXPECT_TRUE(v4(10, 1, 2, 3).shares_prefix(v4(10, 1, 3, 3), 23));
+    EXPECT_FALSE(v4(10, 1, 2, 3).shares_prefix(v4(10, 1, 2, 4), 32));
+    EXPECT_TRUE(v4(10, 1, 2, 3).shares_prefix(v4(99, 1, 2, 4), 0));
+    EXPECT_FALSE(v4(10, 1, 2, 3).shares_prefix(v4(10, 1, 2, 3), 33));
+    tcp::IpAddress v6;
+    v6.version = 6;
+    EXPECT_FALSE(v6.shares_prefix(v4(0, 0, 0, 0), 0));
+}
+
+TEST(TcpNetwork, OnlyWhoSharesALoopbackReachesIt) {
+    TcpWorld world;
+    const auto interface = world.peer(1).interface_address();
+    auto device = world.device(1);
+    std::vector<std::byte> bytes(tcp::DeviceAddress::kLength);
+    device.write(bytes);
+    EXPECT_TRUE(world.tcp(0).is_reachable({bytes, interface, {}}));
+    ++device.place;
+    device.write(bytes);
+    EXPECT_FALSE(world.tcp(0).is_reachable({bytes, interface, {}}));
+}
+
+}  // namespace
+}  // namespace uct::test
