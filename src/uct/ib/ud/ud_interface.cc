@@ -40,7 +40,7 @@ UdInterface::UdInterface(Domain& domain, const TransportConfig& config, const Ud
     attributes_.get = {};
     // More than dc's: the work of the reliable transport is done by the processor (UCX's estimate
     // for posting), and packets carry our headers.
-    attributes_.latency = {attributes_.latency.base + 100e-9, 60e-9};
+    attributes_.latency = {attributes_.latency.base + 100e-9, 0};
     attributes_.overhead = 105e-9;
 }
 
@@ -351,8 +351,8 @@ void UdInterface::transmit_ready() {
 }
 
 void UdInterface::after_poll() {
-    if (!ready_.empty()) transmit_ready();
     run_timers();
+    if (!ready_.empty()) transmit_ready();
     if (!failed_.empty()) [[unlikely]]
         end_failed();
     if (pending_.empty()) return;
@@ -367,7 +367,7 @@ ucs_status_t UdInterface::arm() {
     for (Peer& peer : by_deadline_) {
         if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
-    if (!failed_.empty()) return UCS_ERR_BUSY;
+    if (!failed_.empty() || (!ready_.empty() && queue_->has_room())) return UCS_ERR_BUSY;
     return IbInterface::arm();
 }
 
