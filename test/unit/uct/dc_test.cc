@@ -137,6 +137,42 @@ TEST_P(Dc, TheSameCallsGiveTheSameEvents) {
     EXPECT_EQ(run(), run());
 }
 
+/** Sends short messages one after another whenever there is room. */
+struct Sender : Pending {
+    Sender(Endpoint& to, uint64_t count) : Pending(&Sender::serve), endpoint(to), left(count) {}
+    static ucs_status_t serve(Pending* self) {
+        auto& sender = *static_cast<Sender*>(self);
+        const ucs_status_t status = sender.endpoint.am_short(1, 0, nullptr, 0);
+        if (status != UCS_OK) return status;
+        return --sender.left != 0 ? UCS_INPROGRESS : UCS_OK;
+    }
+    Endpoint& endpoint;
+    uint64_t left;
+};
+
+// A grant lets it post more than its quota at once, all unsignalled, while it waits itself: it
+// gives way to nobody, and nothing that anyone else does tells it to go on.
+TEST_P(Dc, AnEndpointThatGaveWayGoesOn) {
+    World world(GetParam(), 2, {{"DC_MLX5_TX_QUOTA", "8"}, {"RC_FC_WND_SIZE", "100"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    world.peer(1).runs = false;
+    for (int refusals = 0; refusals < 50;) {
+        if (endpoint.am_short(1, 0, nullptr, 0) == UCS_OK) {
+            refusals = 0;
+        } else {
+            ++refusals;
+            world.progress();
+        }
+    }
+    // Nothing is outstanding: the initiator is anybody's again.
+    ASSERT_EQ(flush(world, endpoint), UCS_OK);
+    Sender sender(endpoint, 60);
+    ASSERT_EQ(endpoint.pending_add(&sender), UCS_OK);
+    world.peer(1).runs = true;
+    world.until([&] { return sender.left == 0; });
+    if (sender.is_queued()) endpoint.pending_remove(&sender);
+}
+
 INSTANTIATE_TEST_SUITE_P(Uct, Dc, testing::ValuesIn(transports_where(is_dc)), case_name);
 
 }  // namespace

@@ -55,7 +55,7 @@ ucs_status_t DcEndpoint::no_room(Dci* dci) {
     return UCS_ERR_NO_RESOURCE;
 }
 
-bool DcEndpoint::has_own_room() {
+bool DcEndpoint::has_own_room() const {
     DciPool& pool = interface_.pool();
     if (dci_ == DciPool::kNone || pool.is_shared()) return true;
     const Dci& dci = pool.at(dci_);

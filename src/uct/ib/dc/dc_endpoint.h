@@ -74,7 +74,7 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     const DcTarget& target() const { return target_; }
     void set_last(uint32_t index) { last_ = index; }
     bool waits_for_grant() const { return waits_for_grant_; }
-    bool has_own_room();
+    bool has_own_room() const;
     /** No operation will succeed any more; reported once. */
     void fail(ucs_status_t status);
     void granted();

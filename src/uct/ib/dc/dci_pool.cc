@@ -153,8 +153,13 @@ void DciPool::completed(Dci& dci) {
 }
 
 void DciPool::serve() {
-    const auto has_own_room = [](PendingQueue::Group& group) {
-        return static_cast<DcEndpoint&>(group).has_own_room();
+    const auto has_own_room = [this](PendingQueue::Group& group) {
+        const auto& endpoint = static_cast<DcEndpoint&>(group);
+        if (endpoint.has_own_room()) return true;
+        // It leaves its turn until a completion, so there must be one to come.
+        Dci& dci = at(endpoint.dci());
+        dci.queue.signal(dci.last_target);
+        return false;
     };
     const auto is_stopped = [](PendingQueue::Group& group) {
         return static_cast<DcEndpoint&>(group).waits_for_grant();
