@@ -204,7 +204,11 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 }
 
 ucs::Time Worker::next_deadline() const {
-    return lanes_->next_deadline();
+    ucs::Time next = lanes_->next_deadline();
+    for (const WorkerInterface& interface : interfaces_) {
+        next = std::min(next, interface.transport->next_deadline());
+    }
+    return next;
 }
 
 unsigned Worker::run_deferred() {
