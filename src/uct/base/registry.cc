@@ -16,6 +16,7 @@
 #include "uct/api/module.h"
 #include "uct/self/self.h"
 #include "uct/sm/sm.h"
+#include "uct/tcp/component.h"
 
 namespace uct {
 
@@ -102,7 +103,8 @@ std::span<Component* const> components() {
     std::lock_guard lock(known.mutex);
     if (!known.complete) {
         known.complete = true;
-        known.components.insert(known.components.begin(), {&self_component(), &sm_component()});
+        known.components.insert(known.components.begin(),
+                                {&self_component(), &sm_component(), &tcp::component()});
         for (const fs::path& file : module_files()) {
             Component* component = load(file);
             if (component == nullptr) continue;

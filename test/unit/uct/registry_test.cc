@@ -28,10 +28,11 @@ TEST(Registry, BuiltInComponentsComeFirstAndBrokenModulesAreSkipped) {
     ucs::runtime().environment = previous;
     std::filesystem::remove_all(directory);
 
-    ASSERT_EQ(found.size(), 3u);
+    ASSERT_EQ(found.size(), 4u);
     EXPECT_EQ(found[0]->name(), "self");
     EXPECT_EQ(found[1]->name(), "sm");
-    EXPECT_EQ(found[2], &fabric.component());
+    EXPECT_EQ(found[2]->name(), "tcp");
+    EXPECT_EQ(found[3], &fabric.component());
     EXPECT_EQ(components().data(), found.data());
 }
 
