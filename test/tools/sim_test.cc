@@ -86,6 +86,7 @@ TEST(Sim, ShiftFollowsTheHotSet) {
     ASSERT_EQ(recoveries.size(), 2u);
     for (const json& recovery : recoveries) {
         ASSERT_TRUE(recovery.at("intervals").is_number()) << run.outcome.out;
+        EXPECT_GT(recovery.at("intervals").get<int>(), 1) << "a move that costs nothing";
         EXPECT_LE(recovery.at("intervals").get<int>(), 20);
     }
 }

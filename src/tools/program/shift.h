@@ -8,10 +8,10 @@ namespace tools {
 
 struct ShiftOptions {
     FlowOptions flow;
-    unsigned hot = 4;         // hot peers of each rank at a time
-    unsigned phases = 3;      // the hot set moves between phases
-    int64_t time = 0;         // nanoseconds a phase
-    double background = 0.1;  // part of the messages that goes to the other peers, evenly
+    unsigned hot = 4;          // hot peers of each rank at a time
+    unsigned phases = 3;       // the hot set moves between phases
+    int64_t time = 0;          // nanoseconds a phase
+    double background = 0.05;  // part of the messages that goes to the other peers, evenly
 };
 
 // The rank's part in traffic whose hot set moves: in each phase every rank sends to, and receives

@@ -125,6 +125,11 @@ void add_study(CLI::App& sim, const std::string& name, const std::string& help,
     CLI::App& app = *sim.add_subcommand(name, help);
     add_common_options(app, study.bench);
     if (name == "mbw_mr") add_mbw_mr_options(app, study.bench);
+    if (name == "zipf" || name == "shift") {
+        app.add_option("--window", study.bench.window, "Messages in flight of each rank")
+            ->check(CLI::PositiveNumber)
+            ->capture_default_str();
+    }
     if (name == "zipf") {
         app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others")
             ->capture_default_str();
@@ -167,7 +172,8 @@ int sim_main(int argc, char** argv) {
         .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
     add_study(app, "zipf", "Peers of heavy-tailed heat", flows);
     BenchOptions moving = flows;
-    moving.time = 5'000'000;
+    moving.time = 8'000'000;
+    moving.window = 64;
     add_study(app, "shift", "A hot set that moves", moving);
     try {
         app.parse(argc, argv);

@@ -55,6 +55,12 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
+    if (options.benchmark == "shift") {
+        // Fewer initiators than hot peers: each message costs a change of target, and a hot set
+        // that has moved away from its lanes shows in the rate.
+        world.variables.emplace_back("UCX_DC_MLX5_NUM_DCI",
+                                     std::to_string(std::max(1u, options.shift.hot / 2)));
+    }
     world.variables.insert(world.variables.end(), options.variables.begin(),
                            options.variables.end());
     return world;
@@ -147,11 +153,15 @@ void judge_recovery(const StudyOptions& options, StudyRun& run) {
         }
         Recovery recovery;
         recovery.rate_before = before * 1e9 / static_cast<double>(run.interval);
-        for (int64_t i = moved; i < std::min(moved + per_phase, size); ++i) {
-            if (static_cast<double>(run.timeline[i]) < kRecovered * before) continue;
-            recovery.intervals = static_cast<unsigned>(i - moved);
-            break;
-        }
+        const auto is_low = [&](int64_t i) {
+            return static_cast<double>(run.timeline[i]) < kRecovered * before;
+        };
+        // The ranks' phases start a little after their time: the fall may show in the next
+        // interval.
+        const int64_t end = std::min(moved + per_phase, size);
+        int64_t back = is_low(moved) ? moved : moved + 1;
+        while (back < end && is_low(back)) ++back;
+        if (back < end) recovery.intervals = static_cast<unsigned>(back - moved);
         run.recoveries.push_back(recovery);
     }
 }

@@ -31,7 +31,7 @@ struct StudyOptions {
 };
 
 // After each move of the hot set: sampling intervals until the rate is back to 0.95 of what it was
-// before; nothing if it never was.
+// before (1: it fell for less than one, or not at all); nothing if it never was.
 struct Recovery {
     double rate_before = 0;  // messages per second
     std::optional<unsigned> intervals;
