@@ -50,6 +50,15 @@ class OldParams {
         return pass_on(reinterpret_cast<void*>(callback));
     }
 
+    OldParams& stream_callback(ucp_stream_recv_callback_t callback) {
+        if (callback == nullptr) return *this;
+        param_.cb.recv_stream = [](void* request, ucs_status_t status, size_t length,
+                                   void* user_data) {
+            reinterpret_cast<ucp_stream_recv_callback_t>(user_data)(request, status, length);
+        };
+        return pass_on(reinterpret_cast<void*>(callback));
+    }
+
     const ucp_request_param_t* get() const { return &param_; }
 
   private:

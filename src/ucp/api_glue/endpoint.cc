@@ -6,6 +6,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/api_glue/compat.h"
+#include "ucp/core/endpoint_extras.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
@@ -83,12 +84,26 @@ ucs_status_t ucp_ep_flush(ucp_ep_h ep) {
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
     Endpoint& endpoint = unwrap(ep);
     WorkerLock lock(endpoint.worker());
+    const EndpointExtras* extras = endpoint.extras();
     constexpr uint64_t kSocketFields =
         UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR;
-    if ((attr->field_mask & kSocketFields) != 0) return UCS_ERR_NOT_CONNECTED;
+    if ((attr->field_mask & kSocketFields) != 0) {
+        if (extras == nullptr || extras->connection == nullptr) return UCS_ERR_NOT_CONNECTED;
+        const wireup::Connection& connection = *extras->connection;
+        if ((attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) != 0) {
+            attr->local_sockaddr = connection.local().storage();
+        }
+        if ((attr->field_mask & UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR) != 0) {
+            attr->remote_sockaddr = connection.peer().storage();
+        }
+    }
     if ((attr->field_mask & UCP_EP_ATTR_FIELD_NAME) != 0) {
-        snprintf(attr->name, sizeof(attr->name), "%016llx",
-                 static_cast<unsigned long long>(endpoint.remote_uuid()));
+        if (extras != nullptr && !extras->name.empty()) {
+            snprintf(attr->name, sizeof(attr->name), "%s", extras->name.c_str());
+        } else {
+            snprintf(attr->name, sizeof(attr->name), "%016llx",
+                     static_cast<unsigned long long>(endpoint.remote_uuid()));
+        }
     }
     if ((attr->field_mask & UCP_EP_ATTR_FIELD_TRANSPORTS) != 0) {
         ucp_transports_t& out = attr->transports;

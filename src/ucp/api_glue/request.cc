@@ -6,6 +6,7 @@
 #include "ucp/core/endpoint.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
+#include "ucp/stream/streams.h"
 #include "ucp/tag/engine.h"
 
 using namespace ucp;
@@ -55,6 +56,8 @@ void ucp_request_cancel(ucp_worker_h worker_h, void* handle) {
     if (request.is_finished()) return;
     if (request.callback_kind == Request::CallbackKind::kTagReceive) {
         worker.tags().cancel(request);
+    } else if (request.callback_kind == Request::CallbackKind::kStreamReceive) {
+        Streams::of(*request.endpoint).cancel(request);
     }
 }
 

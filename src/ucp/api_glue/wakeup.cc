@@ -28,17 +28,14 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) {
 ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
     Wakeup* wakeup = nullptr;
-    ucs::Duration limit{};
     {
         WorkerLock lock(worker);
         ucs_status_t status = worker.wakeup(&wakeup);
         if (status == UCS_OK) status = wakeup->arm();
         if (status == UCS_ERR_BUSY) return UCS_OK;
         if (status != UCS_OK) return status;
-        const ucs::Time deadline = worker.next_deadline();
-        limit = deadline == ucs::kNever ? ucs::kForever : deadline - worker.now();
     }
-    return wakeup->wait(limit);
+    return wakeup->wait();
 }
 
 void ucp_worker_wait_mem(ucp_worker_h, void*) {

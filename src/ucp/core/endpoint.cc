@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/core/backlog.h"
+#include "ucp/core/endpoint_extras.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/reassembly.h"
@@ -27,6 +28,29 @@ Endpoint::Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index
 }
 
 Endpoint::~Endpoint() = default;
+
+EndpointExtras& Endpoint::make_extras() {
+    if (extras_ == nullptr) extras_ = std::make_unique<EndpointExtras>();
+    return *extras_;
+}
+
+void Endpoint::hang_up() {
+    if (extras_ != nullptr) extras_->connection.reset();
+}
+
+void Endpoint::take_lanes(Endpoint& made) {
+    if (backlog_ != nullptr) {
+        backlog_->request_wait.end();
+        backlog_->control_wait.end();
+    }
+    std::swap(scalable_, made.scalable_);
+    scalable_index_ = made.scalable_index_;
+    domains_ = made.domains_;
+    remote_uuid_ = made.remote_uuid_;
+    dedicated_index_ = made.dedicated_index_;
+    if (made.has_flag(kPromotable)) set_flag(kPromotable);
+    update_fast_path();
+}
 
 Lane Endpoint::scalable_lane() const {
     return {*scalable_, worker_->interface(scalable_index_).transport->attributes(), domains_};
@@ -71,6 +95,8 @@ void Endpoint::give_to_user(const ucp_ep_params_t& params) {
         error_argument_ = params.err_handler.arg;
     }
     if (has(UCP_EP_PARAM_FIELD_USER_DATA)) error_argument_ = params.user_data;
+    if (has(UCP_EP_PARAM_FIELD_NAME) && params.name != nullptr) make_extras().name = params.name;
+    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->open();
 }
 
 void Endpoint::take_from_user() {
@@ -78,6 +104,7 @@ void Endpoint::take_from_user() {
     clear_flag(kPeerErrors);
     error_callback_ = nullptr;
     error_argument_ = nullptr;
+    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->close();
 }
 
 void Endpoint::update_fast_path() {
@@ -142,6 +169,9 @@ void Endpoint::purge() {
     }
     worker_->abort_named(*this, status_);
     flush_endpoint_failed(*this, status_);
+    if (extras_ != nullptr && extras_->stream != nullptr) {
+        extras_->stream->cancel_receives(status_);
+    }
     if (worker_->find_endpoint(remote_uuid_) == nullptr) {
         worker_->reassembly().sender_failed(remote_uuid_, status_);
     }

@@ -23,6 +23,7 @@ namespace ucp {
 class Backlog;
 class LaneDriver;
 class Worker;
+struct EndpointExtras;
 struct LaneState;
 
 /**
@@ -137,6 +138,18 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
+    /** What few endpoints have; null: nothing of it. */
+    EndpointExtras* extras() const { return extras_.get(); }
+    EndpointExtras& make_extras();
+    /** A peer that is connected by a socket learns that this endpoint is no more. */
+    void hang_up();
+    /**
+     * The peer is known now, and `made`, which was made for it, gives this endpoint its lanes. What
+     * waits for them is to be pumped. `made` is to be destroyed.
+     */
+    void take_lanes(Endpoint& made);
+    /** The argument of the error callback, and what stream polls report. */
+    void* user_argument() const { return error_argument_; }
     bool owns(const uct::Endpoint* lane) const;
     /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
     bool is_drained(const uct::Endpoint* lane) const;
@@ -229,6 +242,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     std::unique_ptr<uct::Endpoint> scalable_;
     LaneState* lane_state_ = nullptr;
     std::unique_ptr<Backlog> backlog_;
+    std::unique_ptr<EndpointExtras> extras_;
     uint32_t serial_;
     uint32_t remote_started_ = 0;
     uint32_t remote_finished_ = 0;

@@ -7,6 +7,11 @@
 // so.
 namespace ucp {
 
+namespace wireup {
+class Listener;
+struct ConnectionRequest;
+}  // namespace wireup
+
 class Context;
 class Endpoint;
 class Memory;
@@ -33,6 +38,13 @@ inline TagMessage& unwrap(ucp_tag_message_h handle) {
     return *reinterpret_cast<TagMessage*>(handle);
 }
 
+inline wireup::Listener& unwrap(ucp_listener_h handle) {
+    return *reinterpret_cast<wireup::Listener*>(handle);
+}
+inline wireup::ConnectionRequest& unwrap(ucp_conn_request_h handle) {
+    return *reinterpret_cast<wireup::ConnectionRequest*>(handle);
+}
+
 inline ucp_context_h wrap(Context* context) {
     return reinterpret_cast<ucp_context_h>(context);
 }
@@ -50,6 +62,12 @@ inline ucp_rkey_h wrap(RemoteMemory* remote) {
 }
 inline ucp_tag_message_h wrap(TagMessage* message) {
     return reinterpret_cast<ucp_tag_message_h>(message);
+}
+inline ucp_listener_h wrap(wireup::Listener* listener) {
+    return reinterpret_cast<ucp_listener_h>(listener);
+}
+inline ucp_conn_request_h wrap(wireup::ConnectionRequest* request) {
+    return reinterpret_cast<ucp_conn_request_h>(request);
 }
 
 }  // namespace ucp

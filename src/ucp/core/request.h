@@ -67,12 +67,13 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
     };
 
-    enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kInternal };
+    enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kStreamReceive, kInternal };
 
     union Callback {
         ucp_send_nbx_callback_t send;
         ucp_tag_recv_nbx_callback_t tag_receive;
         ucp_am_recv_data_nbx_callback_t am_receive;
+        ucp_stream_recv_nbx_callback_t stream_receive;
         void (*internal)(Request& request);
     };
 
@@ -100,7 +101,7 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
 
     // --- results ---
     ucp_tag_recv_info_t tag_info{};  //!< tag receives
-    size_t received = 0;             //!< AM data receives: bytes
+    size_t received = 0;             //!< receives of AM data and streams: bytes
 
     /** The protocol's own data; one type a request. It is never destroyed, only cleaned up. */
     template <typename T, typename... Args>

@@ -59,6 +59,9 @@ Request* Worker::begin_request(const OpParams& params, Request::CallbackKind kin
             case Request::CallbackKind::kAmReceive:
                 request->on_finish.am_receive = params.raw().cb.recv_am;
                 break;
+            case Request::CallbackKind::kStreamReceive:
+                request->on_finish.stream_receive = params.raw().cb.recv_stream;
+                break;
             default:
                 request->on_finish.send = params.raw().cb.send;
         }
@@ -116,6 +119,10 @@ void Worker::deliver(Request& request) {
                 callback.am_receive(request.handle(), request.status, request.received,
                                     request.user_data);
                 break;
+            case Request::CallbackKind::kStreamReceive:
+                callback.stream_receive(request.handle(), request.status, request.received,
+                                        request.user_data);
+                break;
             case Request::CallbackKind::kInternal:
                 callback.internal(request);
                 break;
@@ -136,7 +143,8 @@ ucs_status_ptr_t Worker::end_call(Request& request, const OpParams& params) {
     if (params.has(UCP_OP_ATTR_FIELD_RECV_INFO)) {
         if (request.callback_kind == Request::CallbackKind::kTagReceive) {
             *params.raw().recv_info.tag_info = request.tag_info;
-        } else if (request.callback_kind == Request::CallbackKind::kAmReceive) {
+        } else if (request.callback_kind == Request::CallbackKind::kAmReceive ||
+                   request.callback_kind == Request::CallbackKind::kStreamReceive) {
             *params.raw().recv_info.length = request.received;
         }
     }

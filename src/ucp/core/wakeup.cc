@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,20 +20,31 @@ bool can_wake(const uct::InterfaceAttributes& attributes) {
     return (attributes.capabilities & uct::kEventFd) != 0;
 }
 
-bool watch(int poll, int descriptor) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = descriptor;
-    return epoll_ctl(poll, EPOLL_CTL_ADD, descriptor, &event) == 0;
+/** Was the descriptor readable? It is not any more. */
+bool take(int descriptor) {
+    uint64_t count;
+    return read(descriptor, &count, sizeof(count)) == sizeof(count);
 }
 
 }  // namespace
 
-ucs_status_t Wakeup::create(Worker& worker, std::unique_ptr<Wakeup>* wakeup) {
+ucs_status_t Wakeup::watch(int descriptor) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = descriptor;
+    // Transports of one device may share a descriptor.
+    const bool done = epoll_ctl(poll_, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno == EEXIST;
+    return done ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
+ucs_status_t Wakeup::create(Worker& worker, const External& external,
+                            std::unique_ptr<Wakeup>* wakeup) {
     std::unique_ptr<Wakeup> made(new Wakeup(worker));
     made->poll_ = epoll_create1(EPOLL_CLOEXEC);
     made->signal_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (made->poll_ < 0 || made->signal_ < 0 || !watch(made->poll_, made->signal_)) {
+    made->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (made->poll_ < 0 || made->signal_ < 0 || made->timer_ < 0) return UCS_ERR_IO_ERROR;
+    if (made->watch(made->signal_) != UCS_OK || made->watch(made->timer_) != UCS_OK) {
         return UCS_ERR_IO_ERROR;
     }
     for (const WorkerInterface& interface : worker.interfaces()) {
@@ -40,24 +52,47 @@ ucs_status_t Wakeup::create(Worker& worker, std::unique_ptr<Wakeup>* wakeup) {
         // Messages of a worker to itself are there when the call that sent them returns.
         if (attributes.device_type == uct::DeviceType::kSelf) continue;
         if (!can_wake(attributes)) return UCS_ERR_UNSUPPORTED;
-        // Transports of one device may share a descriptor.
-        if (!watch(made->poll_, interface.transport->event_fd()) && errno != EEXIST) {
-            return UCS_ERR_IO_ERROR;
+        const ucs_status_t status = made->watch(interface.transport->event_fd());
+        if (status != UCS_OK) return status;
+    }
+    if (external.epoll >= 0) {
+        epoll_event event{};
+        event.events = external.edge ? uint32_t{EPOLLIN | EPOLLET} : uint32_t{EPOLLIN};
+        event.data.ptr = external.user_data;
+        if (epoll_ctl(external.epoll, EPOLL_CTL_ADD, made->poll_, &event) != 0) {
+            return UCS_ERR_INVALID_PARAM;
         }
+        made->external_ = external.epoll;
     }
     *wakeup = std::move(made);
     return UCS_OK;
 }
 
 Wakeup::~Wakeup() {
-    if (poll_ >= 0) close(poll_);
-    if (signal_ >= 0) close(signal_);
+    if (external_ >= 0) epoll_ctl(external_, EPOLL_CTL_DEL, poll_, nullptr);
+    for (const int descriptor : {poll_, signal_, timer_}) {
+        if (descriptor >= 0) close(descriptor);
+    }
+}
+
+void Wakeup::set_timer() {
+    const ucs::Time deadline = worker_.next_deadline();
+    itimerspec when{};
+    if (deadline != ucs::kNever) {
+        constexpr ucs::Duration kLongest = std::chrono::hours(1);
+        const ucs::Duration wait = std::clamp(deadline - worker_.now(), ucs::Duration(1), kLongest);
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+        when.it_value.tv_sec = seconds.count();
+        when.it_value.tv_nsec = std::chrono::nanoseconds(wait - seconds).count();
+    }
+    timerfd_settime(timer_, 0, &when, nullptr);
 }
 
 ucs_status_t Wakeup::arm() {
-    uint64_t count;
-    if (read(signal_, &count, sizeof(count)) == sizeof(count)) return UCS_ERR_BUSY;
-    if (worker_.has_work()) return UCS_ERR_BUSY;
+    const bool is_signalled = take(signal_);
+    const bool is_due = take(timer_);
+    if (is_due || worker_.has_work()) worker_.look_soon();
+    if (is_signalled || is_due || worker_.has_work()) return UCS_ERR_BUSY;
     for (const WorkerInterface& interface : worker_.interfaces()) {
         if (!can_wake(interface.transport->attributes())) {
             if (interface.transport->progress() != 0) return UCS_ERR_BUSY;
@@ -66,15 +101,13 @@ ucs_status_t Wakeup::arm() {
         const ucs_status_t status = interface.transport->arm();
         if (status != UCS_OK) return status;
     }
+    set_timer();
     return UCS_OK;
 }
 
-ucs_status_t Wakeup::wait(ucs::Duration limit) const {
+ucs_status_t Wakeup::wait() const {
     pollfd entry{poll_, POLLIN, 0};
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(
-        std::clamp(limit, ucs::Duration(0), ucs::Duration(std::chrono::hours(1))));
-    const int ready = poll(&entry, 1, static_cast<int>(milliseconds.count()));
-    return ready < 0 && errno != EINTR ? UCS_ERR_IO_ERROR : UCS_OK;
+    return poll(&entry, 1, -1) < 0 && errno != EINTR ? UCS_ERR_IO_ERROR : UCS_OK;
 }
 
 ucs_status_t Wakeup::signal() const {

@@ -26,6 +26,8 @@ enum class AmId : uint8_t {
     kRndvAtp = 11,
     kRndvData = 12,
     kRndvAmRts = 13,
+    // byte streams (stream/)
+    kStream = 14,  //!< StreamHeader, bytes of the stream
     // emulated one-sided operations (proto/emulation)
     kPut = 16,
     kGetRequest = 17,
@@ -84,6 +86,10 @@ struct AmFirstHeader {
     AmHeader am;
     MessageId id;
     uint64_t total;  //!< bytes of payload, without the user's header
+};
+
+struct StreamHeader {
+    uint64_t stream;  //!< the receiver's name for it, else the uuid of the sending worker
 };
 
 struct HelloHeader {

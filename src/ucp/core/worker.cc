@@ -10,7 +10,9 @@
 #include "ucp/core/wakeup.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucp/proto/eager.h"
+#include "ucp/stream/streams.h"
 #include "ucp/tag/engine.h"
+#include "ucp/wireup/connection_manager.h"
 #include "ucs/log.h"
 #include "ucs/sys/host.h"
 
@@ -27,12 +29,19 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       tags_(std::make_unique<TagEngine>(*this)),
       am_handlers_(std::make_unique<AmHandlers>(*this)),
       reassembly_(std::make_unique<Reassembly>(*this)),
+      streams_(std::make_unique<Streams>(*this)),
       buckets_(std::make_unique<EndpointTable::bucket_type[]>(bucket_count_)),
       by_uuid_(EndpointTable::bucket_traits(buckets_.get(), bucket_count_)) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
     if (thread_mode_ == UCS_THREAD_MODE_MULTI) set_gate(kGateThreads, true);
     if (has(UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT)) am_handlers_->set_alignment(params.am_alignment);
+    if (has(UCP_WORKER_PARAM_FIELD_EVENT_FD)) external_.epoll = params.event_fd;
+    if (has(UCP_WORKER_PARAM_FIELD_USER_DATA)) external_.user_data = params.user_data;
+    if (has(UCP_WORKER_PARAM_FIELD_EVENTS)) {
+        external_.edge = (params.events & UCP_WAKEUP_EDGE) != 0;
+    }
+    if (has(UCP_WORKER_PARAM_FIELD_CLIENT_ID)) client_id_ = params.client_id;
     if (has(UCP_WORKER_PARAM_FIELD_NAME) && params.name != nullptr) name_ = params.name;
     if (name_.empty()) name_ = fmt::format("{}:{}", ucs::host_name(), ucs::process_id());
     if (name_.size() >= UCP_ENTITY_NAME_MAX) name_.resize(UCP_ENTITY_NAME_MAX - 1);
@@ -46,6 +55,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     add_am_handlers(*this);
     add_rndv_handlers(*this);
     add_rma_handlers(*this);
+    add_stream_handler(*this);
     lanes_ = std::make_unique<LaneDriver>(*this);
     tracker_ = lanes_->tracker();
 }
@@ -59,7 +69,10 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
     if (adopted != UCS_OK) return adopted;
     // The signal must work from any thread, so nothing is left to make then.
     Wakeup* wakeup = nullptr;
-    if (context.has_feature(UCP_FEATURE_WAKEUP)) made->wakeup(&wakeup);
+    if (context.has_feature(UCP_FEATURE_WAKEUP)) {
+        const ucs_status_t made_wakeup = made->wakeup(&wakeup);
+        if (made_wakeup != UCS_OK) return made_wakeup;
+    }
     *worker = std::move(made);
     return UCS_OK;
 }
@@ -104,6 +117,16 @@ void Worker::deliver_held(uint8_t id, void* data, size_t length) {
 // --- transports
 // ------------------------------------------------------------------------------------
 
+namespace {
+
+/** Messages of a worker to itself are there when the call that sent them returns. */
+bool can_wake(const uct::InterfaceAttributes& attributes) {
+    return (attributes.capabilities & uct::kEventFd) != 0 ||
+           attributes.device_type == uct::DeviceType::kSelf;
+}
+
+}  // namespace
+
 ucs_status_t Worker::open_interface(unsigned index) {
     const TransportResource& resource = context_.resources()[index];
     const uct::InterfaceParams params{context_.clock(),
@@ -123,6 +146,12 @@ ucs_status_t Worker::open_interface(unsigned index) {
         ucs::log_warn("{} on {} cannot be opened: {}", resource.transport, resource.device,
                       ucs_status_string(status));
         return status;
+    }
+    const auto& attributes = interface.transport->attributes();
+    if (context_.has_feature(UCP_FEATURE_WAKEUP) && !can_wake(attributes)) {
+        ucs::log_info("{} on {} is left out: it can wake nobody, and the program wants to sleep",
+                      resource.transport, resource.device);
+        return UCS_ERR_UNSUPPORTED;
     }
     interfaces_.push_back(std::move(interface));
     return UCS_OK;
@@ -160,6 +189,7 @@ unsigned Worker::progress() {
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
         progress_countdown_ = std::max(config().progress_factor, 1u);
         lanes_->advance(now());
+        if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
     }
     --progress_countdown_;
     in_progress_ = false;
@@ -191,12 +221,16 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
 }
 
 bool Worker::has_work() const {
-    return has_work_ || lanes_->has_deferred();
+    return has_work_ || lanes_->has_deferred() ||
+           (connections_ != nullptr && connections_->has_work());
 }
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {
     if (wakeup_ == nullptr) {
-        const ucs_status_t status = Wakeup::create(*this, &wakeup_);
+        ucs_status_t status = Wakeup::create(*this, external_, &wakeup_);
+        if (status == UCS_OK && connections_ != nullptr) {
+            status = wakeup_->watch(connections_->descriptor());
+        }
         if (status != UCS_OK) return status;
     }
     *wakeup = wakeup_.get();

@@ -20,6 +20,7 @@
 #include "ucp/core/context.h"
 #include "ucp/core/endpoint.h"
 #include "ucp/core/request.h"
+#include "ucp/core/wakeup.h"
 #include "ucp/core/wire.h"
 #include "ucp/select/selection.h"
 #include "ucs/datastruct/memory_pool.h"
@@ -31,11 +32,15 @@
 
 namespace ucp {
 
+namespace wireup {
+class ConnectionManager;
+}
+
 class AmHandlers;
 class LaneDriver;
 class Reassembly;
+class Streams;
 class TagEngine;
-class Wakeup;
 
 /** A transport as a worker uses it. */
 struct WorkerInterface {
@@ -107,6 +112,8 @@ class Worker {
     bool has_work() const;
     /** Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation. */
     ucs_status_t wakeup(Wakeup** wakeup);
+    /** The next progress() looks at what it looks at only now and then. */
+    void look_soon() { progress_countdown_ = 0; }
     /** When progress() has work that only time brings; kNever if none. */
     ucs::Time next_deadline() const;
     ucs::Time now() const { return context_.clock().now(); }
@@ -121,6 +128,7 @@ class Worker {
     TagEngine& tags() { return *tags_; }
     AmHandlers& am_handlers() { return *am_handlers_; }
     Reassembly& reassembly() { return *reassembly_; }
+    Streams& streams() { return *streams_; }
     LaneDriver& lanes() { return *lanes_; }
     std::span<WorkerInterface> interfaces() { return interfaces_; }
     WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
@@ -143,6 +151,15 @@ class Worker {
 
     /** ucp_ep_create(): a new endpoint, or the internal one of that peer, given to the user. */
     ucs_status_t create_endpoint(const ucp_ep_params_t& params, Endpoint** endpoint);
+    /** An endpoint to a worker that its address is known of: a new one, or the internal one. */
+    ucs_status_t create_to(const WorkerAddress& remote, Endpoint** endpoint);
+    /** An endpoint whose peer is not known yet; what it is to send waits for connect_waiting(). */
+    Endpoint& create_waiting();
+    ucs_status_t connect_waiting(Endpoint& endpoint, const WorkerAddress& remote);
+    /** What connects endpoints by socket address; made at first use. */
+    ucs_status_t connections(wireup::ConnectionManager** manager);
+    /** From ucp_worker_params_t. */
+    uint64_t client_id() const { return client_id_; }
     /** The primary endpoint of a peer; null if there is none. Failed ones are not found. */
     Endpoint* find_endpoint(uint64_t uuid);
     /** The endpoint that owns a transport endpoint; slow, for errors. */
@@ -255,6 +272,9 @@ class Worker {
     std::string why_unreachable(const WorkerAddress& remote);
     void grow_table();
     void close_endpoint_now(Endpoint& endpoint);
+    void make_primary(Endpoint& endpoint);
+    void resign_primary(Endpoint& endpoint);
+    void retire(Endpoint& endpoint);
     void withdraw_lanes();
     void finish(Request& request);
     void deliver(Request& request);
@@ -297,6 +317,7 @@ class Worker {
     std::unique_ptr<TagEngine> tags_;
     std::unique_ptr<AmHandlers> am_handlers_;
     std::unique_ptr<Reassembly> reassembly_;
+    std::unique_ptr<Streams> streams_;
     std::vector<WorkerInterface> interfaces_;
     std::unique_ptr<LaneDriver> lanes_;
     size_t bucket_count_ = 16;
@@ -310,7 +331,10 @@ class Worker {
     std::vector<Endpoint*> to_purge_;
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
     std::vector<Request*> answer_waiters_;
+    std::unique_ptr<wireup::ConnectionManager> connections_;
     std::unique_ptr<Wakeup> wakeup_;
+    Wakeup::External external_;
+    uint64_t client_id_ = 0;
     uint32_t serials_ = 0;
     int dedicated_lanes_ = 0;
 };

@@ -9,6 +9,7 @@
 #include "ucp/core/flush.h"
 #include "ucp/core/worker.h"
 #include "ucp/lanes/lane_driver.h"
+#include "ucp/wireup/connection.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -27,29 +28,36 @@ void Worker::grow_table() {
 
 ucs_status_t Worker::create_endpoint(const ucp_ep_params_t& params, Endpoint** endpoint) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
-    if (has(UCP_EP_PARAM_FIELD_SOCK_ADDR) || has(UCP_EP_PARAM_FIELD_CONN_REQUEST)) {
-        ucs::log_warn("endpoints by socket address are not supported yet");
-        return UCS_ERR_UNSUPPORTED;
+    Endpoint* found = nullptr;
+    ucs_status_t status = UCS_ERR_INVALID_PARAM;
+    if (has(UCP_EP_PARAM_FIELD_CONN_REQUEST)) {
+        status = wireup::create_server_endpoint(*this, params, &found);
+    } else if (has(UCP_EP_PARAM_FIELD_SOCK_ADDR)) {
+        status = wireup::create_client_endpoint(*this, params, &found);
+    } else if (has(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) && params.address != nullptr) {
+        const size_t length = packed_address_length(params.address);
+        WorkerAddress remote;
+        status =
+            unpack_address({reinterpret_cast<const std::byte*>(params.address), length}, &remote);
+        if (status == UCS_OK) status = create_to(remote, &found);
     }
-    if (!has(UCP_EP_PARAM_FIELD_REMOTE_ADDRESS) || params.address == nullptr) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    const size_t length = packed_address_length(params.address);
-    WorkerAddress remote;
-    ucs_status_t status =
-        unpack_address({reinterpret_cast<const std::byte*>(params.address), length}, &remote);
     if (status != UCS_OK) return status;
+    found->give_to_user(params);
+    lanes_->endpoint_created(*found);
+    *endpoint = found;
+    return UCS_OK;
+}
+
+ucs_status_t Worker::create_to(const WorkerAddress& remote, Endpoint** endpoint) {
     Endpoint* found = find_endpoint(remote.uuid);
     if (found == nullptr || found->is_users() || found->has_flag(Endpoint::kClosing)) {
-        status = connect(remote, &found);
+        const ucs_status_t status = connect(remote, &found);
         if (status == UCS_ERR_UNREACHABLE) {
             ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
                            why_unreachable(remote));
         }
         if (status != UCS_OK) return status;
     }
-    found->give_to_user(params);
-    lanes_->endpoint_created(*found);
     *endpoint = found;
     return UCS_OK;
 }
@@ -139,6 +147,7 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
         return;
     }
     endpoint.clear_flag(Endpoint::kClosing);
+    endpoint.hang_up();
     lanes_->endpoint_closing(endpoint);
     const bool is_needed =
         endpoint.has_flag(Endpoint::kGreetedUs) || lanes_->link_of(endpoint) != nullptr;
@@ -149,10 +158,8 @@ void Worker::doom(Endpoint& endpoint) {
     if (endpoint.has_flag(Endpoint::kDoomed)) return;
     endpoint.set_flag(Endpoint::kDoomed);
     endpoint.set_flag(Endpoint::kClosing);
-    if (endpoint.is_primary() && by_uuid_.iterator_to(endpoint) != by_uuid_.end()) {
-        by_uuid_.erase(by_uuid_.iterator_to(endpoint));
-        endpoint.clear_flag(Endpoint::kPrimary);
-    }
+    endpoint.hang_up();
+    resign_primary(endpoint);
     doomed_.push_back(&endpoint);
     has_work_ = true;
 }
@@ -199,8 +206,7 @@ void Worker::transport_failed(void* arg, uct::Endpoint* lane, ucs_status_t statu
 }
 
 void Worker::purge_later(Endpoint& endpoint) {
-    if (endpoint.is_primary()) by_uuid_.erase(by_uuid_.iterator_to(endpoint));
-    endpoint.clear_flag(Endpoint::kPrimary);
+    resign_primary(endpoint);
     to_purge_.push_back(&endpoint);
     has_work_ = true;
 }

@@ -106,11 +106,7 @@ ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {
         endpoints_.push_back(*made);
         ++endpoint_count_;
         ++interfaces_[index].endpoints_made;
-        if (find_endpoint(remote.uuid) == nullptr) {
-            grow_table();
-            by_uuid_.insert(*made);
-            made->set_flag(Endpoint::kPrimary);
-        }
+        if (find_endpoint(remote.uuid) == nullptr) make_primary(*made);
         keep_rails(remote, std::span(ranked).subspan(place));
         *endpoint = made;
         return UCS_OK;

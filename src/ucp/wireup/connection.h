@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ucp/wireup/connection_manager.h"
+#include "ucp/wireup/frame.h"
+#include "ucp/wireup/socket.h"
+
+namespace ucp {
+class Endpoint;
+struct WorkerAddress;
+}  // namespace ucp
+
+namespace ucp::wireup {
+
+/**
+ * The socket of an endpoint that was connected by socket address.
+ *
+ * A client's endpoint exists before its peer is known: what is sent on it waits (WaitingLane) until
+ * the server's answer brings the worker address. From then on the socket stays open and idle; its
+ * end tells that the peer is gone, and fails the endpoint once the messages that came before are
+ * taken. Owned by its endpoint.
+ */
+class Connection final : public Watched {
+  public:
+    Connection(ConnectionManager& manager, Endpoint& endpoint);
+    /** Says goodbye unless the endpoint has failed. */
+    ~Connection() override;
+
+    /** Client: call the server. */
+    ucs_status_t call(const SocketAddress& server, const SocketAddress* local, bool send_client_id);
+    /** Server: take a client's socket over, and accept him. */
+    ucs_status_t accept(Socket socket, uint64_t his_stream);
+
+    const SocketAddress& local() const { return local_; }
+    const SocketAddress& peer() const { return peer_; }
+    /** The peer's name for the stream that goes to him; 0 as long as it is not known. */
+    uint64_t stream() const { return stream_; }
+
+    void ready() override;
+    /** The peer is gone, and so is all that he had sent. */
+    void end();
+
+  private:
+    enum class State : uint8_t { kCalling, kGreeting, kConnected, kOver };
+
+    ucs_status_t progress();
+    ucs_status_t write();
+    ucs_status_t take(const Frame& frame);
+    ucs_status_t accepted(const Frame& frame);
+    Frame introduction(FrameKind kind) const;
+    void over(ucs_status_t status);
+
+    Endpoint& endpoint_;
+    State state_ = State::kCalling;
+    bool peer_said_bye_ = false;
+    bool send_client_id_ = false;
+    ucs_status_t status_ = UCS_OK;  //!< what the endpoint will fail with
+    uint64_t own_stream_;
+    uint64_t stream_ = 0;
+    SocketAddress local_;
+    SocketAddress peer_;
+    FrameReader reader_;
+    FrameWriter writer_;
+};
+
+/** The parts of ucp_ep_create() that are about sockets. */
+ucs_status_t create_client_endpoint(Worker& worker, const ucp_ep_params_t& params,
+                                    Endpoint** endpoint);
+ucs_status_t create_server_endpoint(Worker& worker, const ucp_ep_params_t& params,
+                                    Endpoint** endpoint);
+
+}  // namespace ucp::wireup

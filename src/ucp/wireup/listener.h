@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "ucp/wireup/connection_manager.h"
+#include "ucp/wireup/frame.h"
+#include "ucp/wireup/socket.h"
+#include "ucs/time.h"
+
+namespace ucp::wireup {
+
+/**
+ * A client that waits for the program's decision: what ucp_conn_request_h points to. It belongs to
+ * the program and to no worker, so that any worker, on any thread, may accept it.
+ */
+struct ConnectionRequest {
+    Socket socket;
+    SocketAddress client;
+    Frame introduction;
+};
+
+/** Tell the client that he is not wanted. */
+void reject(std::unique_ptr<ConnectionRequest> request);
+
+/** A socket that clients call: what ucp_listener_h points to. */
+class Listener final : public Watched {
+  public:
+    /** As ucp_listener_create. */
+    static ucs_status_t create(ConnectionManager& manager, const ucp_listener_params_t& params,
+                               Listener** listener);
+    ~Listener() override;
+
+    Worker& worker() const { return manager_.worker(); }
+    SocketAddress address() const { return socket_.local(); }
+
+    void ready() override;
+    /** A caller has said who he is. */
+    void introduce(std::unique_ptr<ConnectionRequest> request);
+
+  private:
+    explicit Listener(ConnectionManager& manager) : Watched(manager) {}
+    void accept_at_once(std::unique_ptr<ConnectionRequest> request);
+
+    ucp_listener_accept_handler_t accept_handler_{};
+    ucp_listener_conn_handler_t connection_handler_{};
+};
+
+/** Somebody who called a listener and has not said who he is. */
+class Caller final : public Watched {
+  public:
+    Caller(ConnectionManager& manager, Listener& listener, Socket socket, ucs::Time deadline)
+        : Watched(manager), listener_(listener), deadline_(deadline) {
+        socket_ = std::move(socket);
+    }
+    ~Caller() override { ignore(); }
+
+    ucs_status_t start() { return watch(false); }
+    Listener& listener() const { return listener_; }
+    bool has_expired(ucs::Time now) const { return now >= deadline_; }
+
+    void ready() override;
+
+  private:
+    Listener& listener_;
+    ucs::Time deadline_;
+    FrameReader reader_;
+};
+
+}  // namespace ucp::wireup
