@@ -3,7 +3,8 @@
 """Compares what shared libraries export with what the public headers declare.
 
 A library libX.so.0 must export the functions and variables of its headers (libraries to headers: see
-HEADERS), nothing else, without symbol versions, and be called libX.so.0.
+HEADERS), nothing else, without symbol versions, and be called libX.so.0. What runtimes import
+(runtimes.txt) must be among it.
 """
 
 import argparse
@@ -30,6 +31,18 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def imports():
+    """Names that runtimes import, by library."""
+    result = {}
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "runtimes.txt"), encoding="utf-8") as file:
+        for line in file:
+            words = line.split("#")[0].split()
+            if words:
+                result.setdefault(words[0], set()).update(words[1:])
+    return result
+
+
 def check(library, include, cc):
     name = re.match(r"lib(\w+)\.so", os.path.basename(library)).group(1)
     known = declarations.read(cc, include, HEADERS[name], PACKAGES)
@@ -39,6 +52,8 @@ def check(library, include, cc):
     soname = re.search(r"soname: \[(.*?)\]", output("readelf", "-d", library))
     bad = [f"declared, not exported: {n}" for n in sorted(wanted - exported)]
     bad += [f"exported, not declared: {n}" for n in sorted(exported - wanted)]
+    bad += [f"imported by a runtime, not exported: {n}"
+            for n in sorted(imports().get(name, set()) - exported)]
     if soname is None or soname.group(1) != f"lib{name}.so.0":
         bad.append(f"soname is {soname.group(1) if soname else 'missing'}")
     for line in bad:

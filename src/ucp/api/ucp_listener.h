@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file ucp_listener.h Connections by socket address: listeners and requests of clients. */
+/**
+ * @file ucp_listener.h
+ * Connections by socket address: listeners and requests of clients.
+ *
+ * A client's ucp_ep_create returns at once; what is sent before the server has accepted waits. What
+ * becomes of the call is told to the endpoint's error callback (error handling mode peer):
+ * UCS_ERR_REJECTED (the server's program does not want it), UCS_ERR_NOT_CONNECTED (nobody listens
+ * there, or something else does), UCS_ERR_UNREACHABLE (no way to the address, or no transport in
+ * common), UCS_ERR_CONNECTION_RESET (the server went away meanwhile). Later, at either side:
+ * UCS_ERR_CONNECTION_RESET when the peer has closed its endpoint or is gone; what it had sent before
+ * has been received by then.
+ */
 #pragma once
 
 #include <sys/socket.h>
@@ -50,7 +61,7 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_
 /** Stop listening. Requests not decided on are still to be accepted or rejected. */
 void ucp_listener_destroy(ucp_listener_h listener);
 ucs_status_t ucp_listener_query(ucp_listener_h listener, ucp_listener_attr_t* attr);
-/** Refuse a client: its endpoint fails with UCS_ERR_REJECTED. The request is gone. */
+/** Any thread. Refuse a client: its endpoint fails with UCS_ERR_REJECTED. The request is gone. */
 ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h conn_request);
 /** @return UCS_OK, or UCS_ERR_UNSUPPORTED for a client id that was not sent. */
 ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request, ucp_conn_request_attr_t* attr);

@@ -67,7 +67,9 @@ typedef struct ucp_mem_advise_params {
 enum ucp_memh_pack_params_field { UCP_MEMH_PACK_PARAM_FIELD_FLAGS = UCS_BIT(0) };
 
 enum ucp_memh_pack_flags {
-    UCP_MEMH_PACK_FLAG_EXPORT = UCS_BIT(0) /**< for ucp_mem_map of a peer, not as a remote key */
+    /** For ucp_mem_map of another process of this host and user, not as a remote key: memory that
+     *  the library allocated for a context with UCP_FEATURE_EXPORTED_MEMH. */
+    UCP_MEMH_PACK_FLAG_EXPORT = UCS_BIT(0)
 };
 
 typedef struct ucp_memh_pack_params {
@@ -104,7 +106,10 @@ ucs_status_t ucp_mem_advise(ucp_context_h context, ucp_mem_h memh, ucp_mem_advis
  */
 void ucp_mem_print_info(const char* mem_size, ucp_context_h context, FILE* stream);
 
-/** The bytes that let a peer use the memory; released by ucp_memh_buffer_release. */
+/**
+ * The bytes that let a peer use the memory; released by ucp_memh_buffer_release.
+ * @return UCS_OK, UCS_ERR_UNSUPPORTED (memory that cannot be exported), UCS_ERR_NO_MEMORY.
+ */
 ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params, void** buffer_p,
                            size_t* buffer_size_p);
 void ucp_memh_buffer_release(void* buffer, const ucp_memh_buffer_release_params_t* params);

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file ucp_stream.h Byte streams: what an endpoint sends arrives in order, without boundaries. */
+/**
+ * @file ucp_stream.h
+ * Byte streams: what an endpoint sends arrives in order, without boundaries.
+ *
+ * Endpoints connected by socket address have a stream each. Of several endpoints made from the
+ * address of one worker all send to the same stream, which that worker's first endpoint back
+ * receives. Bytes that nobody receives are kept, without a limit, until the endpoint is closed.
+ */
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +32,12 @@ typedef struct ucp_stream_poll_ep {
 
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
                                      const ucp_request_param_t* param);
-/** Receive at least one element. @param length  Bytes received, if it ended within the call. */
+/**
+ * Receive at least one element, whole elements only; with UCP_STREAM_RECV_FLAG_WAITALL as many as
+ * the buffer holds. Receives of an endpoint end in the order of the calls. Ends with
+ * UCS_ERR_CANCELED after ucp_request_cancel or when the endpoint is closed.
+ * @param length  Bytes received, if it ended within the call.
+ */
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void* buffer, size_t count, size_t* length,
                                      const ucp_request_param_t* param);
 /**
@@ -37,7 +49,8 @@ void ucp_stream_data_release(ucp_ep_h ep, void* data);
 /** Status of a receive; @a length_p, in bytes, is filled when it is UCS_OK. */
 ucs_status_t ucp_stream_recv_request_test(void* request, size_t* length_p);
 /**
- * Which endpoints have data.
+ * Which endpoints have data. Each is told once for what has come until then, and again when more
+ * comes.
  * @param poll_eps  Room for @a max_eps entries.
  * @return Number of entries filled, or a negative ucs_status_t.
  */

@@ -33,7 +33,8 @@ typedef struct ucp_worker_params {
     uint64_t field_mask;           /**< bits of ucp_worker_params_field */
     ucs_thread_mode_t thread_mode; /**< wanted; default UCS_THREAD_MODE_SINGLE */
     ucs_cpu_set_t cpu_mask;        /**< processors to be near; default: the system decides */
-    unsigned events;               /**< bits of ucp_wakeup_event_t to wake up for; default: all */
+    unsigned events;               /**< bits of ucp_wakeup_event_t to wake up for; default: all.
+                                        The worker may wake up for others as well. */
     void* user_data;               /**< what an event set of the caller is to report */
     int event_fd;                  /**< an epoll descriptor of the caller to be used for events */
     uint64_t flags;                /**< bits of ucp_worker_flags_t */
@@ -100,7 +101,8 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
  */
 unsigned ucp_worker_progress(ucp_worker_h worker);
 
-/* --- sleeping: contexts with UCP_FEATURE_WAKEUP */
+/* --- sleeping: contexts with UCP_FEATURE_WAKEUP. Transports that can wake nobody are left out of
+ *     such contexts. What is due at a time (keep-alive, lanes) wakes as well. */
 
 /** A descriptor for poll or epoll, owned by the worker; use it after ucp_worker_arm gave UCS_OK. */
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int* fd);

@@ -100,6 +100,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     status = Context::create(*params, values, {}, &context);
     if (status != UCS_OK) return status;
     announce_library(*context);
+    context->set_interface_minor(api_minor_version);
     *context_p = wrap(context.release());
     return UCS_OK;
 }

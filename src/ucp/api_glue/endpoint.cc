@@ -60,9 +60,10 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
     return ucp_ep_close_nbx(ep, OldParams().get());
 }
 
-ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h, const ucp_ep_params_t*) {
-    ucs::log_warn("ucp_ep_modify_nb is not supported: make a new endpoint instead");
-    return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    return UCS_STATUS_PTR(endpoint.modify(*params));
 }
 
 ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {

@@ -37,7 +37,9 @@ ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr) {
     const Memory& memory = unwrap(memh);
     if ((attr->field_mask & UCP_MEM_ATTR_FIELD_ADDRESS) != 0) attr->address = memory.address();
     if ((attr->field_mask & UCP_MEM_ATTR_FIELD_LENGTH) != 0) attr->length = memory.length();
-    if ((attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) != 0) attr->mem_type = memory.type();
+    if ((attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) != 0) {
+        attr->mem_type = memory.context().memory_type_for_program(memory.type());
+    }
     return UCS_OK;
 }
 
@@ -88,12 +90,18 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params,
         params != nullptr && (params->field_mask & UCP_MEMH_PACK_PARAM_FIELD_FLAGS) != 0
             ? params->flags
             : 0;
-    if (flags != 0) return UCS_ERR_UNSUPPORTED;
+    if ((flags & ~uint64_t{UCP_MEMH_PACK_FLAG_EXPORT}) != 0) return UCS_ERR_INVALID_PARAM;
+    const bool exports = (flags & UCP_MEMH_PACK_FLAG_EXPORT) != 0;
     const Memory& memory = unwrap(memh);
-    const size_t size = packed_key_size(memory);
+    if (exports && !memory.pages().is_mapped()) return UCS_ERR_UNSUPPORTED;
+    const size_t size = exports ? SharedPages::packed_size() : packed_key_size(memory);
     void* buffer = std::malloc(size);
     if (buffer == nullptr) return UCS_ERR_NO_MEMORY;
-    pack_key(memory, {static_cast<std::byte*>(buffer), size});
+    if (exports) {
+        memory.pages().pack(buffer, memory.length());
+    } else {
+        pack_key(memory, {static_cast<std::byte*>(buffer), size});
+    }
     *buffer_p = buffer;
     *buffer_size_p = size;
     return UCS_OK;

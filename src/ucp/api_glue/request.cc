@@ -34,7 +34,10 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
         if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE) == 0) {
             return UCS_ERR_INVALID_PARAM;
         }
-        const bool is_receive = (request.flags & Request::kReceive) != 0;
+        using Kind = Request::CallbackKind;
+        const bool is_receive = request.callback_kind == Kind::kTagReceive ||
+                                request.callback_kind == Kind::kAmReceive ||
+                                request.callback_kind == Kind::kStreamReceive;
         const char* lane = request.endpoint == nullptr
                                ? "any"
                                : request.endpoint->one_sided_lane().attributes.transport.c_str();

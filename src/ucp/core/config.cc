@@ -70,6 +70,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
                                   "Messages on a new lane until the peer has acknowledged the end "
                                   "of the old one."),
+    field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
+                                       "How often peers of idle endpoints are checked, if the "
+                                       "endpoint's error handling mode is peer; inf: never."),
+    field<&Config::keepalive_endpoints>("KEEPALIVE_NUM_EPS", "128",
+                                        "Endpoints that are checked at each interval, at most."),
 };
 
 }  // namespace

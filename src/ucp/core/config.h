@@ -47,6 +47,9 @@ struct Config {
     unsigned sample_windows = 0;
     double min_score = 0;
     unsigned switch_window = 0;
+
+    ucs::Duration keepalive_interval = ucs::kForever;
+    unsigned keepalive_endpoints = 0;  //!< at each interval; 0: none
 };
 
 extern const ucs::config::Table<Config> kConfigTable;

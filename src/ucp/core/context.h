@@ -89,6 +89,18 @@ class Context {
     /** Serialises memory domains; recursive, taken only if is_shared_by_threads(). */
     std::recursive_mutex& mutex() { return mutex_; }
 
+    /** The program was compiled for this minor version of the interface (ucp_init_version). */
+    void set_interface_minor(unsigned minor) { interface_minor_ = minor; }
+    /** A kind of memory as the program means it: "unknown" was 5 before version 1.16. */
+    ucs_memory_type_t memory_type_from_program(ucs_memory_type_t type) const {
+        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_RDMA ? UCS_MEMORY_TYPE_UNKNOWN
+                                                                     : type;
+    }
+    ucs_memory_type_t memory_type_for_program(ucs_memory_type_t type) const {
+        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_UNKNOWN ? UCS_MEMORY_TYPE_RDMA
+                                                                        : type;
+    }
+
     RegionTable& regions() { return regions_; }
     uint64_t draw_uuid();
     void print_info(FILE* stream) const;
@@ -115,6 +127,7 @@ class Context {
     ucp_request_cleanup_callback_t request_cleanup_ = nullptr;
     size_t estimated_endpoints_ = 1;
     bool mt_workers_shared_ = false;
+    unsigned interface_minor_ = UCP_API_MINOR;
     std::string name_;
     std::recursive_mutex mutex_;
     RegionTable regions_;

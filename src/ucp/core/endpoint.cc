@@ -90,13 +90,33 @@ void Endpoint::give_to_user(const ucp_ep_params_t& params) {
         params.err_mode == UCP_ERR_HANDLING_MODE_PEER) {
         set_flag(kPeerErrors);
     }
+    set_handlers(params);
+    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->open();
+}
+
+ucs_status_t Endpoint::modify(const ucp_ep_params_t& params) {
+    constexpr uint64_t kFixed = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
+                                UCP_EP_PARAM_FIELD_CONN_REQUEST |
+                                UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
+    if ((params.field_mask & kFixed) != 0) return UCS_ERR_INVALID_PARAM;
+    const ucp_err_handling_mode_t mode =
+        has_flag(kPeerErrors) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    if ((params.field_mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) != 0 &&
+        params.err_mode != mode) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    set_handlers(params);
+    return UCS_OK;
+}
+
+void Endpoint::set_handlers(const ucp_ep_params_t& params) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_EP_PARAM_FIELD_ERR_HANDLER)) {
         error_callback_ = params.err_handler.cb;
         error_argument_ = params.err_handler.arg;
     }
     if (has(UCP_EP_PARAM_FIELD_USER_DATA)) error_argument_ = params.user_data;
     if (has(UCP_EP_PARAM_FIELD_NAME) && params.name != nullptr) make_extras().name = params.name;
-    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->open();
 }
 
 void Endpoint::take_from_user() {

@@ -129,6 +129,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** Given to the user by ucp_ep_create; may be closed again. */
     void give_to_user(const ucp_ep_params_t& params);
     void take_from_user();
+    /** ucp_ep_modify_nb(): @return UCS_ERR_INVALID_PARAM for what cannot be changed */
+    ucs_status_t modify(const ucp_ep_params_t& params);
 
     unsigned scalable_index() const { return scalable_index_; }
     /** Worker::interface() of the dedicated lane that hot endpoints get; for kPromotable ones. */
@@ -217,6 +219,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         one_sided_used_ &= static_cast<uint8_t>(~bit);
         one_sided_fenced_ &= static_cast<uint8_t>(~bit);
     }
+    void set_handlers(const ucp_ep_params_t& params);
     void update_fast_path();
     void purge();
 
@@ -235,7 +238,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
     uint8_t scalable_index_;        //!< Worker::interface()
     uint8_t dedicated_index_ = 0;
-    DomainPair domains_;            //!< of both lanes: they share a device at either end
+    DomainPair domains_;  //!< of both lanes: they share a device at either end
     ucs_status_t status_ = UCS_OK;
     bool has_backlog_ = false;  //!< a request waits
 

@@ -13,6 +13,7 @@
 #include "ucp/stream/streams.h"
 #include "ucp/tag/engine.h"
 #include "ucp/wireup/connection_manager.h"
+#include "ucp/wireup/keepalive.h"
 #include "ucs/log.h"
 #include "ucs/sys/host.h"
 
@@ -58,6 +59,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     add_stream_handler(*this);
     lanes_ = std::make_unique<LaneDriver>(*this);
     tracker_ = lanes_->tracker();
+    keepalive_ = std::make_unique<Keepalive>(*this);
 }
 
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
@@ -189,6 +191,7 @@ unsigned Worker::progress() {
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
         progress_countdown_ = std::max(config().progress_factor, 1u);
         lanes_->advance(now());
+        keepalive_->advance(now());
         if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
     }
     --progress_countdown_;
@@ -238,7 +241,7 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 }
 
 ucs::Time Worker::next_deadline() const {
-    ucs::Time next = lanes_->next_deadline();
+    ucs::Time next = std::min(lanes_->next_deadline(), keepalive_->next_deadline());
     for (const WorkerInterface& interface : interfaces_) {
         next = std::min(next, interface.transport->next_deadline());
     }

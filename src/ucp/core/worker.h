@@ -35,6 +35,7 @@ namespace ucp {
 namespace wireup {
 class ConnectionManager;
 }
+class Keepalive;
 
 class AmHandlers;
 class LaneDriver;
@@ -332,6 +333,7 @@ class Worker {
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
     std::vector<Request*> answer_waiters_;
     std::unique_ptr<wireup::ConnectionManager> connections_;
+    std::unique_ptr<Keepalive> keepalive_;
     std::unique_ptr<Wakeup> wakeup_;
     Wakeup::External external_;
     uint64_t client_id_ = 0;

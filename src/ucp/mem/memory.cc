@@ -28,16 +28,17 @@ ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t len
     return domain.register_memory(reinterpret_cast<void*>(start), end - start, handle);
 }
 
-/** RDMA (5) was "unknown" up to UCX 1.15, and is no kind of memory that can be had here. */
 bool is_host_or_unknown(ucs_memory_type_t type) {
-    return type == UCS_MEMORY_TYPE_HOST || type >= UCS_MEMORY_TYPE_RDMA;
+    return type == UCS_MEMORY_TYPE_HOST || type == UCS_MEMORY_TYPE_UNKNOWN;
 }
 
 }  // namespace
 
 ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, Memory** result) {
     const uint64_t fields = params.field_mask;
-    if ((fields & UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER) != 0) return UCS_ERR_UNSUPPORTED;
+    if ((fields & UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER) != 0) {
+        return import(context, params.exported_memh_buffer, result);
+    }
     if ((fields & UCP_MEM_MAP_PARAM_FIELD_LENGTH) == 0) return UCS_ERR_INVALID_PARAM;
     void* address = (fields & UCP_MEM_MAP_PARAM_FIELD_ADDRESS) ? params.address : nullptr;
     const unsigned flags = (fields & UCP_MEM_MAP_PARAM_FIELD_FLAGS) ? params.flags : 0;
@@ -50,7 +51,7 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     if (address == nullptr && !allocate && params.length > 0) return UCS_ERR_INVALID_PARAM;
     if (params.length > PTRDIFF_MAX) return UCS_ERR_INVALID_PARAM;
     if ((fields & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0 &&
-        !is_host_or_unknown(params.memory_type))
+        !is_host_or_unknown(context.memory_type_from_program(params.memory_type)))
         return UCS_ERR_UNSUPPORTED;
 
     auto* memory = new (std::nothrow) Memory(context);
@@ -64,6 +65,21 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     else
         memory->type_ = ucs::detect_memory(address, params.length).type;
     if (status == UCS_OK && memory->type_ != UCS_MEMORY_TYPE_HOST) status = UCS_ERR_UNSUPPORTED;
+    if (status == UCS_OK) status = memory->register_everywhere();
+    if (status != UCS_OK) {
+        destroy(memory);
+        return status;
+    }
+    *result = memory;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::import(Context& context, const void* packed, Memory** result) {
+    if (packed == nullptr) return UCS_ERR_INVALID_PARAM;
+    auto* memory = new (std::nothrow) Memory(context);
+    if (memory == nullptr) return UCS_ERR_NO_MEMORY;
+    ucs_status_t status = SharedPages::open(packed, &memory->pages_, &memory->length_);
+    memory->address_ = memory->pages_.address();
     if (status == UCS_OK) status = memory->register_everywhere();
     if (status != UCS_OK) {
         destroy(memory);
@@ -90,6 +106,11 @@ ucs_status_t Memory::create(Context& context, void* address, size_t length, Memo
 ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, size_t length) {
     const bool fixed = (params.field_mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) != 0 &&
                        (params.flags & UCP_MEM_MAP_FIXED) != 0;
+    if (context_.has_feature(UCP_FEATURE_EXPORTED_MEMH)) {
+        const ucs_status_t status = SharedPages::create(length, hint, fixed, &pages_);
+        address_ = pages_.address();
+        return status;
+    }
     const size_t bytes = ucs::align_up(length, ucs::page_size());
     // Best where peers can map it.
     ContextLock lock(context_);

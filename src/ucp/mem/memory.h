@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ucp/api/ucp.h"
+#include "ucp/mem/exported.h"
 #include "ucs/memory/memory_type.h"
 #include "uct/api/memory_domain.h"
 
@@ -47,11 +48,14 @@ class Memory {
         return address >= start && address - start <= length_ &&
                length <= length_ - (address - start);
     }
+    /** Pages that can be exported; not mapped for memory of another kind. */
+    const SharedPages& pages() const { return pages_; }
     bool allows(unsigned prot) const { return (prot_ & prot) == prot; }
 
     ucs_status_t advise(const ucp_mem_advise_params_t& params) const;
 
   private:
+    static ucs_status_t import(Context& context, const void* packed, Memory** memory);
     explicit Memory(Context& context) : context_(context) {}
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
@@ -63,6 +67,7 @@ class Memory {
     size_t length_ = 0;
     size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
     uct::MemoryDomain* allocator_ = nullptr;  //!< whose it is, if a domain's
+    SharedPages pages_;                       //!< likewise ours, where others may map them too
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
     uint64_t region_ = 0;

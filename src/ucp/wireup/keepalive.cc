@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/wireup/keepalive.h"
+
+#include "ucp/core/worker.h"
+
+namespace ucp {
+
+Keepalive::Keepalive(Worker& worker)
+    : worker_(worker),
+      due_(worker.config().keepalive_endpoints == 0
+               ? ucs::kNever
+               : ucs::deadline(worker.now(), worker.config().keepalive_interval)) {}
+
+void Keepalive::check(ucs::Time now) {
+    const Config& config = worker_.config();
+    due_ = ucs::deadline(now, config.keepalive_interval);
+    unsigned checked = 0;
+    uint32_t last = 0;
+    // Endpoints are listed in the order of their serial numbers.
+    worker_.for_each_endpoint([&](Endpoint& endpoint) {
+        if (endpoint.serial() <= last_ || checked == config.keepalive_endpoints) return;
+        if (!endpoint.has_flag(Endpoint::kPeerErrors) || endpoint.is_failed()) return;
+        const Lane lane = endpoint.scalable_lane();
+        if ((lane.attributes.capabilities & uct::kCheckPeer) == 0) return;
+        ++checked;
+        last = endpoint.serial();
+        const ucs_status_t status = lane.endpoint.check(nullptr);
+        // One without room has something under way, which finds out by itself.
+        if (status != UCS_OK && status != UCS_INPROGRESS && status != UCS_ERR_NO_RESOURCE) {
+            endpoint.fail(status);
+        }
+    });
+    last_ = last;  // 0: from the start
+}
+
+}  // namespace ucp

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What UCX 1.14 to 1.16 added to the interface, value for value: headers of UCX 1.16 need not be
+// installed for it. Names that 1.13 has are compared with its headers by interface.py.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#include "ucp/api/ucp.h"
+
+namespace {
+
+struct Value {
+    const char* name;
+    unsigned long long ours;
+    unsigned long long theirs;
+};
+#define VALUE(name, value)                                    \
+    Value {                                                   \
+#name, static_cast < unsigned long long>(name), value \
+    }
+
+TEST(Version, Values) {
+    const Value values[] = {
+        VALUE(UCP_API_MAJOR, 1),
+        VALUE(UCP_API_MINOR, 16),
+        VALUE(UCS_MEMORY_TYPE_HOST, 0),
+        VALUE(UCS_MEMORY_TYPE_ROCM_MANAGED, 4),
+        VALUE(UCS_MEMORY_TYPE_RDMA, 5),
+        VALUE(UCS_MEMORY_TYPE_LAST, 6),
+        VALUE(UCS_MEMORY_TYPE_UNKNOWN, 6),
+        VALUE(UCP_FEATURE_EXPORTED_MEMH, 1 << 7),
+        VALUE(UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER, 1 << 5),
+        VALUE(UCP_MEM_MAP_SYMMETRIC_RKEY, 1 << 3),
+        VALUE(UCP_MEMH_PACK_PARAM_FIELD_FLAGS, 1 << 0),
+        VALUE(UCP_MEMH_PACK_FLAG_EXPORT, 1 << 0),
+        VALUE(UCP_EP_ATTR_FIELD_TRANSPORTS, 1 << 3),
+        VALUE(UCP_DATATYPE_ATTR_FIELD_PACKED_SIZE, 1 << 0),
+        VALUE(UCP_DATATYPE_ATTR_FIELD_BUFFER, 1 << 1),
+        VALUE(UCP_DATATYPE_ATTR_FIELD_COUNT, 1 << 2),
+        VALUE(UCP_AM_SEND_FLAG_COPY_HEADER, 1 << 3),
+        VALUE(UCP_OP_ATTR_FIELD_MEMH, 1 << 8),
+        VALUE(UCP_OP_ATTR_FLAG_MULTI_SEND, 1 << 19),
+        VALUE(UCP_WORKER_ADDRESS_ATTR_FIELD_UID, 1 << 0),
+        VALUE(UCP_WORKER_PARAM_FIELD_CLIENT_ID, 1 << 8),
+        VALUE(UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID, 1 << 2),
+        VALUE(UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID, 1 << 1),
+    };
+    for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
+}
+
+TEST(Version, Layouts) {
+    const Value values[] = {
+        VALUE(sizeof(ucp_mem_map_params_t), 48),
+        VALUE(offsetof(ucp_mem_map_params_t, memory_type), 32),
+        VALUE(offsetof(ucp_mem_map_params_t, exported_memh_buffer), 40),
+        VALUE(sizeof(ucp_transport_entry_t), 16),
+        VALUE(offsetof(ucp_transport_entry_t, device_name), 8),
+        VALUE(sizeof(ucp_transports_t), 24),
+        VALUE(offsetof(ucp_transports_t, num_entries), 8),
+        VALUE(offsetof(ucp_transports_t, entry_size), 16),
+        VALUE(sizeof(ucp_ep_attr_t), 320),
+        VALUE(offsetof(ucp_ep_attr_t, local_sockaddr), 40),
+        VALUE(offsetof(ucp_ep_attr_t, remote_sockaddr), 168),
+        VALUE(offsetof(ucp_ep_attr_t, transports), 296),
+        VALUE(sizeof(ucp_datatype_attr_t), 32),
+        VALUE(offsetof(ucp_datatype_attr_t, packed_size), 8),
+        VALUE(offsetof(ucp_datatype_attr_t, buffer), 16),
+        VALUE(offsetof(ucp_datatype_attr_t, count), 24),
+        VALUE(sizeof(ucp_memh_pack_params_t), 16),
+        VALUE(offsetof(ucp_memh_pack_params_t, flags), 8),
+        VALUE(sizeof(ucp_memh_buffer_release_params_t), 8),
+        VALUE(sizeof(ucp_rkey_compare_params_t), 8),
+    };
+    for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
+}
+
+template <typename Function, typename Signature>
+constexpr bool is_a = std::is_same_v<Function, Signature>;
+
+static_assert(is_a<decltype(ucp_memh_pack),
+                   ucs_status_t(ucp_mem_h, const ucp_memh_pack_params_t*, void**, size_t*)>);
+static_assert(
+    is_a<decltype(ucp_memh_buffer_release), void(void*, const ucp_memh_buffer_release_params_t*)>);
+static_assert(
+    is_a<decltype(ucp_rkey_compare), ucs_status_t(ucp_worker_h, ucp_rkey_h, ucp_rkey_h,
+                                                  const ucp_rkey_compare_params_t*, int*)>);
+static_assert(is_a<decltype(ucp_dt_query), ucs_status_t(ucp_datatype_t, ucp_datatype_attr_t*)>);
+static_assert(is_a<decltype(ucp_worker_address_query),
+                   ucs_status_t(ucp_address_t*, ucp_worker_address_attr_t*)>);
+static_assert(is_a<decltype(ucp_ep_query), ucs_status_t(ucp_ep_h, ucp_ep_attr_t*)>);
+
+}  // namespace
