@@ -96,6 +96,8 @@ class VirtualFabric {
     /// The node's adapters stop for good: peers see retries exceeded, its own calls do nothing.
     void kill_node(unsigned node);
     bool node_alive(unsigned node) const;
+    /// The node's adapters fail: as kill_node, and each tells its programs (IBV_EVENT_DEVICE_FATAL).
+    void fail_devices(unsigned node);
     /// A node's port, or the path between two nodes, goes down or up. A port raises
     /// IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
     void set_link(unsigned node, bool up);

@@ -160,10 +160,12 @@ void VirtualFabricImpl::raised_events(Owner, uint16_t lid) {
 void VirtualFabricImpl::set_link(unsigned node, bool up) {
     if (nodes_[node].up == up) return;
     nodes_[node].up = up;
+    tell(node, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+}
+
+void VirtualFabricImpl::tell(unsigned node, ibv_event_type event) {
     for (Context* context : contexts) {
-        if (context->device.node == node) {
-            deliver_async(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, nullptr);
-        }
+        if (context->device.node == node) deliver_async(*context, event, nullptr);
     }
     if (activity_) activity_(node);
 }
@@ -221,6 +223,10 @@ void VirtualFabric::charge_cpu(unsigned node, uint64_t ns) {
 
 void VirtualFabric::kill_node(unsigned node) {
     impl_->nodes_[node].alive = false;
+}
+void VirtualFabric::fail_devices(unsigned node) {
+    kill_node(node);
+    impl_->tell(node, IBV_EVENT_DEVICE_FATAL);
 }
 bool VirtualFabric::node_alive(unsigned node) const {
     return impl_->nodes_[node].alive;

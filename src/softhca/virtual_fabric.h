@@ -97,6 +97,8 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
 
     Node& node_of(uint16_t lid) { return nodes_[ports_[lid].node]; }
     void set_link(unsigned node, bool up);
+    /// An event of the port or the device, to all programs of the node.
+    void tell(unsigned node, ibv_event_type event);
 
     VirtualFabric::Options options_;
     std::vector<Node> nodes_;

@@ -9,6 +9,7 @@
 
 #include "ucs/type/status.h"
 #include "uct/ib/base/address.h"
+#include "uct/ib/base/async_events.h"
 #include "uct/ib/base/config.h"
 
 namespace uct::ib {
@@ -49,6 +50,7 @@ class Device {
 
     const std::string& name() const { return name_; }
     ibv_context* context() const { return context_.get(); }
+    AsyncEvents& events() { return *events_; }
     uint8_t port() const { return port_; }
     bool is_mlx5() const { return mlx5_; }
     bool is_ethernet() const { return port_attributes_.link_layer == IBV_LINK_LAYER_ETHERNET; }
@@ -90,6 +92,7 @@ class Device {
 
     std::string name_;
     ContextPtr context_;
+    std::unique_ptr<AsyncEvents> events_;
     uint8_t port_ = 1;
     bool mlx5_ = false;
     int dc_ = -1;

@@ -2,6 +2,7 @@
 #include "uct/ib/base/ib_interface.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +22,11 @@ constexpr size_t kBounceFront = 16;
 
 IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
                          const InterfaceParams& params)
-    : domain_(domain), config_(config), params_(params) {
+    : domain_(domain),
+      config_(config),
+      params_(params),
+      sends_only_(kind == TransportKind::kDcMlx5) {
+    device().events().subscribe(events_);
     const unsigned depth = std::max(config.tx_queue_len, 4u);
     config_.tx_queue_len = depth;
     moderation_ = std::clamp(config.tx_cq_moderation, 1u, depth / 4);
@@ -48,12 +53,16 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
     attributes_.interface_address_length = scalable ? DctAddress::kLength : 0;
     attributes_.endpoint_address_length = scalable ? 0 : QpAddress::kLength;
     // The estimates of UCX's selection for adapters of this kind.
-    attributes_.latency = {600e-9 + (device().is_ethernet() ? 200e-9 : 0), scalable ? 60e-9 : 1e-9};
+    attributes_.latency = {600e-9 + (device().is_ethernet() ? 200e-9 : 0) + (scalable ? 60e-9 : 0),
+                           scalable ? 0 : 1e-9};
     attributes_.bandwidth = device().bandwidth();
     attributes_.overhead = kind == TransportKind::kRcVerbs ? 75e-9 : 40e-9;
 }
 
-IbInterface::~IbInterface() = default;
+IbInterface::~IbInterface() {
+    device().events().unsubscribe(events_);
+    if (event_fd_ >= 0) close(event_fd_);
+}
 
 ucs_status_t IbInterface::open_queues(const ReceiveLayout& layout) {
     if (const ucs_status_t status = device().make_path(config_, &path_); status != UCS_OK) {
@@ -165,6 +174,8 @@ ibv_ah* IbInterface::address_handle(const PortAddress& remote) {
 }
 
 unsigned IbInterface::progress() {
+    if (--until_events_ == 0) [[unlikely]]
+        look_for_events();
     unsigned count = poll_receives();
     count += poll_sends();
     after_poll();
@@ -238,6 +249,11 @@ ucs_status_t IbInterface::arm() {
     ibv_cq* cq;
     void* context;
     while (ibv_get_cq_event(channel_.get(), &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+    if (kept_events_.empty()) kept_events_ = device().events().take(events_);
+    if (!kept_events_.empty()) {
+        until_events_ = 1;
+        return UCS_ERR_BUSY;
+    }
     if (!kept_sends_.empty() || !kept_receives_.empty()) return UCS_ERR_BUSY;
     if (ibv_req_notify_cq(send_cq_.get(), 0) != 0 || ibv_req_notify_cq(receive_cq_.get(), 0) != 0) {
         return UCS_ERR_IO_ERROR;

@@ -32,7 +32,7 @@ class IbInterface : public Interface {
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
     unsigned progress() override;
-    int event_fd() const override { return channel_->fd; }
+    int event_fd() const override;
     ucs_status_t arm() override;
 
     Domain& domain() const { return domain_; }
@@ -97,6 +97,8 @@ class IbInterface : public Interface {
 
     /** At least a byte arrived in the buffer. */
     virtual void received(const ibv_wc& completion, ReceiveBuffer* buffer) = 0;
+    /** The adapter does no more: end all endpoints. */
+    virtual void device_gone();
     /** After polling: serve who waits, ask for grants again. */
     virtual void after_poll() = 0;
 
@@ -116,17 +118,29 @@ class IbInterface : public Interface {
     void arrived(const ibv_wc& completion);
     void completed(const ibv_wc& completion);
 
+    void look_for_events();
+    void handle(const AsyncEvent& event);
+    void queue_pair_failed(uint32_t number);
+    int open_event_fd() const;
+
     static constexpr unsigned kMaxPoll = 64;
+    /** Calls of progress() for each look at the adapter's events: a look is a system call. */
+    static constexpr unsigned kEventInterval = 1024;
     static constexpr uint32_t kSlotMask = 0xfffff;
 
     unsigned moderation_;
     uint32_t max_inline_ = 0;
     int window_, hard_, soft_;
+    unsigned until_events_ = kEventInterval;
+    const bool sends_only_;  //!< its queue pairs receive nothing
     ucs::Time next_request_{};
     CompletionCredits credits_;
     bool reclaiming_ = false;
     std::unique_ptr<RegisteredChunks> bounce_chunks_;
     std::unique_ptr<ucs::MemoryPool> bounce_, operations_;
+    mutable EventBox events_;
+    std::vector<AsyncEvent> kept_events_;  //!< for the next progress()
+    mutable int event_fd_ = -1;            //!< made when first asked for: many never are
     ChannelPtr channel_;
     CqPtr send_cq_, receive_cq_;
     std::vector<SendQueue*> queues_;

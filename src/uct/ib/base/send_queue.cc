@@ -207,6 +207,13 @@ void SendQueue::complete(uint32_t index, ibv_wc_status status, uint32_t vendor_e
     owner_.on_failed(*this, index, status_of(status));
 }
 
+void SendQueue::fail(ucs_status_t status) {
+    if (failed_) return;
+    failed_ = true;
+    plain_left_ = 0;
+    owner_.on_failed(*this, completed_ + 1, status);
+}
+
 void SendQueue::refuse_messages() {
     if (qp_ == nullptr || token_ == 0) return;  // reset: it takes none
     ibv_qp_attr attributes{};

@@ -183,6 +183,8 @@ class SendQueue {
     /** As signal(), and run `operation` then. */
     bool ride(SendOperation& operation, const DcTarget& target);
 
+    /** It failed without a completion that says so. The queue may be destroyed when this returns. */
+    void fail(ucs_status_t status);
     /** A completion arrived. The queue may be destroyed when this returns. */
     void complete(uint32_t index, ibv_wc_status status, uint32_t vendor_error);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/ud/ud_interface.h"
 
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -51,7 +54,7 @@ ucs_status_t UdInterface::open(Domain& domain, const TransportConfig& config,
     const size_t mtu = mtu_bytes(domain.device().port_attributes().active_mtu);
     const ucs_status_t status = opened->open_queues({kReceiveFront, kGrh + mtu});
     if (status != UCS_OK) return status;
-    if (opened->open_queue_pair() != UCS_OK) {
+    if (opened->open_queue_pair() != UCS_OK || !opened->open_events()) {
         ucs::log_error(
             "ud_verbs on {} cannot create its queue pair with UCX_UD_TX_QUEUE_LEN={}: {}",
             domain.device().name(), config.tx_queue_len, std::strerror(errno));
@@ -72,6 +75,17 @@ ucs_status_t UdInterface::open_queue_pair() {
     queue_->attach_datagrams(std::move(qp), add_queue(*queue_));
     set_message_limits(max_inline);
     return UCS_OK;
+}
+
+bool UdInterface::open_events() {
+    events_.reset(epoll_create1(EPOLL_CLOEXEC));
+    alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    for (const int source : {IbInterface::event_fd(), alarm_.get()}) {
+        epoll_event event{};
+        event.events = EPOLLIN;
+        if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, source, &event) != 0) return false;
+    }
+    return true;
 }
 
 void UdInterface::set_message_limits(uint32_t max_inline) {
@@ -368,11 +382,23 @@ ucs_status_t UdInterface::arm() {
         if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     if (!failed_.empty() || (!ready_.empty() && queue_->has_room())) return UCS_ERR_BUSY;
+    // Whoever waits for the descriptor alone must wake for retransmissions too.
+    itimerspec when{};
+    if (const ucs::Time next = next_deadline(); next != ucs::kNever) {
+        const auto span = std::max(next - clock(), ucs::Duration(1));
+        when.it_value.tv_sec = span.count() / 1000000000;
+        when.it_value.tv_nsec = span.count() % 1000000000;
+    }
+    timerfd_settime(alarm_.get(), 0, &when, nullptr);
     return IbInterface::arm();
 }
 
 ucs::Time UdInterface::next_deadline() const {
     return by_deadline_.empty() ? ucs::kNever : by_deadline_.begin()->scheduled();
+}
+
+void UdInterface::device_gone() {
+    while (!by_target_.empty()) fail(*by_target_.begin(), UCS_ERR_IO_ERROR);
 }
 
 void UdInterface::on_failed(SendQueue& queue, uint32_t, ucs_status_t status) {

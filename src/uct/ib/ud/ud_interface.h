@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <unistd.h>
+
 #include "uct/base/pending_queue.h"
 #include "uct/ib/base/ib_interface.h"
 #include "uct/ib/ud/ud_peer.h"
@@ -26,6 +28,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
+    int event_fd() const override { return events_.get(); }
     /** Owed acknowledgements leave first: whoever sleeps does not keep others waiting. */
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
@@ -66,6 +69,20 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void endpoint_gone(Peer& peer);
 
   private:
+    /** A descriptor, closed in the end. */
+    class Descriptor {
+      public:
+        ~Descriptor() { reset(-1); }
+        int get() const { return number_; }
+        void reset(int number) {
+            if (number_ >= 0) close(number_);
+            number_ = number;
+        }
+
+      private:
+        int number_ = -1;
+    };
+
     static constexpr size_t kGrh = sizeof(ibv_grh);
     // Behind the GRH and the header the payload is aligned to 8 bytes.
     static constexpr size_t kReceiveFront = ReceiveBuffer::kPayloadOffset + 4;
@@ -93,6 +110,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     UdInterface(Domain& domain, const TransportConfig& config, const UdConfig& ud_config,
                 const InterfaceParams& params);
     ucs_status_t open_queue_pair();
+    bool open_events();
     void set_message_limits(uint32_t max_inline);
     Packet* make(ucs::MemoryPool& pool) {
         void* memory = pool.allocate();
@@ -104,6 +122,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void on_completed(SendQueue& queue) override {}
     void on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) override;
     void signal_rest(SendQueue& queue) override {}
+    void device_gone() override;
 
     Peer* find(const Header& header, const ibv_wc& completion);
     Peer* peer_at(const PortAddress& port, const UdAddress& address);
@@ -129,6 +148,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs::ObjectPool<AcknowledgementWaiter> waiters_{"acknowledgement waiters"};
     std::unique_ptr<SendQueue> queue_;
     PendingQueue pending_;
+    Descriptor events_, alarm_;  //!< the completion channel or the alarm; the next deadline
 
     std::vector<Peer*> names_;
     std::vector<uint32_t> generations_;

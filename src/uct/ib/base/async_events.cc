@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/base/async_events.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "ucs/log.h"
+
+namespace uct::ib {
+
+namespace {
+
+/** Null for what asks nothing of us: it is logged alone. */
+std::optional<AsyncEvent> meaning(const ibv_async_event& event) {
+    using Kind = AsyncEvent::Kind;
+    switch (event.event_type) {
+        case IBV_EVENT_PORT_ERR:
+            return AsyncEvent{Kind::kPortDown};
+        case IBV_EVENT_PORT_ACTIVE:
+            return AsyncEvent{Kind::kPortUp};
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+            return AsyncEvent{Kind::kQueuePair, event.element.qp->qp_num};
+        case IBV_EVENT_CQ_ERR:
+            return AsyncEvent{Kind::kQueue, 0, event.element.cq};
+        case IBV_EVENT_SRQ_ERR:
+            return AsyncEvent{Kind::kQueue, 0, event.element.srq};
+        case IBV_EVENT_DEVICE_FATAL:
+            return AsyncEvent{Kind::kDevice};
+        default:
+            return {};
+    }
+}
+
+}  // namespace
+
+EventBox::~EventBox() {
+    if (fd_ >= 0) close(fd_);
+}
+
+int EventBox::fd() {
+    if (fd_ < 0) fd_ = eventfd(events_.empty() ? 0 : 1, EFD_CLOEXEC | EFD_NONBLOCK);
+    return fd_;
+}
+
+AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
+    fcntl(fd(), F_SETFL, fcntl(fd(), F_GETFL) | O_NONBLOCK);
+}
+
+void AsyncEvents::subscribe(EventBox& box) {
+    std::lock_guard lock(mutex_);
+    boxes_.push_back(&box);
+}
+
+void AsyncEvents::unsubscribe(EventBox& box) {
+    std::lock_guard lock(mutex_);
+    std::erase(boxes_, &box);
+}
+
+std::vector<AsyncEvent> AsyncEvents::take(EventBox& box) {
+    std::lock_guard lock(mutex_);
+    read_all();
+    if (box.fd_ >= 0 && !box.events_.empty()) {
+        uint64_t count;
+        if (read(box.fd_, &count, sizeof(count)) < 0) {
+            // It was readable only if something came after it was made.
+        }
+    }
+    return std::exchange(box.events_, {});
+}
+
+void AsyncEvents::read_all() {
+    ibv_async_event event;
+    while (ibv_get_async_event(context_, &event) == 0) {
+        const std::optional<AsyncEvent> known = meaning(event);
+        ucs::log_debug("{}: event: {}", ibv_get_device_name(context_->device),
+                       ibv_event_type_str(event.event_type));
+        // The number is kept, not the queue pair: it may be destroyed once this is acknowledged.
+        ibv_ack_async_event(&event);
+        if (!known) continue;
+        for (EventBox* box : boxes_) {
+            box->events_.push_back(*known);
+            const uint64_t one = 1;
+            if (box->fd_ >= 0 && write(box->fd_, &one, sizeof(one)) < 0) {
+                // The counter is full only after 2^64 events.
+            }
+        }
+    }
+}
+
+}  // namespace uct::ib
