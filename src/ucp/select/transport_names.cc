@@ -115,7 +115,7 @@ template <typename Words>
 std::string join(const Words& words) {
     std::vector<std::string_view> distinct(std::begin(words), std::end(words));
     std::ranges::sort(distinct);
-    distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     return fmt::format("{}", fmt::join(distinct, ", "));
 }
 
