@@ -11,7 +11,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-make -C "$build" DESTDIR="$folder/root" install-data install-exec >"$folder/log" 2>&1 ||
+env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -C "$build" DESTDIR="$folder/root" install-data install-exec >"$folder/log" 2>&1 ||
     { tail -n 20 "$folder/log"; exit 1; }
 prefix=$(find "$folder/root" -path '*/include/ucp/api/ucp.h' -printf '%h' -quit)
 prefix=${prefix%/include/ucp/api}

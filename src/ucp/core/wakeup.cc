@@ -91,8 +91,9 @@ void Wakeup::set_timer() {
 ucs_status_t Wakeup::arm() {
     const bool is_signalled = take(signal_);
     const bool is_due = take(timer_);
-    if (is_due || worker_.has_work()) worker_.look_soon();
-    if (is_signalled || is_due || worker_.has_work()) return UCS_ERR_BUSY;
+    const bool is_called = worker_.has_callers();
+    if (is_due || is_called) worker_.look_soon();
+    if (is_signalled || is_due || is_called || worker_.has_work()) return UCS_ERR_BUSY;
     for (const WorkerInterface& interface : worker_.interfaces()) {
         if (!can_wake(interface.transport->attributes())) {
             if (interface.transport->progress() != 0) return UCS_ERR_BUSY;

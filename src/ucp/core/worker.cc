@@ -30,7 +30,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       tags_(std::make_unique<TagEngine>(*this)),
       am_handlers_(std::make_unique<AmHandlers>(*this)),
       reassembly_(std::make_unique<Reassembly>(*this)),
-      streams_(std::make_unique<Streams>(*this)),
+      streams_(std::make_unique<Streams>()),
       buckets_(std::make_unique<EndpointTable::bucket_type[]>(bucket_count_)),
       by_uuid_(EndpointTable::bucket_traits(buckets_.get(), bucket_count_)) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
@@ -224,8 +224,7 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
 }
 
 bool Worker::has_work() const {
-    return has_work_ || lanes_->has_deferred() ||
-           (connections_ != nullptr && connections_->has_work());
+    return has_work_ || lanes_->has_deferred();
 }
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {

@@ -159,6 +159,8 @@ class Worker {
     ucs_status_t connect_waiting(Endpoint& endpoint, const WorkerAddress& remote);
     /** What connects endpoints by socket address; made at first use. */
     ucs_status_t connections(wireup::ConnectionManager** manager);
+    /** It has something to do. Asks the system: not for every progress. */
+    bool has_callers() const;
     /** From ucp_worker_params_t. */
     uint64_t client_id() const { return client_id_; }
     /** The primary endpoint of a peer; null if there is none. Failed ones are not found. */

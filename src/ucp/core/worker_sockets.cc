@@ -28,6 +28,10 @@ ucs_status_t Worker::connections(wireup::ConnectionManager** manager) {
     return UCS_OK;
 }
 
+bool Worker::has_callers() const {
+    return connections_ != nullptr && connections_->has_work();
+}
+
 Endpoint& Worker::create_waiting() {
     // Any transport will do for the limits of messages: nothing goes out before connect_waiting().
     unsigned index = 0;

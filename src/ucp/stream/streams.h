@@ -22,8 +22,6 @@ class Worker;
 /** The streams of a worker: which message belongs to which, and which have something to read. */
 class Streams {
   public:
-    explicit Streams(Worker& worker) : worker_(worker) {}
-
     /** The stream of an endpoint, made at first use. */
     static Stream& of(Endpoint& endpoint);
 
@@ -41,7 +39,6 @@ class Streams {
   private:
     using Ready = boost::intrusive::list<Stream, boost::intrusive::constant_time_size<false>>;
 
-    Worker& worker_;
     std::unordered_map<uint64_t, Endpoint*> named_;
     Ready ready_;
 };

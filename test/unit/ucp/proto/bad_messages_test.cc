@@ -60,6 +60,7 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"request: a key of zeros", AmId::kRndvRtr, rtr(1, 0, 10, 80, 80)},
         {"end: unknown receive", AmId::kRndvAtp, bytes_of(RndvDone{99, from, 0})},
         {"data: unknown receive", AmId::kRndvData, bytes_of(RndvData{99, from, 0}, 10)},
+        {"stream: a name and no bytes", AmId::kStream, bytes_of(StreamHeader{from})},
         {"active message: a size that overflows", AmId::kAmFirst,
          bytes_of(AmFirstHeader{{0, 0, 0}, {from, 1}, UINT64_MAX - 8}, 64)},
         {"tagged message: a size that no memory has", AmId::kTagFirst,
