@@ -89,6 +89,20 @@ bool FifoEndpoint::is_connected(const RemoteAddress& remote) const {
 
 ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
                                     uint32_t length) {
+    Outbox& outbox = *outbox_;
+    uint64_t number;
+    if (length > kInlinePayload || status_ != UCS_OK || !outbox.reserve_plain(&number)) [[unlikely]]
+        return am_short_slow(id, header, payload, length);
+    Slot& slot = outbox.slot(number);
+    std::memcpy(slot.data, &header, sizeof(header));
+    copy_inline(slot.data + sizeof(header), payload, length);
+    slot.control.store(control::word(number, id, sizeof(header) + length, 0),
+                       std::memory_order_release);
+    return UCS_OK;
+}
+
+ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void* payload,
+                                         uint32_t length) {
     if (length > kInlinePayload) {
         const ssize_t sent = send(id, [&](std::byte* to) {
             std::memcpy(to, &header, sizeof(header));
@@ -97,19 +111,16 @@ ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
         });
         return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
     }
-    if (status_ != UCS_OK) [[unlikely]]
-        return status_;
+    if (status_ != UCS_OK) return status_;
     bool sleeps;
     const uint64_t number = outbox_->reserve(&sleeps);
-    if (number == Outbox::kFull) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
+    if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
     Slot& slot = outbox_->slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
     slot.control.store(control::word(number, id, sizeof(header) + length, 0),
                        std::memory_order_release);
-    if (sleeps) [[unlikely]]
-        outbox_->wake();
+    if (sleeps) outbox_->wake();
     return UCS_OK;
 }
 

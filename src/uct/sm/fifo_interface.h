@@ -48,6 +48,8 @@ class FifoEndpoint final : public SmEndpoint {
 
   private:
     Outbox* outbox() override { return outbox_.get(); }
+    [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
+                                                 uint32_t length);
     /** write(destination) -> bytes, into a buffer of the receiver. @return bytes or an error */
     template <typename Write>
     ssize_t send(uint8_t id, Write write);

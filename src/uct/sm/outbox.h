@@ -57,6 +57,16 @@ class Outbox {
             }
         }
     }
+    /** The same where nothing is special: one try, room as far as known, and nobody to be woken. */
+    bool reserve_plain(uint64_t* number) {
+        uint64_t head = header_->head.load(std::memory_order_relaxed);
+        *number = head;
+        if (head - tail_ > mask_) [[unlikely]]  // as well if the receiver sleeps: the highest bit
+            return false;
+        sender_->attempt.store(head + 1, std::memory_order_release);
+        return header_->head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
+                                                     std::memory_order_relaxed);
+    }
     bool has_room() {
         const uint64_t number =
             header_->head.load(std::memory_order_relaxed) & ~QueueHeader::kArmed;

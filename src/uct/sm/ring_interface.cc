@@ -152,12 +152,14 @@ ucs_status_t RingEndpoint::make_room() {
 
 ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
                                     uint32_t length) {
-    if (next_ == limit_ || length > kInlinePayload) [[unlikely]]
+    const uint64_t number = next_;
+    if (number == limit_ || length > kInlinePayload) [[unlikely]]
         return am_short_slow(id, header, payload, length);
-    Slot& slot = outbox_->slot(next_);
+    Outbox& outbox = *outbox_;
+    Slot& slot = outbox.slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
-    publish(slot, control::word(next_, id, sizeof(header) + length, 0));
+    publish(outbox, slot, number, control::word(number, id, sizeof(header) + length, 0));
     return UCS_OK;
 }
 
@@ -185,7 +187,8 @@ ssize_t RingEndpoint::send(uint8_t id, Write write) {
     std::byte* const buffer = outbox_->buffer(next_);
     if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     const size_t length = write(buffer);
-    publish(outbox_->slot(next_), control::word(next_, id, length, control::kInBuffer));
+    publish(*outbox_, outbox_->slot(next_), next_,
+            control::word(next_, id, length, control::kInBuffer));
     return static_cast<ssize_t>(length);
 }
 

@@ -73,13 +73,13 @@ class RingEndpoint final : public SmEndpoint {
                                                  uint32_t length);
     template <typename Write>
     ssize_t send(uint8_t id, Write write);
-    void publish(Slot& slot, uint64_t word) {
+    void publish(Outbox& outbox, Slot& slot, uint64_t number, uint64_t word) {
         slot.control.store(word, std::memory_order_release);
-        ++next_;
+        next_ = number + 1;
         // No fence between the two: a receiver that goes to sleep puts one into all its senders.
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        if (outbox_->sleeps()) [[unlikely]]
-            outbox_->wake();
+        if (outbox.sleeps()) [[unlikely]]
+            outbox.wake();
     }
 
     std::unique_ptr<Outbox> outbox_;
