@@ -225,15 +225,17 @@ class Root:
             run("strip", "-g", "-o", stripped.name, source)
             self.content(path, pathlib.Path(stripped.name).read_bytes(), mode)
         for library in libraries(source, search):
-            self.file(library, library)
+            system = library.startswith(("/lib", "/usr/lib"))
+            self.file(library, library if system else f"/lib/{os.path.basename(library)}", search)
 
-    def program(self, source):
-        """A program of the build tree or the host, as /bin/NAME; libtool's wrapper is seen through."""
+    def program(self, source, search=""):
+        """A program of the build tree or the host, as /bin/NAME; libtool's wrapper is seen through.
+        Libraries that are not the system's go to /lib."""
         source = pathlib.Path(source)
         hidden = source.parent / ".libs" / source.name
         if hidden.exists() and not is_elf(source):
             source = hidden
-        self.file(source, f"/bin/{source.name}")
+        self.file(source, f"/bin/{source.name}", search)
 
     def tree(self, source, path):
         """A folder with everything below, links as they are; libraries' own needs are not looked up."""
