@@ -29,6 +29,7 @@ struct BenchCommand {
     std::string device = "soft";
     std::string transports = "self,dc_mlx5,rc_mlx5";
     std::string json;
+    std::string prefix;
     bool pin = false;
 };
 
@@ -55,6 +56,7 @@ LaunchSettings settings_for(const BenchCommand& command, const std::string& mode
     LaunchSettings settings;
     settings.arguments = command.arguments;
     settings.pin = command.pin;
+    settings.prefix = command.prefix;
     settings.environment.emplace_back("UCX_LANES", mode);
     if (std::getenv("UCX_TLS") == nullptr) {
         settings.environment.emplace_back("UCX_TLS", command.transports);
@@ -155,6 +157,10 @@ void add_benchmark(CLI::App& bench, const std::string& name, const std::string& 
     app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set")
         ->capture_default_str();
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
+    app.add_option("--prefix", command->prefix,
+                   "Words before the command of each rank, %r is its number: "
+                   "\"ip netns exec node%r\"")
+        ->type_name("COMMAND");
     app.add_flag("--pin", command->pin, "Bind each rank to a processor");
     app.callback([command] {
         check_options(command->options, command->benchmark == "mbw_mr");

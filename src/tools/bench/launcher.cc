@@ -17,11 +17,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <system_error>
 
 #include "tools/bench/child.h"
 #include "tools/bench/job.h"
+#include "tools/common/paths.h"
 
 namespace tools {
 namespace {
@@ -40,6 +42,18 @@ void pin_to(unsigned rank) {
         sched_setaffinity(0, sizeof(one), &one);
         return;
     }
+}
+
+std::vector<std::string> prefix_words(const std::string& prefix, unsigned rank) {
+    std::vector<std::string> words;
+    std::istringstream in(prefix);
+    for (std::string word; in >> word;) {
+        for (size_t at = 0; (at = word.find("%r", at)) != word.npos;) {
+            word.replace(at, 2, std::to_string(rank));
+        }
+        words.push_back(word);
+    }
+    return words;
 }
 
 std::string describe_exit(int status) {
@@ -109,12 +123,15 @@ class Job {
         for (const auto& [name, value] : settings_.environment) {
             setenv(name.c_str(), value.c_str(), 1);
         }
+        std::vector<std::string> words = prefix_words(settings_.prefix, rank);
+        const bool has_prefix = !words.empty();
+        if (has_prefix) words.push_back(Paths::find().program);
+        words.insert(words.end(), settings_.arguments.begin() + (has_prefix ? 1 : 0),
+                     settings_.arguments.end());
         std::vector<char*> arguments;
-        for (const std::string& argument : settings_.arguments) {
-            arguments.push_back(const_cast<char*>(argument.c_str()));
-        }
+        for (std::string& word : words) arguments.push_back(word.data());
         arguments.push_back(nullptr);
-        execv("/proc/self/exe", arguments.data());
+        execvp(has_prefix ? arguments[0] : "/proc/self/exe", arguments.data());
         fmt::print(stderr, "swiftlane: exec: {}\n", std::strerror(errno));
         _exit(127);
     }

@@ -17,7 +17,14 @@ namespace {
 void Rank::connect(unsigned peer) {
     if (endpoints_[peer] != nullptr) return;
     ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    // Who waits for a message of a peer that is gone would wait for ever.
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler.cb = [](void* self, ucp_ep_h, ucs_status_t failure) {
+        static_cast<Rank*>(self)->peer_failure_ = failure;
+    };
+    params.err_handler.arg = this;
     params.address = reinterpret_cast<const ucp_address_t*>(addresses_[peer].data());
     const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoints_[peer]);
     if (status != UCS_OK) {
@@ -62,6 +69,7 @@ bool Rank::step() {
     }
     if (resumed_) reap();
     const bool progressed = ucp_worker_progress(worker_) != 0;
+    if (peer_failure_ != UCS_OK) fail("a peer is gone", peer_failure_);
     ready_.insert(ready_.end(), yielded_.begin(), yielded_.end());
     yielded_.clear();
     return resumed_ || progressed;

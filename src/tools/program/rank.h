@@ -118,6 +118,7 @@ class Rank {
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     uint64_t timers_started_ = 0;
     bool resumed_ = false;
+    ucs_status_t peer_failure_ = UCS_OK;
     uint64_t barriers_entered_ = 0;
     std::coroutine_handle<> at_barrier_;
 };

@@ -348,9 +348,14 @@ ucs_status_t TcpInterface::flush(Completion* completion) {
     return all->finish();
 }
 
-ucs_status_t TcpInterface::arm() {
+ucs::Time TcpInterface::next_deadline() const {
     ucs::Time next = listener_.next_deadline();
     for (const Channel& channel : timers_) next = std::min(next, channel.deadline());
+    return next;
+}
+
+ucs_status_t TcpInterface::arm() {
+    const ucs::Time next = next_deadline();
     itimerspec when{};
     if (next != ucs::kNever) {
         const auto span = std::max(next - now(), ucs::Duration(1));

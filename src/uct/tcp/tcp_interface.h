@@ -49,6 +49,7 @@ class TcpInterface final : public Interface {
     ucs_status_t flush(Completion* completion) override;
     int event_fd() const override { return poll_.get(); }
     ucs_status_t arm() override;
+    ucs::Time next_deadline() const override;
 
     // --- for channels, links, endpoints and the listener ---
 

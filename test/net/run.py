@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tests of the TCP transport between network namespaces.
+
+    run.py SWIFTLANE [--all] [NAME...]
+
+Each test lays out a topology and runs `swiftlane bench` in it, one rank a node. The quick ones are
+part of `make check`; --all adds those that take longer or want iperf3. Without the right to make
+namespaces everything is skipped (exit status 77).
+"""
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from topology import Link, NotPermitted, Topology
+
+SWIFTLANE = ""
+QUICK, LONG = [], []
+
+
+def quick(function):
+    QUICK.append(function)
+    return function
+
+
+def long(function):
+    LONG.append(function)
+    return function
+
+
+def bench_command(net, benchmark, *options, ranks=2):
+    return [SWIFTLANE, "bench", benchmark, "--ranks", str(ranks), "--tls", "self,tcp", "--device",
+            "real", "--prefix", f"ip netns exec {net.base}n%r", *options]
+
+
+def environment(**settings):
+    return {**os.environ, **{f"UCX_{name}": value for name, value in settings.items()}}
+
+
+def bench(net, benchmark, *options, ranks=2, timeout=60, **settings):
+    """Runs to the end; returns the rows: {size: megabytes per second or microseconds}."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = bench_command(net, benchmark, *options, "--json", file.name, ranks=ranks)
+        result = subprocess.run(command, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=timeout,
+                                env=environment(**settings))
+        if result.returncode != 0:
+            raise AssertionError(f"{' '.join(command)}:\n{result.stdout}")
+        rows = {}
+        for line in result.stdout.splitlines():
+            row = re.match(r"(\d+)\s+([0-9.]+)", line)
+            if row and int(row[1]) not in rows:
+                rows[int(row[1])] = float(row[2])
+        return rows
+
+
+def expect(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def goodput(bits):
+    """Megabytes of payload per second on Ethernet of so many bits per second, MTU 1500."""
+    return bits / 8e6 * 1448 / 1514
+
+
+# --- quick ---
+
+
+@quick
+def messages_of_all_sizes_are_right():
+    with Topology(2, [Link()]) as net:
+        for size in ["8", "4K", "1M"]:
+            bench(net, "mbw_mr", "--size", size, "--iterations", "3", "--verify")
+
+
+@quick
+def ipv6_works():
+    with Topology(2, [Link(ipv6=True)]) as net:
+        bench(net, "mbw_mr", "--size", "16K", "--iterations", "3", "--verify")
+
+
+@quick
+def several_nodes_and_interfaces():
+    with Topology(4, [Link(), Link()]) as net:
+        bench(net, "alltoall", "--size", "1K", "--iterations", "20", "--verify", ranks=4)
+        bench(net, "alltoall", "--size", "64K", "--iterations", "5", "--verify", ranks=4,
+              NET_DEVICES="eth1")
+
+
+@quick
+def loss_loses_nothing():
+    with Topology(2, [Link(loss=0.01)]) as net:
+        bench(net, "mbw_mr", "--size", "4K", "--iterations", "4", "--verify")
+        bench(net, "mbw_mr", "--size", "256K", "--iterations", "1", "--window", "16", "--verify",
+              TCP_CONNECTIONS="4")
+
+
+@quick
+def a_shaped_link_is_filled():
+    with Topology(2, [Link(rate="200mbit")]) as net:
+        rate = bench(net, "mbw_mr", "--size", "1M", "--iterations", "2", "--warmup", "0",
+                     "--window", "16")[1 << 20]
+        expect(rate >= 0.9 * goodput(200e6), f"{rate} MB/s over 200 Mbit/s")
+
+
+@quick
+def delay_is_passed_on():
+    with Topology(2, [Link(delay=0.005)]) as net:
+        latency = bench(net, "alltoall", "--size", "8", "--iterations", "10")[8]
+        expect(latency >= 5000, f"{latency} us over 5 ms one way")
+        bench(net, "mbw_mr", "--size", "64K", "--iterations", "1", "--window", "8", "--verify")
+
+
+def ends_in_error(net, disturb, limit, **settings):
+    """A benchmark that is disturbed after a second ends, with an error, within the limit."""
+    bench_run = subprocess.Popen(
+        bench_command(net, "mbw_mr", "--size", "4K", "--iterations", "100000000"),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment(**settings))
+    try:
+        time.sleep(1.5)
+        expect(bench_run.poll() is None, "the benchmark did not run")
+        disturb()
+        began = time.monotonic()
+        try:
+            bench_run.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running {limit} s after the disturbance") from None
+        expect(bench_run.returncode != 0, "no error")
+        return time.monotonic() - began
+    finally:
+        bench_run.kill()
+        bench_run.communicate()
+
+
+@quick
+def a_link_that_goes_down_is_an_error_in_time():
+    with Topology(2, [Link()]) as net:
+        ends_in_error(net, lambda: net.link_down(1, 0), 15, TCP_USER_TIMEOUT="1s",
+                      TCP_KEEPIDLE="1s", TCP_KEEPINTVL="1s", TCP_KEEPCNT="1")
+
+
+@quick
+def a_link_that_swallows_everything_is_an_error_in_time():
+    with Topology(2, [Link()]) as net:
+        ends_in_error(net, lambda: (net.drop_all(0, 0), net.drop_all(1, 0)), 15,
+                      TCP_USER_TIMEOUT="1s", TCP_KEEPIDLE="1s", TCP_KEEPINTVL="1s",
+                      TCP_KEEPCNT="1")
+
+
+STRANGER = r"""
+import errno, random, socket, sys
+host, ports, count = sys.argv[1], [int(p) for p in sys.argv[2].split(",")], int(sys.argv[3])
+held, refused = [], 0
+for i in range(count):
+    s = socket.socket()
+    s.settimeout(5)
+    try:
+        s.connect((host, ports[i % len(ports)]))
+        if i % 3 == 0:
+            s.send(random.randbytes(random.randrange(1, 200)))
+        held.append(s)
+    except OSError:
+        refused += 1
+        s.close()
+    if len(held) > 800:
+        held.pop(0).close()
+print("knocked", count, "refused by the kernel", refused)
+"""
+
+
+@quick
+def strangers_do_not_disturb_the_job():
+    with Topology(3, [Link()]) as net:
+        job = subprocess.Popen(
+            bench_command(net, "mbw_mr", "--size", "1K", "--iterations", "400", "--verify"),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment(TCP_PORT_RANGE="7400-7410"))
+        try:
+            for _ in range(100):
+                listening = net.run(0, ["ss", "-ltnH"]).stdout
+                if "10.50.0.1:74" in listening:
+                    break
+                time.sleep(0.05)
+            ports = re.findall(r"10\.50\.0\.1:(74\d\d)", listening)
+            expect(ports, "nobody listens")
+            knock = net.run(2, [sys.executable, "-c", STRANGER, net.address(0), ",".join(ports),
+                                "10000"], timeout=50)
+            expect(knock.returncode == 0, knock.stdout)
+            out, _ = job.communicate(timeout=50)
+            expect(job.returncode == 0, out)
+        finally:
+            job.kill()
+            job.communicate()
+
+
+# --- longer ---
+
+
+def iperf3(net, links, seconds=4):
+    """Sum over the links, megabytes per second."""
+    servers = [net.popen(1, ["iperf3", "-s", "-1", "-B", net.address(1, i)],
+                         stdout=subprocess.DEVNULL) for i in links]
+    try:
+        time.sleep(0.5)
+        clients = [net.popen(0, ["iperf3", "-J", "-t", str(seconds), "-O", "1", "-c",
+                                 net.address(1, i), "-B", net.address(0, i)],
+                             stdout=subprocess.PIPE, text=True) for i in links]
+        results = [json.loads(client.communicate()[0]) for client in clients]
+        return sum(r["end"]["sum_received"]["bits_per_second"] for r in results) / 8e6
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
+
+
+@long
+def bandwidth_is_that_of_iperf3():
+    for rate in ["100mbit", "1gbit"]:
+        with Topology(2, [Link(rate=rate)]) as net:
+            peer = iperf3(net, [0])
+            ours = bench(net, "mbw_mr", "--size", "1M", "--iterations", "8", "--warmup", "1",
+                         "--window", "16")[1 << 20]
+            print(f"    {rate}: {ours:.2f} MB/s, iperf3 {peer:.2f}, ratio {ours / peer:.3f}")
+            expect(ours >= 0.97 * peer, f"{ours} of {peer} MB/s at {rate}")
+
+
+@long
+def bandwidth_under_loss():
+    with Topology(2, [Link(loss=0.002, delay=0)]) as net:
+        one = bench(net, "mbw_mr", "--size", "1M", "--iterations", "4", TCP_CONNECTIONS="1")
+        many = bench(net, "mbw_mr", "--size", "1M", "--iterations", "4", TCP_CONNECTIONS="8")
+        print(f"    1 connection {one[1 << 20]:.1f} MB/s, 8 connections {many[1 << 20]:.1f} MB/s")
+
+
+@long
+def heavy_loss_and_delay_lose_nothing():
+    with Topology(2, [Link(loss=0.05)]) as net:
+        bench(net, "mbw_mr", "--size", "16K", "--iterations", "4", "--verify", timeout=300)
+    with Topology(2, [Link(delay=0.02)]) as net:
+        bench(net, "mbw_mr", "--size", "256K", "--iterations", "1", "--window", "8", "--verify",
+              timeout=300)
+
+
+@long
+def many_ranks():
+    with Topology(8, [Link(), Link(loss=0.001)]) as net:
+        bench(net, "alltoall", "--size", "4K", "--iterations", "50", "--verify", ranks=8,
+              timeout=300)
+
+
+def main():
+    global SWIFTLANE
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    SWIFTLANE = os.path.abspath(arguments[0])
+    tests = QUICK + (LONG if "--all" in sys.argv else [])
+    tests = [t for t in tests if not arguments[1:] or t.__name__ in arguments[1:]]
+    missing = [tool for tool in ["ip", "tc", "nft", "ss"] if shutil.which(tool) is None]
+    if os.geteuid() != 0 or missing:
+        print(f"skipped: network namespaces need root and the tools ip, tc, ss, nft {missing}")
+        return 77
+    failed = 0
+    for test in tests:
+        began = time.monotonic()
+        try:
+            test()
+            word = "ok"
+        except NotPermitted as reason:
+            print(f"skipped: {reason}")
+            return 77
+        except Exception as error:  # one that fails must not keep the others from running
+            failed += 1
+            word = f"FAILED: {error}"
+        print(f"{test.__name__} ({time.monotonic() - began:.1f} s): {word}", flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Network namespaces with links between them, laid out by a declaration and gone when it ends.
+
+    with Topology(nodes=2, links=[Link(rate="100mbit"), Link(loss=0.01)]) as net:
+        net.run(0, ["ip", "addr"])
+
+Link i of node n has the address 10.(50+i).0.(n+1)/24 and the name eth<i>; all nodes of a link can
+reach each other over it (two nodes by a veth pair, more by a bridge in a namespace of its own).
+"""
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+class NotPermitted(Exception):
+    """Namespaces cannot be made here."""
+
+
+@dataclass
+class Link:
+    rate: str = ""      # shaped by tbf at each end: "1gbit"
+    loss: float = 0.0   # share of packets dropped on arrival, by nftables
+    delay: float = 0.0  # seconds one way, by a relay between two tunnel devices
+    mtu: int = 1500
+    ipv6: bool = False
+
+
+def sh(command, check=True, quiet=False):
+    return subprocess.run(command, shell=True, check=check, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT if not quiet else subprocess.DEVNULL).stdout
+
+
+class Topology:
+    def __init__(self, nodes, links):
+        self.count = nodes
+        self.links = links
+        self.base = f"sl{os.getpid()}"
+        self.relays = []
+
+    def node(self, n):
+        return f"{self.base}n{n}"
+
+    def address(self, n, link=0):
+        return f"fd00:{50 + link}::{n + 1}" if self.links[link].ipv6 else f"10.{50 + link}.0.{n + 1}"
+
+    def __enter__(self):
+        try:
+            sh(f"ip netns add {self.node(0)}")
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            raise NotPermitted(f"no network namespaces here: {error}") from error
+        try:
+            for n in range(1, self.count):
+                sh(f"ip netns add {self.node(n)}")
+            for n in range(self.count):
+                sh(f"ip -n {self.node(n)} link set lo up")
+            for i, link in enumerate(self.links):
+                self._lay(i, link)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for relay in self.relays:
+            relay.kill()
+            relay.wait()
+        for name in [self.node(n) for n in range(self.count)] + [f"{self.base}br"]:
+            sh(f"ip netns del {name}", check=False)
+
+    def _lay(self, i, link):
+        if link.delay:
+            self._lay_delayed(i, link)
+        elif self.count == 2:
+            sh(f"ip -n {self.node(0)} link add eth{i} type veth peer name eth{i} netns {self.node(1)}")
+        else:
+            bridge = f"{self.base}br"
+            sh(f"ip netns add {bridge}", check=False)
+            sh(f"ip -n {bridge} link add br{i} type bridge && ip -n {bridge} link set br{i} up")
+            for n in range(self.count):
+                sh(f"ip -n {self.node(n)} link add eth{i} type veth peer name e{i}n{n} netns {bridge}")
+                sh(f"ip -n {bridge} link set e{i}n{n} mtu {link.mtu} master br{i} up")
+        for n in range(self.count):
+            name = f"ip -n {self.node(n)}"
+            sh(f"{name} link set eth{i} mtu {link.mtu} up")
+            if link.ipv6:
+                sh(f"{name} addr add {self.address(n, i)}/64 dev eth{i} nodad")
+            else:
+                sh(f"{name} addr add {self.address(n, i)}/24 dev eth{i}")
+            if link.rate:
+                sh(f"tc -n {self.node(n)} qdisc add dev eth{i} root tbf rate {link.rate} "
+                   f"burst 64kb latency 20ms")
+            if link.loss:
+                self._lose(n, i, link.loss)
+
+    def _lose(self, n, i, loss):
+        # Drawn per packet; 1 takes all.
+        share = "" if loss >= 1 else f"numgen random mod 10000 < {round(loss * 10000)}"
+        sh(f"ip netns exec {self.node(n)} nft 'add table inet loss{i}; "
+           f"add chain inet loss{i} in {{ type filter hook input priority 0; }}; "
+           f"add rule inet loss{i} in iifname eth{i} {share} drop'")
+
+    def _lay_delayed(self, i, link):
+        relay = subprocess.Popen(
+            [sys.executable, os.path.join(os.path.dirname(__file__), "relay.py"), f"eth{i}",
+             str(link.delay), self.node(0), self.node(1)], stdout=subprocess.PIPE, text=True)
+        self.relays.append(relay)
+        if relay.stdout.readline().strip() != "ready":
+            raise NotPermitted("no tunnel devices here")
+
+    # --- what happens while programs run ---
+
+    def link_down(self, n, i):
+        sh(f"ip -n {self.node(n)} link set eth{i} down")
+
+    def drop_all(self, n, i):
+        """The link swallows every packet without a word."""
+        self._lose(n, i, 1.0)
+
+    def popen(self, n, command, **options):
+        return subprocess.Popen(["ip", "netns", "exec", self.node(n)] + command, **options)
+
+    def run(self, n, command, **options):
+        return subprocess.run(["ip", "netns", "exec", self.node(n)] + command, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
