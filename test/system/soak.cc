@@ -46,10 +46,29 @@ SoftWire::Variables adapter_settings(ucs::Random& random) {
     return settings;
 }
 
+// Datagrams that are lost, doubled and overtaken, up to one in ten.
+// Little traffic: it goes on slowly.
+void add_datagrams(Soak::Options& options, ucs::Random& random) {
+    const double rates[] = {0, 0.01, 0.03, 0.1};
+    options.traffic.operations /= 2;
+    options.faults.ud_drop = rates[random.below(4)];
+    options.faults.ud_duplicate = rates[random.below(4)];
+    options.faults.ud_delay = rates[random.below(4)];
+    options.faults.ud_delay_ns = 20000;
+    const auto number = [&](uint64_t least, uint64_t range) {
+        return std::to_string(least + random.below(range));
+    };
+    options.variables.push_back({"UD_TIMER_TICK", "30us"});
+    if (random.below(2) == 0) options.variables.push_back({"UD_TX_QUEUE_LEN", number(4, 60)});
+    if (random.below(2) == 0) options.variables.push_back({"UD_MAX_WINDOW", number(4, 250)});
+    if (random.below(2) == 0) options.variables.push_back({"UD_RX_QUEUE_LEN", number(32, 200)});
+    if (random.below(3) == 0) options.variables.push_back({"UD_PATH_MTU", "1024"});
+}
+
 }  // namespace
 
 Soak::Options Soak::options_for(Fabric fabric, uint64_t seed) {
-    ucs::Random random(seed * 2 + (fabric == Fabric::kVirtual ? 1 : 0));
+    ucs::Random random(seed * 2 + (fabric == Fabric::kMock ? 0 : 1));
     Options options;
     options.fabric = fabric;
     // Most seeds send much that is small; some send up to 4 MiB.
@@ -79,6 +98,7 @@ Soak::Options Soak::options_for(Fabric fabric, uint64_t seed) {
     if (random.below(3) == 0) options.faults.drop = 0.01;
     if (random.below(3) == 0) options.faults.delay = 0.1;
     options.faults.delay_ns = 5000;
+    if (fabric == Fabric::kDatagram) add_datagrams(options, random);
     return options;
 }
 
@@ -99,13 +119,14 @@ Soak::Soak(const Options& options) : options_(options), random_(ucs::mix64(optio
     const size_t workers = options.traffic.workers;
     Cluster::Options cluster;
     cluster.fabric = options.mock;
-    if (options.fabric == Fabric::kVirtual) {
+    if (options.fabric != Fabric::kMock) {
         wire_ = std::make_unique<SoftWire>(static_cast<unsigned>(workers), options.model,
                                            options.faults, options.variables);
         cluster.wire = wire_.get();
         cluster.tick = options.tick;
         cluster.config.transports = {false,
-                                     {"dc_mlx5", options.verbs_lanes ? "rc_verbs" : "rc_mlx5"}};
+                                     {options.fabric == Fabric::kVirtual ? "dc_mlx5" : "ud_verbs",
+                                      options.verbs_lanes ? "rc_verbs" : "rc_mlx5"}};
     }
     cluster.seed = options.traffic.seed;
     cluster.config.max_priority_endpoints = options.cap;

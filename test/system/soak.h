@@ -20,7 +20,11 @@ namespace ucp::test {
  */
 class Soak {
   public:
-    enum class Fabric { kMock, kVirtual };
+    enum class Fabric {
+        kMock,
+        kVirtual,   //!< emulated adapters: dc_mlx5 and rc
+        kDatagram,  //!< the same with ud_verbs and rc, over a wire that loses datagrams
+    };
 
     struct Options {
         Fabric fabric = Fabric::kMock;

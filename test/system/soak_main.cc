@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// soak [--fabric mock|virtual] [--seeds N] [--first SEED]
+// soak [--fabric mock|virtual|ud] [--seeds N] [--first SEED]
 //
-// The soak of soak.h for so many seeds. Without arguments, as in the test suite: both fabrics, and
+// The soak of soak.h for so many seeds. Without arguments, as in the test suite: all fabrics, and
 // the totals that the project promises.
 
 #include <fmt/format.h>
@@ -20,6 +20,7 @@ namespace {
 using ucp::test::Soak;
 
 constexpr uint64_t kPromisedSeeds = 1000;
+constexpr uint64_t kDatagramSeeds = 50;  //!< without arguments
 constexpr uint64_t kPromisedSwitches = 10000;
 
 struct Total {
@@ -39,7 +40,7 @@ void print(const char* what, const Total& total) {
     std::fflush(stdout);
 }
 
-Total run(Soak::Fabric fabric, uint64_t first, uint64_t seeds) {
+Total run(const char* what, Soak::Fabric fabric, uint64_t first, uint64_t seeds) {
     Total total;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
         Soak soak(Soak::options_for(fabric, seed));
@@ -50,7 +51,7 @@ Total run(Soak::Fabric fabric, uint64_t first, uint64_t seeds) {
         result.errors.clear();
         total.result += result;
     }
-    print(fabric == Soak::Fabric::kMock ? "mock" : "virtual", total);
+    print(what, total);
     return total;
 }
 
@@ -58,28 +59,32 @@ Total run(Soak::Fabric fabric, uint64_t first, uint64_t seeds) {
 
 int main(int argc, char** argv) {
     const bool as_promised = argc == 1;
-    bool mock = true, virtually = true;
+    std::string_view only;
     uint64_t seeds = kPromisedSeeds / 2, first = 1;
     for (int index = 1; index < argc; index += 2) {
         const std::string_view name = argv[index];
         const char* value = index + 1 < argc ? argv[index + 1] : "";
         if (name == "--fabric") {
-            mock = std::strcmp(value, "mock") == 0;
-            virtually = std::strcmp(value, "virtual") == 0;
+            only = value;
         } else if (name == "--seeds") {
             seeds = std::strtoull(value, nullptr, 10);
         } else if (name == "--first") {
             first = std::strtoull(value, nullptr, 10);
         } else {
-            fmt::print(stderr, "soak [--fabric mock|virtual] [--seeds N] [--first SEED]\n");
+            fmt::print(stderr, "soak [--fabric mock|virtual|ud] [--seeds N] [--first SEED]\n");
             return 2;
         }
     }
     Total all;
-    for (const auto& [wanted, fabric] :
-         {std::pair(mock, Soak::Fabric::kMock), std::pair(virtually, Soak::Fabric::kVirtual)}) {
-        if (!wanted) continue;
-        const Total total = run(fabric, first, seeds);
+    constexpr std::pair<const char*, Soak::Fabric> kFabrics[] = {
+        {"mock", Soak::Fabric::kMock},
+        {"virtual", Soak::Fabric::kVirtual},
+        {"ud", Soak::Fabric::kDatagram},
+    };
+    for (const auto& [name, fabric] : kFabrics) {
+        if (!only.empty() && only != name) continue;
+        const bool is_short = as_promised && fabric == Soak::Fabric::kDatagram;
+        const Total total = run(name, fabric, first, is_short ? kDatagramSeeds : seeds);
         all.seeds += total.seeds;
         all.failed += total.failed;
         all.result += total.result;

@@ -150,12 +150,16 @@ ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescripto
         return UCS_OK;
     }
     TagReceive& receive = request->part<TagReceive>();
-    if (header.offset != receive.arrived || payload.size() > receive.wanted - receive.arrived) {
+    // What comes before the first data was put into memory that was offered for it.
+    const bool follows_puts = receive.arrived == 0 && receive.memory != nullptr;
+    const bool in_place =
+        header.offset == receive.arrived || (follows_puts && header.offset < receive.wanted);
+    if (!in_place || payload.size() > receive.wanted - header.offset) {
         ucs::log_warn("rendezvous data out of place dropped");
         return UCS_OK;
     }
     worker.tags().store(*request, header.offset, payload.data(), payload.size());
-    receive.arrived += payload.size();
+    receive.arrived = header.offset + payload.size();
     if (receive.arrived == receive.wanted) {
         answered(*request, UCS_OK);
     }

@@ -131,6 +131,27 @@ ucs_status_t flush_puts(Request& request) {
     return UCS_OK;
 }
 
+bool can_put(const RndvSend& send, const Lane& lane) {
+    return (lane.attributes.capabilities & uct::kPutZcopy) != 0 && memory_of(send) != nullptr &&
+           memory_of(send)->handle(lane.domains.local) != nullptr &&
+           send.remote->find(lane.domains) != uct::kInvalidRemoteKey;
+}
+
+/**
+ * The rest goes as messages, after a demotion to a lane that has no puts: a direction goes on there
+ * only when what it did before has landed.
+ */
+ucs_status_t go_on_with_data(Request& request) {
+    RndvSend& send = request.part<RndvSend>();
+    const ucs_status_t status = flush_puts(request);
+    if (status != UCS_OK) return status;
+    delete send.remote;
+    send.remote = nullptr;
+    request.flags &= ~uint32_t{Request::kOneSided};
+    request.post = post_data;
+    return UCS_INPROGRESS;
+}
+
 ucs_status_t post_put(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
     if (send.put_lane != nullptr && (send.put_lane != &lane.endpoint || send.offset == send.end)) {
@@ -139,11 +160,10 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     }
     if (send.offset == send.end) return UCS_OK;
 
+    if (!can_put(send, lane)) [[unlikely]]
+        return go_on_with_data(request);
     const uct::RemoteKey key = send.remote->find(lane.domains);
     uct::MemoryHandle* handle = memory_of(send)->handle(lane.domains.local);
-    if (key == uct::kInvalidRemoteKey || handle == nullptr ||
-        (lane.attributes.capabilities & uct::kPutZcopy) == 0)
-        return UCS_ERR_UNREACHABLE;
     const size_t length = std::min(lane.attributes.put.max_zcopy, send.end - send.offset);
     const uct::Iov piece{static_cast<std::byte*>(send.buffer.data()) + send.offset, length, handle};
     const ucs_status_t status = request.call([&](uct::Completion* c) {
@@ -176,12 +196,6 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     }
     answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
-}
-
-bool can_put(const RndvSend& send, const Lane& lane) {
-    return (lane.attributes.capabilities & uct::kPutZcopy) != 0 && memory_of(send) != nullptr &&
-           memory_of(send)->handle(lane.domains.local) != nullptr &&
-           send.remote->find(lane.domains) != uct::kInvalidRemoteKey;
 }
 
 ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
