@@ -94,6 +94,8 @@ class End {
         return match;
     }
 
+    static void release(SentPacket& packet) { delete static_cast<Sent*>(&packet); }
+
     Session session;
     std::vector<uint64_t> received;
     uint64_t transmissions = 0;

@@ -224,6 +224,32 @@ TEST(Sender, AnAcknowledgementOfWhatWasNeverSentIsRefused) {
     EXPECT_TRUE(done.empty());
 }
 
+TEST(Sender, ALostAcknowledgementOfWhatWasHeldIsAskedForAgain) {
+    const Settings settings = default_settings();
+    End end(settings, 1, 1);
+    Sender& sender = end.session.sender();
+    const ucs::Time now{};
+    end.send(0);
+    end.send(1);
+    end.transmit(now, [](const Bytes&) {});
+    SentList done;
+    // The second is held; then the first has come, and what says that of both is lost.
+    const uint64_t second[] = {1};
+    ASSERT_TRUE(sender.acknowledged(0, second, now, &done));
+    ASSERT_TRUE(sender.acknowledged(1, {}, now, &done));
+    EXPECT_EQ(sender.in_flight(), 0u);
+    ASSERT_NE(sender.deadline(), ucs::kNever);
+    EXPECT_EQ(sender.on_timer(sender.deadline()), Sender::Verdict::kSendAgain);
+    ASSERT_NE(sender.next(), nullptr);
+    EXPECT_EQ(sender.next()->number(), 1u);
+    sender.take_all(&done);
+    while (!done.empty()) {
+        SentPacket& packet = done.front();
+        done.pop_front();
+        End::release(packet);
+    }
+}
+
 TEST(Packets, EveryByteIsChecked) {
     Header header;
     header.is_numbered = true;

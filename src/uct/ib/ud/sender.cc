@@ -56,8 +56,7 @@ void Sender::delivered(SentPacket& packet, ucs::Time now) {
 
 bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, ucs::Time now,
                           SentList* done) {
-    const uint32_t end = waiting_ != nullptr ? waiting_->number_ : next_number_;
-    if (is_before(end, until)) return false;
+    if (is_before(end_of_sent(), until)) return false;
     alive_ = now;
     if (is_before(until, first_)) return true;  // overtaken by a later one
     const uint32_t count = until - first_;
@@ -157,12 +156,12 @@ ucs::Duration Sender::wait() const {
 }
 
 ucs::Time Sender::deadline() const {
-    if (in_flight_ == 0) return ucs::kNever;
+    if (!awaits_something()) return ucs::kNever;
     return std::min(ucs::deadline(waits_since_, wait()), ucs::deadline(alive_, settings_.timeout));
 }
 
 Sender::Verdict Sender::on_timer(ucs::Time now) {
-    if (in_flight_ == 0) return Verdict::kNothing;
+    if (!awaits_something()) return Verdict::kNothing;
     if (now >= ucs::deadline(alive_, settings_.timeout)) return Verdict::kDead;
     if (now < ucs::deadline(waits_since_, wait())) return Verdict::kNothing;
     for (SentPacket& packet : packets_) {
@@ -172,6 +171,12 @@ Sender::Verdict Sender::on_timer(ucs::Time now) {
         ++lost_;
     }
     in_flight_ = 0;
+    if (lost_ == 0) {
+        // All are there, held or delivered, but the acknowledgement that said so was lost. A packet
+        // that is there already brings another.
+        packets_.front().state_ = SentPacket::State::kLost;
+        ++lost_;
+    }
     if (timeouts_ == 0) {
         const uint32_t half = window_ / 2;
         shrink(0);

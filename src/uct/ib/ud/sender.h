@@ -77,7 +77,7 @@ class Sender {
     enum class Verdict : uint8_t { kNothing, kSendAgain, kDead };
     /** At deadline(). kSendAgain: next() has something. */
     Verdict on_timer(ucs::Time now);
-    /** kNever if nothing is in flight. */
+    /** kNever if nothing that was sent awaits its acknowledgement. */
     ucs::Time deadline() const;
 
     bool is_idle() const { return packets_.empty(); }
@@ -100,6 +100,11 @@ class Sender {
     static constexpr uint32_t kFirstTicks = 4;  //!< wait before a round trip was measured
     static constexpr ucs::Duration kLongestWait = std::chrono::milliseconds(100);
 
+    /** Nothing will happen without a timer. */
+    bool awaits_something() const {
+        return in_flight_ != 0 || (lost_ == 0 && first_ != end_of_sent());
+    }
+    uint32_t end_of_sent() const { return waiting_ != nullptr ? waiting_->number_ : next_number_; }
     void delivered(SentPacket& packet, ucs::Time now);
     void mark_selective(std::span<const uint64_t> words, ucs::Time now);
     bool find_lost();
