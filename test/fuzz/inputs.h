@@ -21,6 +21,8 @@ void read_remote_key(std::span<const uint8_t> input);
 void read_messages(std::span<const uint8_t> input);
 /** A message of the lane negotiation: what decodes is what encode() would have written. */
 void read_lane_message(std::span<const uint8_t> input);
+/** What a peer of the job sends on a TCP connection, after its greeting. */
+void read_tcp_stream(std::span<const uint8_t> input);
 
 using Input = std::vector<uint8_t>;
 using Reader = void (*)(std::span<const uint8_t> input);
@@ -31,6 +33,9 @@ struct Target {
     Reader read;
     std::vector<Input> (*seeds)();
 };
+
+/** Valid inputs of read_tcp_stream(). */
+std::vector<Input> tcp_streams();
 
 /** Every reader above. */
 std::span<const Target> targets();

@@ -161,6 +161,7 @@ constexpr Target kTargets[] = {
     {"rkey", read_remote_key, remote_keys},
     {"message", read_messages, messages},
     {"lane_message", read_lane_message, lane_messages},
+    {"tcp_stream", read_tcp_stream, tcp_streams},
 };
 
 }  // namespace
