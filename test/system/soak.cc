@@ -47,10 +47,11 @@ SoftWire::Variables adapter_settings(ucs::Random& random) {
 }
 
 // Datagrams that are lost, doubled and overtaken, up to one in ten.
-// Little traffic: it goes on slowly.
+// Emulated reads and writes wait for each part, so there is less and smaller traffic.
 void add_datagrams(Soak::Options& options, ucs::Random& random) {
     const double rates[] = {0, 0.01, 0.03, 0.1};
     options.traffic.operations /= 2;
+    options.traffic.max_length = std::min(options.traffic.max_length, size_t{1} << 15);
     options.faults.ud_drop = rates[random.below(4)];
     options.faults.ud_duplicate = rates[random.below(4)];
     options.faults.ud_delay = rates[random.below(4)];
