@@ -148,8 +148,17 @@ ucs_status_ptr_t Worker::end_call(Request& request, const OpParams& params) {
             *params.raw().recv_info.length = request.received;
         }
     }
-    const ucs_status_t status = request.status;
-    recycle(request);
+    return give_back(request, request.status);
+}
+
+// Runtimes ask a request in their own memory for its end whatever the call has returned.
+ucs_status_ptr_t Worker::give_back(Request& request, ucs_status_t status) {
+    if ((request.flags & Request::kUserMemory) != 0) {
+        request.status = status;
+        request.set_finished();
+    } else {
+        recycle(request);
+    }
     return UCS_STATUS_PTR(status);
 }
 

@@ -207,6 +207,8 @@ class Worker {
      * recv_info.
      */
     ucs_status_ptr_t end_call(Request& request, const OpParams& params);
+    /** The request's call ends with `status` and without a handle. */
+    ucs_status_ptr_t give_back(Request& request, ucs_status_t status);
     /** Drop a reference of the request in the next progress(): for failures inside calls. */
     void finish_later(Request& request, ucs_status_t status);
     /** ucp_request_free() and friends. */

@@ -59,7 +59,7 @@ Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
     }
     *status = open_receive(*request, buffer, count, params);
     if (*status != UCS_OK) {
-        worker_.recycle(*request);
+        worker_.give_back(*request, *status);
         return nullptr;
     }
     request->flags |= Request::kReceive | Request::kInCall;

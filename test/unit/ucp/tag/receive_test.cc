@@ -38,6 +38,24 @@ TEST(TagReceive, InfoOfAnImmediateReceive) {
     EXPECT_TRUE(std::equal(data.begin(), data.end(), target.begin()));
 }
 
+// Open MPI looks only at its request, not at what the call returns.
+TEST(TagReceive, RequestOfTheUserTellsAnImmediateEnd) {
+    Cluster cluster;
+    EXPECT_EQ(cluster.wait(send(cluster, pattern(100, 1), 7)), UCS_OK);
+    cluster.settle();
+    alignas(Request) std::byte memory[sizeof(Request) + 8];
+    Bytes target(100);
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST;
+    param.request = memory + sizeof(Request);
+    EXPECT_EQ(ucp_tag_recv_nbx(cluster.b().handle(), target.data(), target.size(), 7, ~0ul, &param),
+              nullptr);
+    ucp_tag_recv_info_t info{};
+    EXPECT_EQ(ucp_request_test(param.request, &info), UCS_OK);
+    EXPECT_EQ(info.sender_tag, 7u);
+    EXPECT_EQ(info.length, 100u);
+}
+
 TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
     Cluster cluster;
     for (const size_t length : {10u, 3000u, 50000u}) {  // one piece, fragments, rendezvous
