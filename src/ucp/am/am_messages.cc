@@ -59,7 +59,7 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
     const size_t room = eager_room(request, send, lane, sizeof(first), user_header.size());
     return post_eager_piece(request, send, lane,
                             {AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
-                             std::min(room, total - 1)});
+                             piece_length(std::min(room, total - 1), total)});
 }
 
 // --- arriving

@@ -67,6 +67,16 @@ class Buffer {
     DatatypeClass class_ = DatatypeClass::kInvalid;
 };
 
+/**
+ * How much of the `left` bytes of a message goes into a piece that has room for `room` of them. All
+ * but the last end at multiples of the alignment: MPICH's unpacking takes whole elements only.
+ */
+inline constexpr size_t kPieceAlignment = 64;
+inline size_t piece_length(size_t room, size_t left) {
+    if (left <= room) return left;
+    return room < kPieceAlignment ? room : room / kPieceAlignment * kPieceAlignment;
+}
+
 /** Reads a send buffer. */
 class Packer : public Buffer {
   public:

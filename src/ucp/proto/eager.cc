@@ -73,8 +73,7 @@ struct Pack {
 size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
                   size_t trailer) {
     const auto& am = lane.attributes.am;
-    const size_t copied =
-        am.max_bcopy > header + trailer ? am.max_bcopy - header - trailer : 0;
+    const size_t copied = am.max_bcopy > header + trailer ? am.max_bcopy - header - trailer : 0;
     if (trailer != 0 || header > am.max_header || !wants_zcopy(request, send, lane)) return copied;
     if (registration(request, send, lane) == nullptr) return copied;
     return std::max(copied, am.max_zcopy);
@@ -110,7 +109,7 @@ ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& 
     const EagerPiece piece{AmId::kFragment,
                            std::as_bytes(std::span(&header, 1)),
                            {},
-                           std::min(room, send.buffer.length() - send.offset)};
+                           piece_length(room, send.buffer.length() - send.offset)};
     return post_eager_piece(request, send, lane, piece);
 }
 

@@ -55,9 +55,11 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
     const TagFirstHeader header{
         send.tag, {request.worker->uuid(), send.number}, total, request.wire_id};
     const size_t room = eager_room(request, send, lane, sizeof(header), 0);
-    return post_eager_piece(
-        request, send, lane,
-        {AmId::kTagFirst, std::as_bytes(std::span(&header, 1)), {}, std::min(room, total - 1)});
+    return post_eager_piece(request, send, lane,
+                            {AmId::kTagFirst,
+                             std::as_bytes(std::span(&header, 1)),
+                             {},
+                             piece_length(std::min(room, total - 1), total)});
 }
 
 ucs_status_t on_sync_ack(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
