@@ -48,6 +48,8 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
 
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
                                 ucp_datatype_t datatype, ucp_send_callback_t cb, unsigned flags) {
+    // Handlers of this call's kind get all data at once: it cannot be announced first.
+    flags |= UCP_AM_SEND_FLAG_EAGER;
     return ucp_am_send_nbx(ep, id, nullptr, 0, buffer, count,
                            OldParams().datatype(datatype).flags(flags).send_callback(cb).get());
 }

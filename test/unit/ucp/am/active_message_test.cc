@@ -125,6 +125,28 @@ TEST_P(ActiveMessages, AreFetchedIfTheSenderWantsThat) {
     EXPECT_EQ(handled.data, bytes);
 }
 
+// Handlers of the older kind cannot fetch: whatever the length, they get the data.
+TEST_P(ActiveMessages, OfTheOlderCallsBringAllData) {
+    std::vector<uint8_t> got;
+    bool came = false;
+    std::pair<std::vector<uint8_t>*, bool*> into{&got, &came};
+    const auto store = [](void* arg, void* data, size_t length, ucp_ep_h, unsigned) {
+        auto& [bytes, flag] = *static_cast<decltype(into)*>(arg);
+        const auto* first = static_cast<const uint8_t*>(data);
+        bytes->assign(first, first + length);
+        *flag = true;
+        return UCS_OK;
+    };
+    ASSERT_EQ(ucp_worker_set_am_handler(cluster.worker(1), 9, store, &into, 0), UCS_OK);
+    const auto bytes = pattern(GetParam(), 7);
+    sending = ucp_am_send_nb(
+        cluster.endpoint(0, 1), 9, bytes.data(), bytes.size(), ucp_dt_make_contig(1),
+        [](void*, ucs_status_t) {}, 0);
+    ASSERT_TRUE(cluster.until([&] { return came; }));
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(got, bytes);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, ActiveMessages,
                          ::testing::Values(0, 1, 8, 64, 1000, 1024, 5000, 100000));
 
