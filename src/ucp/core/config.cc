@@ -47,6 +47,10 @@ constexpr ucs::config::Field<Config> kFields[] = {
                           "dynamic: the hottest endpoints get dedicated lanes; scalable: none "
                           "does; dedicated: every endpoint asks for one at once, without a limit, "
                           "and keeps it."),
+    field<&Config::atomics>("ATOMIC_MODE", "guess",
+                            "Who executes atomic operations where an adapter's are not atomic with "
+                            "the CPU's: cpu, device, or guess: the device only if no transport in "
+                            "use has the CPU do it. All processes of a job must agree."),
     field<&Config::switch_interval>("DYNAMIC_TL_SWITCH_INTERVAL", "100ms",
                                     "Time from one ranking of the endpoints to the next; inf turns "
                                     "lane switching off."),

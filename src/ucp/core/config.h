@@ -20,6 +20,13 @@ enum class LaneMode : uint8_t {
     kDedicated,  //!< every endpoint asks for a dedicated lane at once, without a cap, and keeps it
 };
 
+/** UCX_ATOMIC_MODE: who executes atomics, where an adapter's are not atomic with the CPU's. */
+enum class AtomicMode : uint8_t {
+    kGuess,   //!< the CPU, if a transport of the worker has it do so; else the adapter
+    kCpu,     //!< the CPU that owns the memory
+    kDevice,  //!< the adapter
+};
+
 /** The variables of the protocol layer; the table with defaults and help texts is in config.cc. */
 struct Config {
     ucs::config::AllowList transports;
@@ -36,6 +43,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> rndv_threshold;
     RndvScheme rndv_scheme = RndvScheme::kAuto;
     LaneMode lanes = LaneMode::kDynamic;
+    AtomicMode atomics = AtomicMode::kGuess;
 
     ucs::Duration switch_interval{};
     unsigned progress_factor = 0;
@@ -64,6 +72,15 @@ struct EnumNames<ucp::RndvScheme> {
         {"auto", ucp::RndvScheme::kAuto},     {"get_zcopy", ucp::RndvScheme::kGet},
         {"put_zcopy", ucp::RndvScheme::kPut}, {"am", ucp::RndvScheme::kAm},
         {"get", ucp::RndvScheme::kGet},       {"put", ucp::RndvScheme::kPut},
+    };
+};
+
+template <>
+struct EnumNames<ucp::AtomicMode> {
+    static constexpr EnumName<ucp::AtomicMode> kNames[] = {
+        {"guess", ucp::AtomicMode::kGuess},
+        {"cpu", ucp::AtomicMode::kCpu},
+        {"device", ucp::AtomicMode::kDevice},
     };
 };
 

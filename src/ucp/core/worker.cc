@@ -169,6 +169,13 @@ ucs_status_t Worker::open_interfaces() {
         ucs::log_error("no scalable transport works here: UCX_TLS must admit one, dc_mlx5 say");
         return UCS_ERR_NO_DEVICE;
     }
+    // The same word must not be updated by an adapter and by a CPU: each would miss the other's.
+    uses_device_atomics_ = config().atomics == AtomicMode::kDevice;
+    if (config().atomics == AtomicMode::kGuess) {
+        uses_device_atomics_ = std::ranges::none_of(interfaces_, [](const auto& interface) {
+            return (interface.transport->attributes().capabilities & uct::kAtomicCpu) != 0;
+        });
+    }
     return UCS_OK;
 }
 

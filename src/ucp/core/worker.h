@@ -102,6 +102,8 @@ class Worker {
     void touch_if_armed(Endpoint& endpoint, size_t bytes) {
         if ((gate() & (kGateTracker | kGateTrackerLocked)) != 0) touch(endpoint, bytes);
     }
+    /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
+    bool uses_device_atomics() const { return uses_device_atomics_; }
     bool has_threads() const { return (gate() & kGateThreads) != 0; }
     /** Largest message that may go by am_short, from UCX_BCOPY_THRESH. */
     size_t short_limit() const { return short_limit_; }
@@ -312,6 +314,7 @@ class Worker {
     uint64_t message_number_ = 0;
     unsigned progress_countdown_ = 0;
     bool in_progress_ = false;
+    bool uses_device_atomics_ = false;
 
     RequestChunks request_chunks_;
     ucs::MemoryPool requests_;

@@ -30,8 +30,10 @@ bool device_has(const Lane& lane, const AtomicArguments& arguments) {
     return (ops & bit(arguments.op)) != 0;
 }
 
-bool can_use_device(const Lane& lane, const AtomicRequest& atomic) {
-    return (lane.attributes.capabilities & (uct::kAtomicDevice | uct::kAtomicCpu)) != 0 &&
+bool can_use_device(const Worker& worker, const Lane& lane, const AtomicRequest& atomic) {
+    const uint32_t wanted =
+        uct::kAtomicCpu | (worker.uses_device_atomics() ? uint32_t{uct::kAtomicDevice} : 0);
+    return (lane.attributes.capabilities & wanted) != 0 &&
            (device_has(lane, atomic.arguments) ||
             (lane.attributes.atomic64_ops & bit(AtomicOp::kCompareSwap)) != 0) &&
            atomic.remote->find_for_atomics(lane.domains) != uct::kInvalidRemoteKey;
@@ -92,8 +94,9 @@ void swap_again(Request& request) {
     ucs_status_t status = endpoint.status();
     if (status == UCS_OK) {
         const Lane lane = endpoint.one_sided_lane();
-        status = can_use_device(lane, request.part<AtomicRequest>()) ? swap(request, lane)
-                                                                     : UCS_ERR_UNREACHABLE;
+        status = can_use_device(*request.worker, lane, request.part<AtomicRequest>())
+                     ? swap(request, lane)
+                     : UCS_ERR_UNREACHABLE;
     }
     if (status == UCS_INPROGRESS) return;
     if (status != UCS_ERR_NO_RESOURCE) return request.complete(status);
@@ -126,7 +129,7 @@ ucs_status_t post_swap(Request& request, const Lane& lane) {
 
 ucs_status_t post_atomic(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
-    if (!can_use_device(lane, atomic)) {
+    if (!can_use_device(*request.worker, lane, atomic)) {
         emulate_atomic(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
@@ -147,7 +150,8 @@ void begin_atomic(Request& request, Endpoint& endpoint, const AtomicArguments& a
     request.flags |= Request::kOneSided;
     request.post = post_atomic;
     request.cleanup = finish_atomic;
-    if (!can_use_device(endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
+    if (!can_use_device(endpoint.worker(), endpoint.one_sided_lane(), atomic))
+        emulate_atomic(request);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct Device {
     const char* name;
     uint32_t capabilities;
     uint8_t ops32, ops64;
+    AtomicMode mode = AtomicMode::kGuess;
 };
 
 const Device kDevices[] = {
@@ -23,6 +24,7 @@ const Device kDevices[] = {
     {"like_mlx5", kMessages | uct::kAtomicDevice, 0, kAddAndSwap},
     {"swap_only", kMessages | uct::kAtomicDevice, 0, kSwapOnly},
     {"none", kMessages, 0, 0},
+    {"every_op_of_the_cpu", kMessages | uct::kAtomicDevice, kEveryOp, kEveryOp, AtomicMode::kCpu},
 };
 
 class Atomics : public testing::TestWithParam<Device> {
@@ -34,6 +36,7 @@ class Atomics : public testing::TestWithParam<Device> {
         settings.fabric.atomic32_ops = GetParam().ops32;
         settings.fabric.atomic64_ops = GetParam().ops64;
         settings.fabric.no_resource_probability = 0.2;
+        settings.atomics = GetParam().mode;
         return settings;
     }
 
@@ -121,6 +124,15 @@ TEST_P(Atomics, EveryOperationOnBothSizes) {
         std::memcpy(reinterpret_cast<uint8_t*>(neighbours) + byte, &expected, size);
         ASSERT_EQ(std::memcmp(neighbours, words_, sizeof(words_)), 0) << "a neighbour changed";
     }
+}
+
+// A word that the CPU updates as well must not be updated by the adapter.
+TEST_P(Atomics, RunWhereTheModeSays) {
+    ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 8, address(0), key_), UCS_OK);
+    EXPECT_EQ(cluster_.flush(), UCS_OK);
+    EXPECT_EQ(load(0, 8), 1u);
+    const bool by_device = GetParam().mode != AtomicMode::kCpu && GetParam().ops64 != 0;
+    EXPECT_EQ(cluster_.fabric().counters(uct::mock::Kind::kScalable).atomic != 0, by_device);
 }
 
 TEST_P(Atomics, ConcurrentPostsAllCount) {

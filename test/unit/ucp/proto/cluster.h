@@ -16,6 +16,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
+#include "ucp/dt/buffer.h"
 #include "ucs/config/source.h"
 #include "ucs/time.h"
 
@@ -37,6 +38,7 @@ struct Settings {
     std::optional<size_t> rndv_threshold = 4096;
     std::optional<size_t> zcopy_threshold;
     LaneMode lanes = LaneMode::kScalable;
+    AtomicMode atomics = AtomicMode::kGuess;
     bool loopback = false;  //!< one worker, which sends to itself
 };
 
@@ -54,6 +56,7 @@ class Node {
         if (settings.zcopy_threshold)
             config.zcopy_threshold.emplace().bytes = *settings.zcopy_threshold;
         config.lanes = settings.lanes;
+        config.atomics = settings.atomics;
         ContextSeams seams;
         seams.clock = &clock;
         seams.virtual_time = true;
@@ -207,6 +210,7 @@ class TypedBuffer {
         return length;
     }
     static ucs_status_t unpack(void* state, size_t offset, const void* from, size_t length) {
+        EXPECT_EQ(offset % kPieceAlignment, 0u) << "a piece ends within an element";
         std::memcpy(static_cast<TypedBuffer*>(state)->bytes_.data() + offset, from, length);
         return UCS_OK;
     }
