@@ -25,6 +25,13 @@ struct RunCommand {
     bool soft = false;
 };
 
+/** What a runtime must be told, and why. What the user has set already stays. */
+struct Setting {
+    const char* name;
+    const char* value;
+    const char* why;
+};
+
 class Environment {
   public:
     explicit Environment(bool verbose) : verbose_(verbose) {}
@@ -43,22 +50,41 @@ class Environment {
         set(name, value);
     }
 
+    void set_default(const Setting& setting) const {
+        if (verbose_) fmt::print(stderr, "swiftlane: # {}\n", setting.why);
+        set_default(setting.name, setting.value);
+    }
+
   private:
     const bool verbose_;
 };
 
-// Open MPI takes its UCX components by itself only on devices that it knows; openib, ofi and psm2
-// would open the adapters past the library (docs/benchmarks.md says more on each).
+// By itself Open MPI takes its UCX components only on devices that it knows. What else could carry
+// the messages, or would open the adapters past the library, stays out; windows that are shared by
+// load and store need osc/sm, which must not take others.
+constexpr Setting kOpenMpi[] = {
+    {"OMPI_MCA_opal_common_ucx_tls", "any", "Open MPI's UCX components on any transport"},
+    {"OMPI_MCA_opal_common_ucx_devices", "any", "and any device"},
+    {"OMPI_MCA_pml", "ucx", "point to point"},
+    {"OMPI_MCA_osc", "ucx,sm", "one-sided"},
+    {"OMPI_MCA_osc_ucx_priority", "200", "before sm, which has 100"},
+    {"OMPI_MCA_btl", "^openib,ofi,uct,usnic", "nothing else opens the adapters"},
+    {"OMPI_MCA_mtl", "^ofi,psm,psm2", "nor the fabrics"},
+    {"OMPI_MCA_spml", "ucx", "OpenSHMEM's put and get"},
+    {"OMPI_MCA_atomic", "ucx", "OpenSHMEM's atomics"},
+    {"OMPI_MCA_sshmem", "ucx", "OpenSHMEM's heap"},
+};
+
+// Containers and test machines run as root, where Open MPI refuses to start unless told twice.
+constexpr Setting kOpenMpiAsRoot[] = {
+    {"OMPI_ALLOW_RUN_AS_ROOT", "1", "you are root"},
+    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "you are root"},
+};
+
 void set_up_open_mpi(const Environment& environment) {
-    const std::pair<const char*, const char*> kVariables[] = {
-        {"OMPI_MCA_pml", "ucx"},
-        {"OMPI_MCA_osc", "ucx"},
-        {"OMPI_MCA_opal_common_ucx_tls", "any"},
-        {"OMPI_MCA_opal_common_ucx_devices", "any"},
-        {"OMPI_MCA_btl", "^openib,ofi"},
-        {"OMPI_MCA_mtl", "^ofi,psm,psm2"},
-    };
-    for (const auto& [name, value] : kVariables) environment.set_default(name, value);
+    for (const Setting& setting : kOpenMpi) environment.set_default(setting);
+    if (geteuid() != 0) return;
+    for (const Setting& setting : kOpenMpiAsRoot) environment.set_default(setting);
 }
 
 void run_program(const RunCommand& command, std::vector<std::string> program) {
