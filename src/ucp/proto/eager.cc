@@ -45,26 +45,32 @@ bool wants_zcopy(const Request& request, const EagerSend& send, const Lane& lane
 struct Pack {
     EagerSend& send;
     const EagerPiece& piece;
+    size_t done = 0;
 
     static size_t pack(void* destination, void* arg) {
-        auto& [send, piece] = *static_cast<Pack*>(arg);
+        auto& self = *static_cast<Pack*>(arg);
+        EagerSend& send = self.send;
+        const EagerPiece& piece = self.piece;
         auto* out = static_cast<std::byte*>(destination);
         std::memcpy(out, piece.header.data(), piece.header.size());
         out += piece.header.size();
-        for (size_t done = 0; done < piece.length;) {
-            const size_t packed =
-                send.buffer.pack(send.offset + done, out + done, piece.length - done);
-            if (packed == 0) {
-                send.is_stuck = true;
-                std::memset(out + done, 0, piece.length - done);
-                break;
-            }
-            done += packed;
+        while (self.done < piece.length) {
+            const size_t packed = send.buffer.pack(send.offset + self.done, out + self.done,
+                                                   piece.length - self.done);
+            if (packed == 0) break;
+            self.done += packed;
+        }
+        // A piece may be shorter than it could be, as types pack whole elements; the last may not.
+        if (self.done < piece.length &&
+            (self.done == 0 || send.offset + piece.length == send.buffer.length())) {
+            send.is_stuck = true;
+            std::memset(out + self.done, 0, piece.length - self.done);
+            self.done = piece.length;
         }
         if (!piece.trailer.empty()) {
-            std::memcpy(out + piece.length, piece.trailer.data(), piece.trailer.size());
+            std::memcpy(out + self.done, piece.trailer.data(), piece.trailer.size());
         }
-        return piece.header.size() + piece.length + piece.trailer.size();
+        return piece.header.size() + self.done + piece.trailer.size();
     }
 };
 
@@ -98,6 +104,8 @@ ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lan
         const ssize_t sent = lane.endpoint.am_bcopy(id, Pack::pack, &pack);
         if (sent < 0) return static_cast<ucs_status_t>(sent);
         if (send.is_stuck) return UCS_ERR_INVALID_PARAM;
+        send.offset += pack.done;
+        return send.offset == send.buffer.length() ? UCS_OK : UCS_INPROGRESS;
     }
     send.offset += piece.length;
     return send.offset == send.buffer.length() ? UCS_OK : UCS_INPROGRESS;

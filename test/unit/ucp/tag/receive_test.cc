@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
 #include <deque>
 
 #include "ucp/proto/eager.h"
@@ -85,6 +86,47 @@ TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
         EXPECT_EQ(other, second);
         EXPECT_EQ(calls, 1);
         for (ucs_status_ptr_t sending : sends) EXPECT_EQ(cluster.wait(sending), UCS_OK);
+    }
+}
+
+/** Packs no part of an element, as MPICH's structures do. */
+struct Elements {
+    static constexpr size_t kSize = 23;
+    static void* start_pack(void* context, const void*, size_t) { return context; }
+    static void* start_unpack(void* context, void*, size_t) { return context; }
+    static size_t packed_size(void* state) { return static_cast<Bytes*>(state)->size(); }
+    static size_t pack(void* state, size_t offset, void* to, size_t room) {
+        const Bytes& bytes = *static_cast<Bytes*>(state);
+        const size_t length = std::min(room, bytes.size() - offset) / kSize * kSize;
+        std::memcpy(to, bytes.data() + offset, length);
+        return length;
+    }
+    static ucs_status_t unpack(void*, size_t, const void*, size_t) { return UCS_ERR_UNSUPPORTED; }
+    static void finish(void*) {}
+};
+
+TEST(TagReceive, TypesMayPackWholeElementsOnly) {
+    for (const size_t threshold : {size_t{100}, size_t{1} << 20}) {  // rendezvous, fragments
+        Settings settings;
+        settings.rndv_threshold = threshold;
+        Cluster cluster(settings);
+        Bytes data = pattern(400 * Elements::kSize, 3);
+        const ucp_generic_dt_ops_t ops = {Elements::start_pack,  Elements::start_unpack,
+                                          Elements::packed_size, Elements::pack,
+                                          Elements::unpack,      Elements::finish};
+        ucp_datatype_t type;
+        ASSERT_EQ(ucp_dt_create_generic(&ops, &data, &type), UCS_OK);
+        Bytes target(data.size());
+        const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+        ucp_request_param_t param{};
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+        param.datatype = type;
+        const ucs_status_ptr_t sending =
+            tag_send(cluster.endpoint(), data.data(), 1, 5, TagMode::kNormal, OpParams(&param));
+        EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+        EXPECT_EQ(cluster.wait(sending), UCS_OK);
+        EXPECT_EQ(target, data);
+        ucp_dt_destroy(type);
     }
 }
 
