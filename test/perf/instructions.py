@@ -23,6 +23,7 @@ from collections import defaultdict
 MEASURED = "perf_measured_"
 # Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
 ARMED_EXTRA = 8
+SHARED_MEMORY_SEND = 80
 
 CASES = [
     # name, lane, tracker, variables
@@ -31,6 +32,9 @@ CASES = [
     ("dc, tracker disarmed", "dc", "disarmed", {}),
     ("dc, tracker armed", "dc", "armed", {}),
     ("rc, tracker disarmed", "rc", "disarmed", {}),
+    ("sm fifo, tracker disarmed", "fifo", "disarmed", {}),
+    ("sm fifo, tracker armed", "fifo", "armed", {}),
+    ("sm ring, tracker disarmed", "ring", "disarmed", {}),
 ]
 
 
@@ -168,6 +172,10 @@ def main():
     if sends[CASES[3][0]] - base > ARMED_EXTRA:
         failures.append(f"{CASES[3][0]}: {sends[CASES[3][0]] - base:+.2f} instructions, "
                         f"allowed are {ARMED_EXTRA}")
+    for name, lane, tracker, _ in CASES:
+        if lane in ("fifo", "ring") and tracker == "disarmed" and sends[name] > SHARED_MEMORY_SEND:
+            failures.append(f"{name}: {sends[name]:.2f} instructions, "
+                            f"allowed are {SHARED_MEMORY_SEND}")
     for failure in failures:
         print("FAILED", failure)
     return 1 if failures else 0

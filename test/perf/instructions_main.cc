@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
-// are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc).
+// are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
+// fifo, ring).
 
 #include <cstdio>
 #include <cstdlib>
@@ -83,12 +84,14 @@ void exchange(perf::Pair& pair, ucp_ep_h endpoint, bool measured) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc");
+    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring");
     const std::string_view tracker = argv[1], lane = argv[2];
-    perf::Pair pair;
+    const bool is_shared_memory = lane == "fifo" || lane == "ring";
+    perf::Pair pair(
+        2, is_shared_memory ? perf::Pair::Over::kSharedMemory : perf::Pair::Over::kAdapters);
     const ucp_ep_h endpoint = pair.connect();
     for (unsigned round = 0; round < 4; ++round) exchange(pair, endpoint, false);
-    if (lane == "rc") promote(pair, endpoint);
+    if (lane == "rc" || lane == "ring") promote(pair, endpoint);
     if (tracker != "off") {
         // Past one window at least, so that the tracker has known the endpoint.
         for (const bool wanted : {true, false}) {

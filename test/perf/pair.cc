@@ -7,6 +7,7 @@
 
 #include "ucp/core/handles.h"
 #include "uct/ib/component.h"
+#include "uct/sm/sm.h"
 
 namespace perf {
 
@@ -16,8 +17,10 @@ void require(bool condition, const char* what) {
     std::exit(1);
 }
 
-Pair::Pair(size_t estimated_endpoints) : fabric_({.nodes = 2, .model = softhca::Model::instant()}) {
-    static const std::array<uct::Component*, 1> components = {&uct::ib::component()};
+Pair::Pair(size_t estimated_endpoints, Over over)
+    : fabric_({.nodes = 2, .model = softhca::Model::instant()}) {
+    const std::array<uct::Component*, 1> components = {
+        over == Over::kAdapters ? &uct::ib::component() : &uct::sm_component()};
     ucp::Config config;
     std::string error;
     require(ucp::kConfigTable.load(ucs::config::Source(), config, error) == UCS_OK, "settings");

@@ -15,14 +15,17 @@
 namespace perf {
 
 /**
- * Two workers of one process over emulated adapters, on a clock that moves only by step().
+ * Two workers of one process over emulated adapters or shared memory, on a clock that moves only by
+ * step().
  *
  * The process's UCX_* variables count, so that measurements choose transports and lanes from
  * outside. Anything that goes wrong ends the process with a message.
  */
 class Pair {
   public:
-    explicit Pair(size_t estimated_endpoints = 2);
+    enum class Over : uint8_t { kAdapters, kSharedMemory };
+
+    explicit Pair(size_t estimated_endpoints = 2, Over over = Over::kAdapters);
 
     ucp::Worker& worker(unsigned index) { return *workers_[index]; }
     ucp_worker_h handle(unsigned index);

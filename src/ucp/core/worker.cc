@@ -142,6 +142,9 @@ ucs_status_t Worker::open_interface(unsigned index) {
     interface.resource = index;
     interface.domain = resource.domain;
     interface.kind = resource.kind;
+    // Steps of virtual time are counted.
+    interface.may_rest =
+        resource.device_type == uct::DeviceType::kNetwork && !context_.virtual_time();
     const ucs_status_t status = context_.domains()[resource.domain].memory->open_interface(
         resource.transport, params, &interface.transport);
     if (status != UCS_OK) {
@@ -186,13 +189,25 @@ void Worker::count_dedicated(int change) {
 // --- progress
 // --------------------------------------------------------------------------------------
 
+// To poll an adapter costs many times what a look into shared memory does. One that has had nothing
+// for long is polled seldom: its next message waits for a few more calls, which is little beside the
+// time that it has been silent.
+unsigned Worker::poll() {
+    constexpr uint32_t kPatience = 4096, kSeldom = 16;
+    unsigned events = 0;
+    for (WorkerInterface& interface : interfaces_) {
+        if (interface.quiet >= kPatience && ++interface.quiet % kSeldom != 0) continue;
+        const unsigned found = interface.transport->progress();
+        events += found;
+        if (interface.may_rest) interface.quiet = found != 0 ? 0 : interface.quiet + 1;
+    }
+    return events;
+}
+
 unsigned Worker::progress() {
     if (in_progress_) return 0;
     in_progress_ = true;
-    unsigned events = 0;
-    for (WorkerInterface& interface : interfaces_) {
-        events += interface.transport->progress();
-    }
+    unsigned events = poll();
     if (has_work()) [[unlikely]]
         events += run_deferred();
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {

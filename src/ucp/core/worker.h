@@ -50,6 +50,8 @@ struct WorkerInterface {
     unsigned domain;              //!< Context::domains()
     uint32_t kind;                //!< hash of the transport's name
     unsigned endpoints_made = 0;  //!< on it so far, closed ones included
+    bool may_rest = false;        //!< polled seldom while nothing comes
+    uint32_t quiet = 0;           //!< polls without an event, if it may rest
 };
 
 /** A further way to a peer, beside the scalable lane and of its kind, for bulk. */
@@ -283,6 +285,7 @@ class Worker {
     void resign_primary(Endpoint& endpoint);
     void retire(Endpoint& endpoint);
     void withdraw_lanes();
+    unsigned poll();
     void finish(Request& request);
     void deliver(Request& request);
     void defer(Request& request);

@@ -39,6 +39,19 @@ class Buffer {
      */
     size_t gather(size_t offset, size_t length, std::span<uct::Iov> out, size_t* filled);
 
+    /** Describe a contiguous buffer, without a call. @return false: it is none, or not sound */
+    bool open_contiguous(const void* address, size_t count, ucp_datatype_t type) {
+        if ((type & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG ||
+            __builtin_mul_overflow(count, contig_element_size(type), &length_) ||
+            (address == nullptr && length_ != 0)) [[unlikely]] {
+            return false;
+        }
+        address_ = const_cast<void*>(address);
+        count_ = count;
+        class_ = DatatypeClass::kContig;
+        return true;
+    }
+
     /** Give the user's state of a generic datatype back. Needed once after a successful open(). */
     void close();
 

@@ -95,9 +95,11 @@ void arrived_whole(Worker& worker, uint64_t tag, const std::byte* payload, size_
                    uint64_t sync_sender, uint64_t sync_request) {
     TagEngine& tags = worker.tags();
     if (Request* receive = tags.take_expected(tag)) {
+        acknowledge(worker, sync_sender, sync_request);
+        if (tags.receive_at_once(*receive, tag, payload, length)) [[likely]]
+            return;
         tags.matched(*receive, tag, length);
         tags.store(*receive, 0, payload, length);
-        acknowledge(worker, sync_sender, sync_request);
         receive->complete(UCS_OK);
         return;
     }

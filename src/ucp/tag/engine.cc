@@ -2,6 +2,7 @@
 #include "ucp/tag/engine.h"
 
 #include <cstdlib>
+#include <cstring>
 
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
@@ -27,8 +28,10 @@ void release_receive(Request& request) {
 
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
     TagReceive& receive = request.emplace<TagReceive>();
-    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
-    if (status != UCS_OK) return status;
+    if (!receive.buffer.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+        if (status != UCS_OK) return status;
+    }
     receive.request = &request;
     receive.user_memory = reinterpret_cast<Memory*>(params.memory());
     request.cleanup = release_receive;
@@ -151,6 +154,21 @@ void TagEngine::matched(Request& receive, Tag tag, size_t length) {
     receive.tag_info = {tag, length};
     if (length > receive.part<TagReceive>().buffer.length())
         note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
+}
+
+bool TagEngine::receive_at_once(Request& receive, Tag tag, const void* data, size_t length) {
+    TagReceive& part = receive.part<TagReceive>();
+    // Posted receives hold one reference and nothing that would have to be released.
+    if (!part.buffer.is_contiguous() || length > part.buffer.length()) return false;
+    if (length == sizeof(uint64_t)) {
+        std::memcpy(part.buffer.data(), data, sizeof(uint64_t));
+    } else if (length != 0) {
+        std::memcpy(part.buffer.data(), data, length);
+    }
+    receive.tag_info = {tag, length};
+    receive.cleanup = nullptr;
+    receive.complete(UCS_OK);
+    return true;
 }
 
 void TagEngine::store(Request& receive, size_t offset, const void* data, size_t length) {

@@ -96,6 +96,11 @@ class TagEngine {
      * when the message does.
      */
     void matched(Request& receive, Tag tag, size_t length);
+    /**
+     * All that is to be done for a posted receive whose message is here as a whole.
+     * @return false, with nothing done, if its buffer is not contiguous or too small
+     */
+    bool receive_at_once(Request& receive, Tag tag, const void* data, size_t length);
     /** Store bytes of a matched message; errors go to the request's status. */
     void store(Request& receive, size_t offset, const void* data, size_t length);
 

@@ -8,19 +8,6 @@ namespace ucp {
 template <typename Element, TagHook Element::*Hook>
 TagTable<Element, Hook>::TagTable() : buckets_(new Bucket[size_t{1} << kInitialBits]) {}
 
-template <typename Element, TagHook Element::*Hook>
-void TagTable<Element, Hook>::insert(Element& element) {
-    if (++size_ > bucket_count()) grow();
-    bucket(element.tag).push_back(element);
-}
-
-template <typename Element, TagHook Element::*Hook>
-void TagTable<Element, Hook>::remove(Element& element) {
-    Bucket& list = bucket(element.tag);
-    list.erase(list.iterator_to(element));
-    --size_;
-}
-
 /** Elements of one tag keep their order: they leave one bucket in order and share the next one. */
 template <typename Element, TagHook Element::*Hook>
 void TagTable<Element, Hook>::grow() {
@@ -43,7 +30,8 @@ template class TagTable<UnexpectedMessage, &UnexpectedMessage::bucket_hook>;
 
 ExpectedReceive* Matcher::take_expected(Tag tag) {
     ExpectedReceive* exact = nullptr;
-    for (ExpectedReceive& receive : exact_.bucket(tag)) {
+    auto& bucket = exact_.bucket(tag);
+    for (ExpectedReceive& receive : bucket) {
         if (receive.tag != tag) continue;
         exact = &receive;
         break;
@@ -54,7 +42,7 @@ ExpectedReceive* Matcher::take_expected(Tag tag) {
         wildcards_.erase(wildcards_.iterator_to(receive));
         return &receive;
     }
-    if (exact) exact_.remove(*exact);
+    if (exact) exact_.remove(bucket, *exact);
     return exact;
 }
 
@@ -75,7 +63,7 @@ void Matcher::withdraw(ExpectedReceive& receive) {
     }
 }
 
-UnexpectedMessage* Matcher::find_unexpected(Tag tag, Tag mask) {
+UnexpectedMessage* Matcher::search_unexpected(Tag tag, Tag mask) {
     if (mask == kFullTagMask) {
         for (UnexpectedMessage& message : by_tag_.bucket(tag)) {
             if (message.tag == tag) return &message;

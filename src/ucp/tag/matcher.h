@@ -47,8 +47,17 @@ class TagTable {
     TagTable();
 
     Bucket& bucket(Tag tag) { return buckets_[index(tag)]; }
-    void insert(Element& element);
-    void remove(Element& element);
+    void insert(Element& element) {
+        if (++size_ > bucket_count()) [[unlikely]]
+            grow();
+        bucket(element.tag).push_back(element);
+    }
+    void remove(Element& element) { remove(bucket(element.tag), element); }
+    /** The same where the bucket is known. */
+    void remove(Bucket& bucket, Element& element) {
+        bucket.erase(bucket.iterator_to(element));
+        --size_;
+    }
     size_t size() const { return size_; }
     template <typename Taker>
     void drain(Taker taker) {
@@ -88,7 +97,9 @@ class Matcher {
     void withdraw(ExpectedReceive& receive);
 
     /** The earliest message that fits, left in the queues; null if none. */
-    UnexpectedMessage* find_unexpected(Tag tag, Tag mask);
+    UnexpectedMessage* find_unexpected(Tag tag, Tag mask) {
+        return by_tag_.size() == 0 ? nullptr : search_unexpected(tag, mask);
+    }
     /** Keep a message; the caller has found no receive for it. */
     void keep(UnexpectedMessage& message);
     void remove(UnexpectedMessage& message);
@@ -115,6 +126,8 @@ class Matcher {
     }
 
   private:
+    UnexpectedMessage* search_unexpected(Tag tag, Tag mask);
+
     using Wildcards = boost::intrusive::list<
         ExpectedReceive,
         boost::intrusive::member_hook<ExpectedReceive, TagHook, &ExpectedReceive::hook>,
