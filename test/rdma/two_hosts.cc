@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// two_hosts [--seconds S] [--link FILE]
+// two_hosts [--seconds S] [--link FILE] [--switch no]
 //
 // One of two ends, of guests with NODE and PEER in the environment: checked traffic of every kind
-// to the other while the pair's lane is switched all the time. With --link the port loses its link
-// for a second half way: the file asks the runner for that ("down", "up").
+// to the other while the pair's lane is switched all the time (or when the library thinks fit).
+// With --link the port loses its link for a second half way: the file asks the runner for that
+// ("down", "up").
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -81,7 +82,7 @@ std::string get(int connection) {
     return bytes;
 }
 
-int run(size_t me, const char* peer_host, unsigned seconds, const char* link) {
+int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bool switches) {
     const size_t peer = 1 - me;
     const int connection = meet(me == 0, peer_host);
     ucp_context_h context = nullptr;
@@ -137,7 +138,7 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link) {
     uint64_t turns = 0;
     const auto turn = [&] {
         party->step();
-        if (++turns % 64 == 0) party->force_switch();
+        if (switches && ++turns % 64 == 0) party->force_switch();
         if (ucp_worker_progress(worker) == 0) poll(nullptr, 0, 0);
     };
     const auto healthy = [&] { return failures == 0 && party->errors().empty(); };
@@ -169,7 +170,7 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link) {
     ucp_worker_destroy(worker);
     party.reset();
     ucp_cleanup(context);
-    const bool busy = attr.promotions > 0 && attr.demotions > 0;
+    const bool busy = !switches || (attr.promotions > 0 && attr.demotions > 0);
     return right && busy && attr.dedicated_peak <= attr.cap ? 0 : 1;
 }
 
@@ -179,13 +180,15 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link) {
 int main(int argc, char** argv) {
     unsigned seconds = 10;
     const char* link = nullptr;
+    bool switches = true;
     for (int index = 1; index + 1 < argc; index += 2) {
         const std::string_view name = argv[index];
         if (name == "--seconds") seconds = static_cast<unsigned>(std::atoi(argv[index + 1]));
         if (name == "--link") link = argv[index + 1];
+        if (name == "--switch") switches = argv[index + 1] != std::string_view("no");
     }
     const char* node = std::getenv("NODE");
     const char* peer = std::getenv("PEER");
     if (node == nullptr || peer == nullptr) return 2;
-    return ucp::test::run(static_cast<size_t>(std::atoi(node)), peer, seconds, link);
+    return ucp::test::run(static_cast<size_t>(std::atoi(node)), peer, seconds, link, switches);
 }

@@ -57,7 +57,8 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
     field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH."),
     field<&C::gid_index>("GID_INDEX", "auto",
                          "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
-                         "v2, of an IPv4 address if there is one."),
+                         "v2, of an IPv4 address if there is one, else of one that is not "
+                         "link-local."),
     field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
     field<&C::path_mtu>("PATH_MTU", "auto",
                         "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),

@@ -149,7 +149,11 @@ ucs_status_t Device::find_gid(const TransportConfig& config, Path* path) const {
             // A mapped IPv4 address is ten bytes 0 and two bytes 0xff.
             static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
             const bool ipv4 = std::memcmp(entry.gid.raw, kMapped, sizeof(kMapped)) == 0;
-            const int rank = (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0) + (ipv4 ? 1 : 0);
+            // Link-local ones (fe80::/10) reach no further than the switch.
+            const bool local = entry.gid.raw[0] == 0xfe && (entry.gid.raw[1] & 0xc0) == 0x80;
+            const int rank = (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 3 : 0) + (ipv4     ? 2
+                                                                                 : !local ? 1
+                                                                                          : 0);
             if (rank > best) {
                 best = rank;
                 chosen = entry;
