@@ -65,6 +65,7 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         kInternal = 1u << 7,       //!< no user handle: the memory goes back when it is finished
         kReceive = 1u << 8,        //!< a receive: tag_info is valid when finished
         kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
+        kAwaited = 1u << 10,  //!< a fence may wait for it: goes before what may wait for a fence
     };
 
     enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kStreamReceive, kInternal };

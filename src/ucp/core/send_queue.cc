@@ -56,7 +56,15 @@ void Endpoint::start(Request& request) {
 
 void Endpoint::enqueue(Request& request) {
     request.flags |= Request::kQueued;
-    backlog().requests.push_back(request);
+    RequestQueue& queue = backlog().requests;
+    // Two workers' fences that wait for answers, each queued behind the other's, would wait for
+    // ever.
+    const auto place = (request.flags & Request::kAwaited) == 0
+                           ? queue.end()
+                           : std::ranges::find_if(queue, [](const Request& other) {
+                                 return (other.flags & Request::kAwaited) == 0;
+                             });
+    queue.insert(place, request);
     if (!has_backlog_) {
         has_backlog_ = true;
         update_fast_path();

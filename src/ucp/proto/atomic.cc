@@ -94,9 +94,15 @@ void swap_again(Request& request) {
     ucs_status_t status = endpoint.status();
     if (status == UCS_OK) {
         const Lane lane = endpoint.one_sided_lane();
-        status = can_use_device(*request.worker, lane, request.part<AtomicRequest>())
-                     ? swap(request, lane)
-                     : UCS_ERR_UNREACHABLE;
+        if (!can_use_device(*request.worker, lane, request.part<AtomicRequest>())) {
+            // After a demotion to a lane without atomics. The loop's reference is the posting's
+            // now.
+            emulate_atomic(request);
+            request.flags |= Request::kAwaited;
+            endpoint.start(request);
+            return;
+        }
+        status = swap(request, lane);
     }
     if (status == UCS_INPROGRESS) return;
     if (status != UCS_ERR_NO_RESOURCE) return request.complete(status);

@@ -121,6 +121,7 @@ ucs_status_t on_get(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     request->emplace<GetAnswer>(get, uint64_t{0});
     request->endpoint = endpoint;
     request->post = post_answer;
+    request->flags |= Request::kAwaited;
     endpoint->start(*request);
     return UCS_OK;
 }
