@@ -19,7 +19,7 @@ namespace ucp::test {
 namespace {
 
 constexpr size_t kThreads = 2;  //!< on each worker
-constexpr unsigned kSwitches = 6;
+constexpr unsigned kSwitches = 4;
 constexpr ucp_request_param_t kNothing{};
 
 struct Side {
