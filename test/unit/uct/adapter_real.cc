@@ -12,10 +12,10 @@ namespace uct::test {
 namespace {
 
 /** Short enough for a test, long enough for a software adapter on an emulated processor. */
-const Settings kPatient = {{"RC_TIMEOUT", "67ms"},
+const Settings kPatient = {{"RC_TIMEOUT", "134ms"},
                            {"RC_RETRY_COUNT", "7"},
                            {"RC_RNR_TIMEOUT", "1ms"},
-                           {"UD_TIMEOUT", "500ms"},
+                           {"UD_TIMEOUT", "2s"},
                            {"UD_TIMER_TICK", "10ms"}};
 
 class RealAdapter final : public Adapter {
