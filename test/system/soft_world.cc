@@ -22,7 +22,7 @@ Cluster::Options SoftWorld::cluster_options(const Options& options, SoftWire& wi
     Cluster::Options cluster;
     cluster.wire = &wire;
     cluster.config = options.config;
-    cluster.config.transports = {false, {"dc_mlx5", "rc_mlx5"}};
+    cluster.config.transports = {false, options.transports};
     cluster.seed = options.traffic.seed;
     cluster.tick = options.tick;
     return cluster;

@@ -27,6 +27,7 @@ class SoftWorld {
         softhca::Model model;
         softhca::FaultPlan faults;
         SoftWire::Variables variables = {{"RC_TIMEOUT", "16us"}, {"RC_RNR_TIMEOUT", "20us"}};
+        std::vector<std::string> transports = {"dc_mlx5", "rc_mlx5"};
         ucs::Duration tick{500};
     };
 
