@@ -228,8 +228,9 @@ def bandwidth_is_that_of_iperf3():
     for rate in ["100mbit", "1gbit"]:
         with Topology(2, [Link(rate=rate)]) as net:
             peer = iperf3(net, [0])
-            ours = bench(net, "mbw_mr", "--size", "1M", "--iterations", "8", "--warmup", "1",
-                         "--window", "16")[1 << 20]
+            # A long window: what it costs to begin and to end one is not the link's.
+            ours = bench(net, "mbw_mr", "--size", "1M", "--iterations", "2", "--warmup", "1",
+                         "--window", "64")[1 << 20]
             print(f"    {rate}: {ours:.2f} MB/s, iperf3 {peer:.2f}, ratio {ours / peer:.3f}")
             expect(ours >= 0.97 * peer, f"{ours} of {peer} MB/s at {rate}")
 

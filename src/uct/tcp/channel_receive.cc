@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "ucs/datastruct/bits.h"
 #include "uct/base/am.h"

@@ -2,6 +2,7 @@
 #include "uct/tcp/link.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "uct/tcp/tcp_endpoint.h"
 #include "uct/tcp/tcp_interface.h"

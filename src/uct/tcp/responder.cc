@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/responder.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "ucs/log.h"
 #include "ucs/runtime.h"
@@ -310,14 +311,29 @@ void TcpInterface::run_timers() {
     }
 }
 
+bool TcpInterface::rests() {
+    if (!pending_.empty() || !timers_.empty() || listener_.has_timers()) return false;
+    if (++rest_calls_ % kRestCalls != 0) return true;
+    const ucs::Time time = now();
+    if (time < next_poll_) return true;
+    next_poll_ = time + (links_.empty() ? kLongRest : kRest);
+    return false;
+}
+
 unsigned TcpInterface::progress() {
+    if (empty_polls_ >= kRestless && rests()) return 0;
     unsigned count = 0;
     if (hot_ != nullptr && hot_polls_ > 0) {
         --hot_polls_;
         count = hot_->receive();
-    } else if (!links_.empty() || listener_.has_timers() || idle_polls_++ % kIdlePolls == 0) {
+    } else {
         hot_polls_ = kHotPolls;
         count = poll();
+    }
+    if (count > 0) {
+        be_alert();
+    } else if (empty_polls_ < kRestless) {
+        ++empty_polls_;
     }
     if (!timers_.empty() || listener_.has_timers()) [[unlikely]]
         run_timers();

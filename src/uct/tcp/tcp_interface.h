@@ -25,7 +25,8 @@ class TcpEndpoint;
  *
  * All sockets are in one epoll set, which is also the event descriptor. While messages come, the
  * connection that brought the last one is read directly, for a number of progress calls, before the
- * set is asked again: that saves a system call on the way of each message.
+ * set is asked again: that saves a system call on the way of each message. An interface on which
+ * nothing happens costs its worker's other transports next to nothing: it looks ever so often only.
  *
  * Connections, links and handshakes are freed at the end of progress() only, so that completions
  * and handlers may do what they like.
@@ -73,6 +74,8 @@ class TcpInterface final : public Interface {
     PendingQueue& pending() { return pending_; }
 
     bool watch(int socket, EventTarget& target, uint32_t events, bool is_new);
+    /** Something is sent: an answer may come soon. */
+    void be_alert() { empty_polls_ = 0; }
     void add_timer(Channel& channel) { timers_.push_back(channel); }
     void set_hot(Channel* channel) { hot_ = channel; }
     void forget_hot(const Channel* channel) {
@@ -102,13 +105,19 @@ class TcpInterface final : public Interface {
   private:
     /** Progress calls that read the hot connection alone, between two looks at the whole set. */
     static constexpr unsigned kHotPolls = 4;
-    /** Without connections, only one in so many progress calls looks for somebody who knocks. */
-    static constexpr unsigned kIdlePolls = 16;
+    /** After so many looks that found nothing the interface rests, unless something is sent. */
+    static constexpr unsigned kRestless = 2000;
+    /** How long it rests between looks, with connections and without. */
+    static constexpr ucs::Duration kRest = std::chrono::microseconds(10);
+    static constexpr ucs::Duration kLongRest = std::chrono::microseconds(100);
+    /** While it rests, only one in so many progress calls reads the clock. */
+    static constexpr unsigned kRestCalls = 4;
 
     TcpInterface(RegionTable& regions, const NetworkDevice& device, const Config& config,
                  const InterfaceParams& params);
     void fill_attributes();
     unsigned poll();
+    bool rests();
     void run_timers();
     Link& make_link(uint64_t peer, bool mapped);
     wire::Answer answer_to(const wire::Hello& hello);
@@ -133,7 +142,9 @@ class TcpInterface final : public Interface {
     Listener listener_;
     Channel* hot_ = nullptr;
     unsigned hot_polls_ = 0;
-    unsigned idle_polls_ = 0;
+    unsigned rest_calls_ = 0;
+    unsigned empty_polls_ = kRestless;
+    ucs::Time next_poll_{};
     bool links_changed_ = false;
 
     TimerList timers_;
