@@ -128,6 +128,26 @@ class Endpoint {
                                 void* result, uint64_t remote_address, RemoteKey key,
                                 Completion* completion) = 0;
 
+    // --- bulk transfers (docs/bulk.md) ---
+    /**
+     * Put several pieces with one doorbell; kPutChain. They may land in any order, before or after
+     * other operations of this endpoint, fences notwithstanding. The completion counts once for
+     * all that were taken: when every byte of them is in remote memory, or with an error when it
+     * is not known which are.
+     * @return how many were taken, from the front; 0: no room, wait with pending_add(); or a
+     * negative ucs_status_t
+     */
+    virtual ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    /**
+     * The same for gets; kGetChain. Once the completion was called, with an error too, or the
+     * endpoint is destroyed, nothing of the chain is written to local memory any more.
+     */
+    virtual ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
     // --- ordering and completion ---
     /** Operations after the fence reach remote memory after those before it. */
     virtual ucs_status_t fence() = 0;
@@ -188,6 +208,16 @@ class Interface {
 
     /** When progress() has work that only time brings; kNever if none. */
     virtual ucs::Time next_deadline() const { return ucs::kNever; }
+
+    /**
+     * Scalable: from the return on, nothing that endpoints on the remote interface sent to this one
+     * before is written to memory here, however late it comes. They are of no more use. Dedicated
+     * endpoints do the same by being destroyed.
+     */
+    virtual ucs_status_t cut_off(const RemoteAddress& remote) { return UCS_OK; }
+
+    /** False while the device has no link: what is posted waits, or fails. Costs no system call. */
+    virtual bool is_link_up() const { return true; }
 
     /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
     virtual ucs_status_t flush(Completion* completion) = 0;

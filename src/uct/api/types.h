@@ -35,6 +35,8 @@ enum Capability : uint32_t {
     kAtomicCpu = 1u << 9,     //!< atomic with the CPU's own atomics as well
     kCheckPeer = 1u << 10,    //!< Endpoint::check() finds a dead peer
     kEventFd = 1u << 11,      //!< Interface::event_fd() and arm() work
+    kPutChain = 1u << 12,     //!< bulk transfers: Endpoint::put_chain()
+    kGetChain = 1u << 13,
 };
 
 /** Operations of the atomic calls; values are bits, for masks in InterfaceAttributes. */
@@ -93,6 +95,15 @@ struct Iov {
 /** A key to remote memory, as unpacked by MemoryDomain::unpack_remote_key(). */
 using RemoteKey = uintptr_t;
 inline constexpr RemoteKey kInvalidRemoteKey = ~RemoteKey{0};
+
+/** One piece of a bulk transfer: local memory, and where its bytes go to or come from. */
+struct ChainPiece {
+    void* local;
+    size_t length;
+    const MemoryHandle* memory;  //!< registration that covers the local bytes
+    uint64_t remote;
+    RemoteKey key;
+};
 
 /**
  * Tells that one or several operations are complete. Owned by the caller, alive until the callback.
