@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ucp/bulk/paths.h"
+#include "ucp/bulk/transfer.h"
+#include "ucs/time.h"
+#include "ucs/type/status.h"
+
+namespace uct {
+class Endpoint;
+}
+
+namespace ucp {
+
+class Endpoint;
+class Worker;
+struct Request;
+
+namespace bulk {
+
+/**
+ * Runs the bulk transfers of a worker (docs/bulk.md). Owned by it, one thread at a time with it.
+ * Costs nothing while there is no transfer.
+ */
+class Engine {
+  public:
+    explicit Engine(Worker& worker);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    /**
+     * May the pieces go by start()? If not (no path of the endpoint has chains, or no registration
+     * or key serves one) they take their usual way.
+     */
+    bool takes(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces);
+
+    /**
+     * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
+     * request's post(), with Request::kOneSided, after takes() was true, and return UCS_OK. It
+     * takes a reference of the request and drops it once, with the result, from
+     * Worker::progress(). Flush, close and fences wait for it.
+     * @param pieces  alive until then, with the memory and keys that they refer to; a single one is
+     *                copied
+     * @return UCS_OK; UCS_ERR_NO_MEMORY: nothing happened
+     */
+    ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces);
+
+    // --- paths that others own ---
+
+    /** Null without memory, or if the endpoint has kMaxPaths already. */
+    Path* add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner);
+    /** Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
+     */
+    void remove_path(Path& path);
+    /** Whose cut_end() is called when peers cut off ends. One for all paths of a worker. */
+    void set_end_owner(PathOwner* owner);
+
+    // --- called by the worker and its endpoints ---
+
+    /** Work that calls have put aside. */
+    void run_deferred();
+    bool has_deferred() const;
+    /** Timers: silence, links, probes, CUT. */
+    void advance(ucs::Time now);
+    ucs::Time next_deadline() const;
+    /** Transfers of the endpoint end with its status. */
+    void endpoint_failed(Endpoint& endpoint);
+    /** The endpoint's memory goes. */
+    void forget(Endpoint& endpoint);
+    /** @return whether the transport endpoint was a path's */
+    bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace bulk
+}  // namespace ucp

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ucs/type/status.h"
+
+namespace ucp {
+
+class Memory;
+class RemoteMemory;
+
+namespace bulk {
+
+enum class Direction : uint8_t { kPut, kGet };
+
+/** Contiguous bytes here and there. */
+struct Piece {
+    void* local;
+    uint64_t remote;
+    size_t length;
+    const Memory* memory;     //!< covers the local bytes
+    const RemoteMemory* key;  //!< to the remote ones, for the domains of all paths
+};
+
+/** How pieces are cut. */
+struct SliceRules {
+    size_t slice = 65536;
+    size_t fragment = 4096;  //!< a tail of up to so many bytes joins the slice before it
+};
+
+/** Slices that follow each other in the order of the pieces; where they start tells where each
+ * ends. */
+struct Run {
+    uint32_t piece = 0;  //!< index of the piece that the first belongs to
+    uint32_t slices = 0;
+    uint64_t offset = 0;  //!< of the first in its piece
+    uint64_t bytes = 0;
+    uint32_t failures = 0;  //!< of the most unlucky of them
+};
+
+struct Slice {
+    uint32_t piece;
+    uint64_t offset;
+    size_t length;
+};
+
+/**
+ * What of a transfer is to be posted, and what has become of the rest. Pure; slices have no records
+ * of their own, they are counted from their run's start.
+ */
+class Transfer {
+  public:
+    Transfer(std::span<const Piece> pieces, const SliceRules& rules);
+
+    std::span<const Piece> pieces() const { return pieces_; }
+    /** Failed runs come first. */
+    bool has_next() const { return !failed_.empty() || next_.piece < pieces_.size(); }
+    /** The next slice; has_next(). */
+    Slice peek() const { return slice_at(failed_.empty() ? next_ : start(failed_.back())); }
+    uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
+    uint64_t bytes_waiting() const { return waiting_; }
+
+    /** Goes along the next slices without taking them. */
+    class Cursor {
+      public:
+        bool is_end() const { return left_ == 0; }
+        Slice slice() const { return transfer_->slice_at(at_); }
+        void advance(const Slice& slice);
+
+      private:
+        friend class Transfer;
+        const Transfer* transfer_;
+        struct Place {
+            uint32_t piece;
+            uint64_t offset;
+        } at_;
+        uint64_t left_;  //!< bytes
+    };
+    Cursor cursor() const;
+
+    /** The first `slices` of cursor() are posted. */
+    Run take(uint32_t slices, uint64_t bytes);
+    void completed(const Run& run) { waiting_for_ -= run.bytes; }
+    /** To be posted again, unless the transfer has ended with an error. */
+    void failed(const Run& run);
+    /** The transfer ends with an error: nothing more is posted. The first error stays. */
+    void fail(ucs_status_t status);
+
+    ucs_status_t status() const { return status_; }
+    /** Bytes taken and neither completed nor failed. */
+    uint64_t bytes_under_way() const { return waiting_for_; }
+    bool is_complete() const { return waiting_ == 0 && waiting_for_ == 0; }
+
+  private:
+    using Place = Cursor::Place;
+    static Place start(const Run& run) { return {run.piece, run.offset}; }
+    Slice slice_at(const Place& place) const {
+        const uint64_t rest = pieces_[place.piece].length - place.offset;
+        return {place.piece, place.offset,
+                rest <= rules_.slice + rules_.fragment ? rest : rules_.slice};
+    }
+    void step(Place& place, size_t length) const;
+
+    std::span<const Piece> pieces_;
+    SliceRules rules_;
+    Place next_{};
+    std::vector<Run> failed_;
+    uint64_t waiting_ = 0;      //!< bytes to be taken
+    uint64_t waiting_for_ = 0;  //!< bytes taken
+    ucs_status_t status_ = UCS_OK;
+};
+
+}  // namespace bulk
+}  // namespace ucp
