@@ -152,7 +152,9 @@ class Endpoint {
     /** Operations after the fence reach remote memory after those before it. */
     virtual ucs_status_t fence() = 0;
     /**
-     * Complete when all earlier operations are complete at the remote side, on error too.
+     * Complete when all earlier operations are, on error too: one-sided ones at the remote side;
+     * active messages when they no longer need this endpoint to get there, so that a flush behind
+     * messages alone does not need the peer's progress.
      * @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
      */
     virtual ucs_status_t flush(Completion* completion) = 0;
@@ -210,9 +212,9 @@ class Interface {
     virtual ucs::Time next_deadline() const { return ucs::kNever; }
 
     /**
-     * Scalable: from the return on, nothing that endpoints on the remote interface sent to this one
-     * before is written to memory here, however late it comes. They are of no more use. Dedicated
-     * endpoints do the same by being destroyed.
+     * Scalable: from UCS_OK on, nothing that endpoints on the remote interface sent here before is
+     * written to memory, however late it comes; they are of no more use. UCS_INPROGRESS: not yet,
+     * ask again within 200 ms. Dedicated endpoints do the same by being destroyed.
      */
     virtual ucs_status_t cut_off(const RemoteAddress& remote) { return UCS_OK; }
 

@@ -4,7 +4,9 @@
 
 #include "uct/tcp/channel.h"
 
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -273,11 +275,22 @@ void Channel::leave() {
         [[maybe_unused]] const ssize_t sent_bytes =
             ::send(socket_.get(), &frame, sizeof(frame), MSG_NOSIGNAL);
     }
-    // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
+    shutdown(socket_.get(), SHUT_WR);
+    discard_input();
+}
+
+/** With unread bytes the kernel would reset the connection, and the peer lose what is under way. */
+void Channel::discard_input() {
     std::byte* scratch = link_.interface().staging();
     for (int i = 0; i < 1024 && recv(socket_.get(), scratch, 4096, 0) > 0; ++i) {
     }
-    shutdown(socket_.get(), SHUT_WR);
+}
+
+bool Channel::lingers() {
+    if (!is_open()) return false;
+    discard_input();
+    int unsent = 0;
+    return ioctl(socket_.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
 }
 
 void Channel::close() {

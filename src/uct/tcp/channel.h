@@ -63,12 +63,11 @@ class Channel final : public EventTarget, public TimerHook {
     /** Registered memory that the peer asked for. */
     void reply(ReferringOutput* operation);
 
-    // Frames that a flush covers are counted; the flush notes how many there were.
-    uint64_t sent = 0;
+    // One-sided operations are counted: only the peer knows of their end. A flush that the peer
+    // answers notes how many there were.
+    uint64_t one_sided = 0;
     uint64_t acknowledged = 0;
-    uint64_t last_one_sided = 0;
-    bool is_dirty() const { return sent != acknowledged; }
-    bool has_one_sided() const { return last_one_sided > acknowledged; }
+    bool has_one_sided() const { return one_sided != acknowledged; }
 
     // --- called by interface and link ---
 
@@ -85,6 +84,8 @@ class Channel final : public EventTarget, public TimerHook {
     void drain();
     /** Tell the peer, if it still listens, that this end goes in good order. */
     void leave();
+    /** After leave(): is the kernel still sending? What comes meanwhile is thrown away. */
+    bool lingers();
     /** The queue got something from elsewhere. */
     void want_output();
     /** Forget connection and input; the queue stays. */
@@ -112,6 +113,7 @@ class Channel final : public EventTarget, public TimerHook {
     void report_failure(ucs_status_t status);
     void opened();
     void watch(uint32_t events);
+    void discard_input();
     size_t transmit(std::span<const iovec> pieces);
     void transmit_queue();
 

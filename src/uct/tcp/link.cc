@@ -2,8 +2,10 @@
 #include "uct/tcp/link.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
+#include "uct/base/gather.h"
 #include "uct/tcp/tcp_endpoint.h"
 #include "uct/tcp/tcp_interface.h"
 
@@ -102,16 +104,15 @@ void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
     if (completion != nullptr) completion->complete(status);
 }
 
-ucs_status_t Link::send_flush(const TcpEndpoint* owner, Completion* completion, bool probe) {
+ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool probe) {
     if (owner != nullptr && !has_operation_room()) return UCS_ERR_NO_RESOURCE;
     RemoteOperation* operation = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
     if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
     if (probe) channel(0);
     for (auto& channel : channels_) {
         if (channel == nullptr) continue;
-        operation->covered[channel->index()] = channel->acknowledged;
-        if (!channel->is_dirty() && !(probe && channel->index() == 0)) continue;
-        operation->covered[channel->index()] = channel->sent;
+        operation->covered[channel->index()] = channel->one_sided;
+        if (!channel->has_one_sided() && !(probe && channel->index() == 0)) continue;
         ++operation->waiting;
         struct {
             wire::Frame frame;
@@ -125,13 +126,36 @@ ucs_status_t Link::send_flush(const TcpEndpoint* owner, Completion* completion, 
 }
 
 ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
-    const bool is_clean = std::ranges::none_of(
-        channels_, [](const auto& channel) { return channel != nullptr && channel->is_dirty(); });
-    return is_clean ? UCS_OK : send_flush(owner, completion, false);
+    const auto exists = [](const auto& channel) { return channel != nullptr; };
+    const auto needs_peer = [](const auto& channel) { return channel->has_one_sided(); };
+    const auto waits = [](const auto& channel) {
+        return !channel->has_one_sided() && !channel->queue().empty();
+    };
+    auto channels = channels_ | std::views::filter(exists);
+    const bool asks = std::ranges::any_of(channels, needs_peer);
+    if (!std::ranges::any_of(channels, waits)) {
+        return asks ? ask(owner, completion, false) : UCS_OK;
+    }
+    Gather* parts = Gather::start(completion);
+    for (auto& channel : channels | std::views::filter(waits)) {
+        if (channel->queue().append_marker(owner, parts->add())) continue;
+        parts->cancel();
+        parts->abandon();
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (asks) {
+        const ucs_status_t status = ask(owner, parts->add(), false);
+        if (status != UCS_INPROGRESS) {
+            parts->cancel();
+            parts->abandon();
+            return status;
+        }
+    }
+    return parts->finish();
 }
 
 ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
-    return send_flush(owner, completion, true);
+    return ask(owner, completion, true);
 }
 
 void Link::on_flush_reply(RemoteOperation& operation) {
@@ -161,7 +185,7 @@ bool Link::passes_fence(const Channel& target) {
     if ((fenced_ & ~(1u << target.index())) == 0) return true;
     if (!fencing_) {
         fence_done_.count = 1;
-        fencing_ = flush(nullptr, &fence_done_) == UCS_INPROGRESS;
+        fencing_ = ask(nullptr, &fence_done_, false) == UCS_INPROGRESS;
     }
     return false;
 }
@@ -253,7 +277,7 @@ void Link::channel_ended(ucs_status_t status, bool peer_left) {
     }
     // The peer's program was through with it: what it had not read it did not want.
     for (auto& channel : channels_) {
-        if (channel != nullptr) channel->acknowledged = channel->sent;
+        if (channel != nullptr) channel->acknowledged = channel->one_sided;
     }
     interface_.look_at_links();
 }
@@ -270,12 +294,9 @@ void Link::connect_failed(Channel& channel, ucs_status_t status) {
 void Link::give_up(Channel& channel) {
     Channel& first = *channels_[0];
     usable_ = std::min(usable_, static_cast<uint8_t>(channel.index()));
-    first.sent += channel.sent - channel.acknowledged;
-    if (channel.has_one_sided()) {
-        first.last_one_sided = first.sent;
-        fenced_ |= 1u;
-    }
-    channel.acknowledged = channel.last_one_sided = channel.sent;
+    if (channel.has_one_sided()) fenced_ |= 1u;
+    first.one_sided += channel.one_sided - channel.acknowledged;
+    channel.acknowledged = channel.one_sided;
     first.queue().splice(channel.queue());
     if (!first.queue().empty()) first.want_output();
     room_made();
@@ -283,10 +304,13 @@ void Link::give_up(Channel& channel) {
 
 void Link::leave() {
     for (auto& channel : channels_) {
-        if (channel == nullptr) continue;
-        channel->leave();
-        channel->close();
+        if (channel != nullptr) channel->leave();
     }
+}
+
+bool Link::lingers() {
+    return std::ranges::any_of(
+        channels_, [](const auto& channel) { return channel != nullptr && channel->lingers(); });
 }
 
 }  // namespace uct::tcp

@@ -75,7 +75,11 @@ class Link final : public LinkHook {
                                      Completion* completion);
     RemoteOperation* find_operation(uint32_t name);
     void finish_operation(RemoteOperation& operation, ucs_status_t status);
-    /** @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE */
+    /**
+     * The peer is asked only where it alone knows: of one-sided operations. Messages are done when
+     * the kernel has them.
+     * @return UCS_OK if nothing is outstanding; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE
+     */
     ucs_status_t flush(const TcpEndpoint* owner, Completion* completion);
     /** A question and an answer on channel 0, whatever is outstanding. */
     ucs_status_t probe(const TcpEndpoint* owner, Completion* completion);
@@ -103,8 +107,10 @@ class Link final : public LinkHook {
     void channel_ended(ucs_status_t status, bool peer_left);
     /** Without the first channel nothing works; without another things are slower. */
     void connect_failed(Channel& channel, ucs_status_t status);
-    /** The interface goes. */
+    /** The interface goes: what the kernel has is still sent, nothing is received. */
     void leave();
+    /** Are there bytes that would be lost if the link went now? */
+    bool lingers();
 
   private:
     using Endpoints = boost::intrusive::list<TcpEndpoint, boost::intrusive::base_hook<EndpointHook>,
@@ -114,7 +120,7 @@ class Link final : public LinkHook {
         Link* link = nullptr;
     };
 
-    ucs_status_t send_flush(const TcpEndpoint* owner, Completion* completion, bool probe);
+    ucs_status_t ask(const TcpEndpoint* owner, Completion* completion, bool probe);
     void give_up(Channel& channel);
     bool has_outstanding() const;
     void fence_passed();

@@ -109,6 +109,15 @@ void OutputQueue::append(ReferringOutput* item) {
     bytes_ += item->length - item->sent;
 }
 
+bool OutputQueue::append_marker(const TcpEndpoint* owner, Completion* completion) {
+    ReferringOutput* marker = make();
+    if (marker == nullptr) return false;
+    marker->owner = owner;
+    marker->completion = completion;
+    append(marker);
+    return true;
+}
+
 int OutputQueue::gather(std::span<iovec> room, const RegionTable::Reader* regions) const {
     size_t used = 0;
     for (const OutputItem& item : items_) {

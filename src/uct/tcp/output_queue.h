@@ -86,6 +86,8 @@ class OutputQueue {
     bool append(std::span<const iovec> pieces, size_t skip);
     ReferringOutput* make() { return pools_.referring.create(); }
     void append(ReferringOutput* item);
+    /** Completed when the kernel has all that is queued now. @return false without memory */
+    bool append_marker(const TcpEndpoint* owner, Completion* completion);
 
     /**
      * The next bytes to send, in at most `room` pieces.

@@ -131,7 +131,6 @@ ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payl
     if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
     Channel& channel = link_.channel(0);
     const Head<uint64_t> head{message_frame(id, sizeof(header) + length), header};
-    ++channel.sent;
     send_small(link_.interface(), channel, head, payload, length, wire::padding(length));
     return UCS_OK;
 }
@@ -146,7 +145,6 @@ ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     const size_t padding = wire::padding(length);
     append(staging + sizeof(frame) + length, kZeros, padding);
     const iovec piece{staging, sizeof(frame) + length + padding};
-    ++channel.sent;
     channel.send({&piece, 1}, piece.iov_len);
     return static_cast<ssize_t>(length);
 }
@@ -165,7 +163,6 @@ ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header
     operation->tail = static_cast<uint8_t>(wire::padding(header.size() + payload));
     operation->owner = this;
     operation->completion = completion;
-    ++channel.sent;
     return channel.send(operation);
 }
 
@@ -178,15 +175,11 @@ ucs_status_t TcpEndpoint::check_one_sided(Channel& channel) {
     return channel.has_room() && link_.passes_fence(channel) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
-void TcpEndpoint::note_one_sided(Channel& channel) {
-    channel.last_one_sided = ++channel.sent;
-}
-
 ucs_status_t TcpEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
                                     RemoteKey key) {
     Channel& channel = link_.channel(0);
     if (const ucs_status_t status = check_one_sided(channel); status != UCS_OK) return status;
-    note_one_sided(channel);
+    ++channel.one_sided;
     const auto head =
         head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
     send_small(link_.interface(), channel, head, buffer, length, wire::padding(length));
@@ -205,7 +198,7 @@ ssize_t TcpEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_add
     const size_t padding = wire::padding(length);
     append(staging + sizeof(head) + length, kZeros, padding);
     const iovec piece{staging, sizeof(head) + length + padding};
-    note_one_sided(channel);
+    ++channel.one_sided;
     channel.send({&piece, 1}, piece.iov_len);
     return static_cast<ssize_t>(length);
 }
@@ -237,7 +230,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
         operation->tail = static_cast<uint8_t>(wire::padding(length));
         operation->owner = this;
         operation->completion = parts->add();
-        note_one_sided(channel);
+        ++channel.one_sided;
         if (channel.send(operation) == UCS_OK) parts->cancel();
         left -= length;
         remote_address += length;
@@ -252,7 +245,7 @@ ucs_status_t TcpEndpoint::start_get(RemoteOperation& operation, Channel& channel
                 wire::Get{remote_address, key, static_cast<uint32_t>(operation.length), name_,
                           operation.name, 0},
                 0);
-    note_one_sided(channel);
+    ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Get>*>(&head), sizeof(head)};
     channel.send({&piece, 1}, sizeof(head));
     return UCS_INPROGRESS;
@@ -329,7 +322,7 @@ ucs_status_t TcpEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, u
         request.operation = operation->name;
     }
     const auto head = head_of(wire::FrameType::kAtomic, request, 0);
-    note_one_sided(channel);
+    ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Atomic>*>(&head), sizeof(head)};
     channel.send({&piece, 1}, sizeof(head));
     return wants_reply ? UCS_INPROGRESS : UCS_OK;

@@ -51,7 +51,6 @@ class TcpEndpoint final : public Endpoint, public PendingQueue::Group, public En
     /** UCS_OK if a message or small operation can go to channel 0 now. */
     ucs_status_t check_room() const;
     ucs_status_t check_one_sided(Channel& channel);
-    void note_one_sided(Channel& channel);
     ucs_status_t start_get(RemoteOperation& operation, Channel& channel, uint64_t remote_address,
                            RemoteKey key);
 

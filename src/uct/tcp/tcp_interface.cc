@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/tcp_interface.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -109,11 +110,13 @@ void TcpInterface::fill_attributes() {
 TcpInterface::~TcpInterface() {
     listener_.close();
     // All endpoints are gone, and their operations with them.
-    while (!links_.empty()) {
-        Link& link = links_.front();
-        link.leave();
-        delete &link;
+    for (Link& link : links_) link.leave();
+    // A peer that sends to a closed connection resets it, and what it has not received is lost.
+    constexpr int kPatience = 100;  // milliseconds
+    for (int i = 0; i < kPatience && std::ranges::any_of(links_, &Link::lingers); ++i) {
+        ::poll(nullptr, 0, 1);
     }
+    links_.clear_and_dispose([](Link* link) { delete link; });
 }
 
 // --- addresses

@@ -4,7 +4,9 @@
 
 #include <netinet/tcp.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "ucs/log.h"
 #include "uct/tcp/component.h"
@@ -214,6 +216,79 @@ TEST(TcpConnections, AnEndpointThatGoesLetsGoOfItsBuffers) {
     EXPECT_EQ(flush(world, staying), UCS_OK);
     EXPECT_EQ(world.peer(1).received.size(), 1u);
     EXPECT_TRUE(world.peer(1).failures.empty());
+}
+
+TEST(TcpFlush, BehindMessagesDoesNotNeedThePeersProgress) {
+    TcpWorld world(2, {{"TCP_SNDBUF", "64k"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    world.peer(1).runs = false;
+    send_bcopy(world, endpoint, 1, "the last word");
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+    EXPECT_EQ(world.peer(0).interface->flush(nullptr), UCS_OK);
+    // More than the kernel takes: complete once the peer has read enough, and not before.
+    const std::string message = pattern(8000, 1);
+    size_t sent = 2;
+    while (endpoint.flush(nullptr) == UCS_OK) {
+        send_bcopy(world, endpoint, 1, message);
+        ++sent;
+    }
+    Waiter flushed;
+    ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+    world.progress_some(100);
+    EXPECT_FALSE(flushed.done);
+    world.peer(1).runs = true;
+    world.until([&] { return flushed.done; });
+    EXPECT_EQ(flushed.status, UCS_OK);
+    world.until([&] { return world.peer(1).received.size() == sent; });
+}
+
+TEST(TcpFlush, BehindOneSidedOperationsWaitsForThePeer) {
+    TcpWorld world;
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer target(world.peer(1), 8);
+    const RemoteKey key = target.key_for(world.peer(0));
+    world.expect_traffic(0, 1);
+    world.peer(1).runs = false;
+    EXPECT_EQ(endpoint.put_short("x", 1, target.address(), key), UCS_OK);
+    send_bcopy(world, endpoint, 1, "a message");
+    Waiter put;
+    ASSERT_EQ(endpoint.flush(&put), UCS_INPROGRESS);
+    world.progress_some(100);
+    EXPECT_FALSE(put.done);
+    world.peer(1).runs = true;
+    world.until([&] { return put.done; });
+    EXPECT_EQ(target.data()[0], 'x');
+    EXPECT_EQ(endpoint.atomic(AtomicOp::kAdd, 4, 1, 0, nullptr, target.address(), key, nullptr),
+              UCS_OK);
+    Waiter atomic;
+    EXPECT_EQ(endpoint.flush(&atomic), UCS_INPROGRESS);
+    world.until([&] { return atomic.done; });
+}
+
+TEST(TcpFlush, WhatWasFlushedArrivesThoughTheSenderGoesAndThePeerStillSends) {
+    TcpWorld world(2, {{"TCP_SNDBUF", "4m"}, {"TCP_RCVBUF", "64k"}});
+    Endpoint& there = world.connect(0, 1);
+    Endpoint& back = world.connect(1, 0);
+    world.expect_traffic(0, 1);
+    const std::string message = pattern(8000, 1);
+    constexpr size_t kCount = 200;
+    for (size_t i = 0; i < kCount; ++i) send_bcopy(world, there, 1, message);
+    ASSERT_EQ(flush(world, there), UCS_OK);
+    Peer& receiver = world.peer(1);
+    receiver.on_message = [&](const Message&) { back.am_short(1, 0, nullptr, 0); };
+    std::thread reader([&] {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (receiver.received.size() < kCount + 1 && receiver.failures.empty() &&
+               std::chrono::steady_clock::now() < limit) {
+            receiver.interface->progress();
+        }
+    });
+    world.destroy(there);
+    world.peer(0).interface.reset();
+    reader.join();
+    EXPECT_EQ(receiver.received.size(), kCount + 1);
+    receiver.on_message = nullptr;
 }
 
 TEST(TcpListeners, ATakenPortIsPassedOver) {
