@@ -1,26 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "ucm/api/ucm.h"
 
 namespace ucm {
 
-// Who is called on which events, and which events somebody outside reports. One for the process.
-// Any thread; a callback may cause further events, which nest.
+struct HandlerTable;
+
+/**
+ * Who is called on which events, and which events somebody outside reports. One for the process.
+ *
+ * Events come from the middle of anything: from a free() that holds the allocator's lock, from a
+ * signal handler, from the dynamic linker. So reporting takes no lock and allocates nothing: it
+ * reads a table that is replaced as a whole, and says in one of two counters that it does so. Who
+ * takes a handler away waits until no thread can be inside it any more: a handler must not set or
+ * unset handlers. Callbacks run on several threads at a time, and nest.
+ */
 class Events {
   public:
     static Events& instance();
 
     ucs_status_t set_handler(int events, int priority, ucm_event_callback_t callback, void* arg);
+    /** When it returns, the callback runs on no thread. */
     void unset_handler(int events, ucm_event_callback_t callback, void* arg);
 
-    void set_external(int events);
-    void unset_external(int events);
-    bool all_external(int events);
+    void set_external(int events) { external_ |= events & ~kFlags; }
+    void unset_external(int events) { external_ &= ~events; }
+    int external() const { return external_; }
 
     // Calls the handlers of `type`, in order of priority.
     void report(ucm_event_type_t type, ucm_event_t& event);
@@ -31,26 +42,33 @@ class Events {
     // the former did it: `done` and `call` work on the event's result.
     template <class Done, class Call>
     void around(ucm_event_type_t type, ucm_event_t& event, Done&& done, Call&& call) {
-        std::lock_guard lock(mutex_);
-        report_range(type, event, true);
+        report_part(type, event, true, false);
         if (!done(event)) call(event);
-        report_range(type, event, false);
+        report_part(type, event, false, true);
     }
 
+    static constexpr int kFlags = UCM_EVENT_FLAG_NO_INSTALL | UCM_EVENT_FLAG_EXISTING_ALLOC;
+
+    // Has the unmapping of this address been reported since watch()? One watcher at a time.
+    void watch(void* address);
+    bool watched();
+
   private:
-    struct Handler {
-        int events;
-        int priority;
-        ucm_event_callback_t callback;
-        void* arg;
-    };
+    Events();
+    void report_part(ucm_event_type_t type, ucm_event_t& event, bool before, bool after);
+    ucs_status_t replace(HandlerTable* table);
+    void wait_for_readers();
+    static void before_fork();
+    static void after_fork_in_parent();
+    static void after_fork_in_child();
 
-    Events() = default;
-    void report_range(ucm_event_type_t type, ucm_event_t& event, bool before);
-
-    std::recursive_mutex mutex_;
-    std::vector<Handler> handlers_;  // in falling urgency: rising priority, then order of setting
-    int external_ = 0;
+    std::mutex mutex_;  //!< of whoever changes the table
+    std::atomic<const HandlerTable*> table_{nullptr};
+    std::atomic<unsigned> phase_{0};
+    std::atomic<unsigned> readers_[2]{};
+    std::atomic<int> external_{0};
+    std::atomic<uintptr_t> watched_{0};
+    std::atomic<bool> seen_{false};
 };
 
 }  // namespace ucm

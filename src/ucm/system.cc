@@ -1,53 +1,79 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The system's calls, past whatever hooks others put into the C library.
+// The system's calls, past whatever hooks there are in the C library.
+#include "ucm/system.h"
+
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "ucm/api/ucm.h"
 
+// The C library's idea of the break. It must follow when the break is moved past the library.
+extern "C" void* __curbrk __attribute__((weak));
+
 namespace {
 
+using ucm::raw_syscall;
+using ucm::with_errno;
+
+template <typename T>
+long word(T* pointer) {
+    return reinterpret_cast<long>(pointer);
+}
+
 void* pointer(long result) {
-    return reinterpret_cast<void*>(result);
+    return reinterpret_cast<void*>(with_errno(result));
 }
 
 }  // namespace
 
+void* ucm::system_mremap(void* old_address, size_t old_size, size_t new_size, int flags,
+                         void* new_address) {
+    return pointer(raw_syscall(SYS_mremap, word(old_address), static_cast<long>(old_size),
+                               static_cast<long>(new_size), flags, word(new_address)));
+}
+
 extern "C" {
 
 void* ucm_orig_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
-    return pointer(syscall(SYS_mmap, addr, length, prot, flags, fd, offset));
+    return pointer(
+        raw_syscall(SYS_mmap, word(addr), static_cast<long>(length), prot, flags, fd, offset));
 }
 
 int ucm_orig_munmap(void* addr, size_t length) {
-    return static_cast<int>(syscall(SYS_munmap, addr, length));
+    return static_cast<int>(
+        with_errno(raw_syscall(SYS_munmap, word(addr), static_cast<long>(length))));
 }
 
 void* ucm_orig_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
-    return pointer(syscall(SYS_mremap, old_address, old_size, new_size, flags, nullptr));
+    return ucm::system_mremap(old_address, old_size, new_size, flags, nullptr);
 }
 
 void* ucm_orig_shmat(int shmid, const void* shmaddr, int shmflg) {
-    return pointer(syscall(SYS_shmat, shmid, shmaddr, shmflg));
+    return pointer(raw_syscall(SYS_shmat, shmid, word(shmaddr), shmflg));
 }
 
 int ucm_orig_shmdt(const void* shmaddr) {
-    return static_cast<int>(syscall(SYS_shmdt, shmaddr));
-}
-
-// The C library keeps the break in a variable of its own: these two go through it.
-void* ucm_orig_sbrk(intptr_t increment) {
-    return sbrk(increment);
+    return static_cast<int>(with_errno(raw_syscall(SYS_shmdt, word(shmaddr))));
 }
 
 int ucm_orig_brk(void* addr) {
-    return brk(addr);
+    if (&__curbrk == nullptr) return brk(addr);
+    __curbrk = reinterpret_cast<void*>(raw_syscall(SYS_brk, word(addr)));
+    if (__curbrk >= addr) return 0;
+    errno = ENOMEM;
+    return -1;
+}
+
+void* ucm_orig_sbrk(intptr_t increment) {
+    if (&__curbrk == nullptr || increment == 0) return sbrk(increment);
+    if (__curbrk == nullptr && ucm_orig_brk(nullptr) != 0) return reinterpret_cast<void*>(-1);
+    char* const old_top = static_cast<char*>(__curbrk);
+    return ucm_orig_brk(old_top + increment) == 0 ? old_top : reinterpret_cast<void*>(-1);
 }
 
 int ucm_orig_madvise(void* addr, size_t length, int advice) {
-    return static_cast<int>(syscall(SYS_madvise, addr, length, advice));
+    return static_cast<int>(
+        with_errno(raw_syscall(SYS_madvise, word(addr), static_cast<long>(length), advice)));
 }
 
 void* ucm_dlopen(const char* filename, int flag) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucm/api/ucm.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 
 #include <cinttypes>
 #include <cstdio>
-#include <string>
 
 #include "ucm/events.h"
+#include "ucm/source.h"
+#include "ucm/system.h"
 
 namespace {
 
@@ -16,35 +18,116 @@ using ucm::Events;
 
 void* const kFailed = MAP_FAILED;  // also what shmat and sbrk return
 
-// Size of the mapping that begins at `address`; 0 if there is none.
-size_t size_of_mapping(const void* address) {
-    std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-    if (maps == nullptr) return 0;
-    const auto wanted = reinterpret_cast<uintptr_t>(address);
-    size_t size = 0;
-    char line[256];
-    bool line_start = true;
-    while (size == 0 && std::fgets(line, sizeof line, maps) != nullptr) {
+/** Lines of a file, without memory of the allocator: its lock may be taken by who is here. */
+class LineReader {
+  public:
+    explicit LineReader(const char* path)
+        : file_(static_cast<int>(ucm::raw_syscall(
+              SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), O_RDONLY | O_CLOEXEC))) {}
+    ~LineReader() {
+        if (file_ >= 0) ucm::raw_syscall(SYS_close, file_);
+    }
+    LineReader(const LineReader&) = delete;
+    LineReader& operator=(const LineReader&) = delete;
+
+    /** The next line's beginning, as far as it fits. */
+    bool next(char* line, size_t size) {
+        size_t length = 0;
+        for (;;) {
+            if (position_ == filled_) {
+                const long got =
+                    file_ < 0 ? -1
+                              : ucm::raw_syscall(SYS_read, file_, reinterpret_cast<long>(buffer_),
+                                                 sizeof(buffer_));
+                if (got <= 0) return false;
+                position_ = 0;
+                filled_ = static_cast<size_t>(got);
+            }
+            const char c = buffer_[position_++];
+            if (c == '\n') break;
+            if (length + 1 < size) line[length++] = c;
+        }
+        line[length] = 0;
+        return true;
+    }
+
+  private:
+    int file_;
+    char buffer_[1024];
+    size_t position_ = 0;
+    size_t filled_ = 0;
+};
+
+// Size of what was attached at `address`, which may be several mappings by now; 0: nothing.
+size_t size_attached(const void* address) {
+    LineReader maps("/proc/self/maps");
+    uintptr_t end_before = 0;
+    unsigned long inode_before = 0;
+    char line[128];
+    while (maps.next(line, sizeof(line))) {
         uintptr_t begin = 0;
         uintptr_t end = 0;
-        if (line_start && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2 &&
-            begin == wanted)
-            size = end - begin;
-        line_start = std::char_traits<char>::find(line, std::char_traits<char>::length(line),
-                                                  '\n') != nullptr;
+        unsigned long inode = 0;
+        if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %lu", &begin, &end, &inode) !=
+            3)
+            continue;
+        if (begin == reinterpret_cast<uintptr_t>(address) ||
+            (end_before != 0 && begin == end_before && inode == inode_before)) {
+            end_before = end;
+            inode_before = inode;
+        } else if (end_before != 0) {
+            break;
+        }
     }
-    std::fclose(maps);
-    return size;
+    return end_before == 0 ? 0 : end_before - reinterpret_cast<uintptr_t>(address);
 }
 
 }  // namespace
+
+void* ucm::mremap_with_events(void* old_address, size_t old_size, size_t new_size, int flags,
+                              void* new_address) {
+    Events& events = Events::instance();
+    events.report_unmapped(old_address, old_size);
+    if ((flags & MREMAP_FIXED) != 0) events.report_unmapped(new_address, new_size);
+    ucm_event_t event{};
+    event.mremap = {kFailed, old_address, old_size, new_size, flags};
+    events.around(
+        UCM_EVENT_MREMAP, event, [](const ucm_event_t& e) { return e.mremap.result != kFailed; },
+        [new_address](ucm_event_t& e) {
+            e.mremap.result = system_mremap(e.mremap.address, e.mremap.old_size, e.mremap.new_size,
+                                            e.mremap.flags, new_address);
+        });
+    if (event.mremap.result != kFailed) events.report_mapped(event.mremap.result, new_size);
+    return event.mremap.result;
+}
+
+long ucm::brk_with_events(void* address) {
+    Events& events = Events::instance();
+    auto* const old_top = reinterpret_cast<char*>(raw_syscall(SYS_brk));
+    auto* const new_top = static_cast<char*>(address);
+    if (address == nullptr) return reinterpret_cast<long>(old_top);
+    if (new_top < old_top) events.report_unmapped(new_top, static_cast<size_t>(old_top - new_top));
+    long result = -1;
+    ucm_event_t event{};
+    event.brk = {-1, address};
+    events.around(
+        UCM_EVENT_BRK, event, [](const ucm_event_t& e) { return e.brk.result != -1; },
+        [&result](ucm_event_t& e) {
+            result = raw_syscall(SYS_brk, reinterpret_cast<long>(e.brk.addr));
+            e.brk.result = reinterpret_cast<void*>(result) == e.brk.addr ? 0 : -1;
+        });
+    if (result == -1) result = raw_syscall(SYS_brk);
+    if (new_top > old_top && event.brk.result == 0)
+        events.report_mapped(old_top, static_cast<size_t>(new_top - old_top));
+    return result;
+}
 
 extern "C" {
 
 ucm_global_config_t ucm_global_opts = {
     .log_level = UCS_LOG_LEVEL_WARN,
     .enable_events = 1,
-    .mmap_hook_mode = UCM_MMAP_HOOK_NONE,
+    .mmap_hook_mode = UCM_MMAP_HOOK_BISTRO,
     .enable_malloc_hooks = 0,
     .enable_malloc_reloc = 0,
     .cuda_hook_modes = 0,
@@ -59,6 +142,8 @@ void ucm_set_global_opts(const ucm_global_config_t* ucm_opts) {
 }
 
 ucs_status_t ucm_set_event_handler(int events, int priority, ucm_event_callback_t cb, void* arg) {
+    if ((events & UCM_EVENT_FLAG_NO_INSTALL) == 0 && ucm_test_events(events) != UCS_OK)
+        return UCS_ERR_UNSUPPORTED;
     return Events::instance().set_handler(events, priority, cb, arg);
 }
 
@@ -75,12 +160,13 @@ void ucm_unset_external_event(int events) {
 }
 
 ucs_status_t ucm_test_events(int events) {
-    constexpr int kNotNeeded = UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED;
-    return ucm_test_external_events(events & ~kNotNeeded);
+    const int needed = events & ~(Events::kFlags | Events::instance().external());
+    if (needed == 0) return UCS_OK;
+    return ucm::is_reported(needed) ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
 ucs_status_t ucm_test_external_events(int events) {
-    return Events::instance().all_external(events) ? UCS_OK : UCS_ERR_UNSUPPORTED;
+    return (events & ~Events::instance().external()) == 0 ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
 void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
@@ -110,18 +196,7 @@ int ucm_munmap(void* addr, size_t length) {
 }
 
 void* ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
-    Events& events = Events::instance();
-    events.report_unmapped(old_address, old_size);
-    ucm_event_t event{};
-    event.mremap = {kFailed, old_address, old_size, new_size, flags};
-    events.around(
-        UCM_EVENT_MREMAP, event, [](const ucm_event_t& e) { return e.mremap.result != kFailed; },
-        [](ucm_event_t& e) {
-            e.mremap.result = ucm_orig_mremap(e.mremap.address, e.mremap.old_size,
-                                              e.mremap.new_size, e.mremap.flags);
-        });
-    if (event.mremap.result != kFailed) events.report_mapped(event.mremap.result, new_size);
-    return event.mremap.result;
+    return ucm::mremap_with_events(old_address, old_size, new_size, flags, nullptr);
 }
 
 void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
@@ -142,7 +217,7 @@ void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
 
 int ucm_shmdt(const void* shmaddr) {
     Events& events = Events::instance();
-    events.report_unmapped(const_cast<void*>(shmaddr), size_of_mapping(shmaddr));
+    events.report_unmapped(const_cast<void*>(shmaddr), size_attached(shmaddr));
     ucm_event_t event{};
     event.shmdt = {-1, shmaddr};
     events.around(

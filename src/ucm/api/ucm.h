@@ -4,11 +4,14 @@
  * Memory events: who maps and unmaps memory tells the library, so that what it remembers of the
  * memory (registrations above all) does not outlive it.
  *
- * Events come from a program or runtime that calls this interface: from its own hooks
- * (ucm_vm_mmap, ucm_vm_munmap, after ucm_set_external_event), or by mapping through the functions
- * below. The library patches no function of the C library. All functions may be called by any
- * thread; callbacks run in the thread that causes the event, one at a time, and must not set or
- * unset handlers.
+ * Events come from hooks in the C library, which are installed when somebody first asks for
+ * events, and stay: whoever unmaps memory is seen, the C library itself included (see
+ * docs/memory.md). A program or runtime may report as well, from hooks of its own (ucm_vm_munmap,
+ * after ucm_set_external_event), or by mapping through the functions below.
+ *
+ * All functions may be called by any thread. Callbacks run in the thread that causes the event, on
+ * several threads at a time, possibly inside the allocator or a signal handler: they must not
+ * allocate or free, take no lock that may be held meanwhile, and not set or unset handlers.
  */
 #pragma once
 
@@ -127,11 +130,14 @@ typedef union ucm_event {
     } mem_type;
 } ucm_event_t;
 
-/** Settings, kept for programs that set them; only log_level and enable_events mean something. */
+/**
+ * Settings, kept for programs that set them; those that are not described mean nothing.
+ * UCX_MEM_EVENTS=n and UCX_MEM_MMAP_HOOK_MODE=none do the same from outside.
+ */
 typedef struct ucm_global_config {
     ucs_log_level_t log_level;
     int enable_events; /**< 0: no event is reported */
-    ucm_mmap_hook_mode_t mmap_hook_mode;
+    ucm_mmap_hook_mode_t mmap_hook_mode; /**< UCM_MMAP_HOOK_NONE: no hooks of our own */
     int enable_malloc_hooks;
     int enable_malloc_reloc;
     int cuda_hook_modes;
@@ -151,7 +157,7 @@ void ucm_set_global_opts(const ucm_global_config_t* ucm_opts);
 /**
  * Have a function called on events.
  * @param events    Bits of ucm_event_type_t; without UCM_EVENT_FLAG_NO_INSTALL each must have a
- *                  source, that is be external.
+ *                  source: see ucm_test_events.
  * @param priority  Handlers of lower priority are called first.
  * @return UCS_OK, UCS_ERR_UNSUPPORTED (no source: nothing was set), UCS_ERR_NO_MEMORY.
  */
@@ -163,10 +169,12 @@ void ucm_unset_event_handler(int events, ucm_event_callback_t cb, void* arg);
 void ucm_set_external_event(int events);
 void ucm_unset_external_event(int events);
 /**
- * Does the library get along without reports of these events?
- * @return UCS_OK if each is external, or is UCM_EVENT_VM_MAPPED or UCM_EVENT_VM_UNMAPPED: the
- * library remembers nothing of memory that it was not told to map, so that nothing of it goes
- * stale. Else UCS_ERR_UNSUPPORTED.
+ * Is each of these events reported, whoever causes it? Each call is tried out in turn, so that the
+ * answer is right also where others hook the C library.
+ * @return UCS_OK if each is external or seen by our hooks; else UCS_ERR_UNSUPPORTED: on other
+ * processors than x86-64, under sanitizers and allocators that unmap past the C library, with
+ * events turned off, and always for UCM_EVENT_SBRK (the break moves by UCM_EVENT_BRK) and
+ * UCM_EVENT_MEM_TYPE_*.
  */
 ucs_status_t ucm_test_events(int events);
 /** @return UCS_OK if all of these events are external, else UCS_ERR_UNSUPPORTED. */

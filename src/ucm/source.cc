@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucm/source.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "ucm/events.h"
+#include "ucm/intercept.h"
+#include "ucm/system.h"
+
+namespace ucm {
+
+namespace {
+
+constexpr int kOfHooks = UCM_EVENT_MMAP | UCM_EVENT_MUNMAP | UCM_EVENT_MREMAP | UCM_EVENT_SHMAT |
+                         UCM_EVENT_SHMDT | UCM_EVENT_MADVISE | UCM_EVENT_BRK | UCM_EVENT_VM_MAPPED |
+                         UCM_EVENT_VM_UNMAPPED;
+
+bool says(const char* variable, std::initializer_list<const char*> values) {
+    const char* const text = std::getenv(variable);
+    if (text == nullptr) return false;
+    for (const char* value : values) {
+        if (strcasecmp(text, value) == 0) return true;
+    }
+    return false;
+}
+
+bool is_wanted() {
+    return ucm_global_opts.enable_events != 0 &&
+           ucm_global_opts.mmap_hook_mode != UCM_MMAP_HOOK_NONE &&
+           !says("UCX_MEM_EVENTS", {"n", "no", "off", "0", "false"}) &&
+           !says("UCX_MEM_MMAP_HOOK_MODE", {"none"});
+}
+
+// Their allocators unmap with kernel calls of their own.
+bool has_sanitizer() {
+    for (const char* name : {"__asan_init", "__hwasan_init", "__msan_init", "__tsan_init"}) {
+        if (dlsym(RTLD_DEFAULT, name) != nullptr) return true;
+    }
+    return false;
+}
+
+/** Pages to try calls on; mapped unseen. */
+class Pages {
+  public:
+    explicit Pages(size_t count)
+        : size_(count * page()),
+          start_(ucm_orig_mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                               -1, 0)) {}
+    ~Pages() {
+        if (is_there()) ucm_orig_munmap(start_, size_);
+    }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    static size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+    bool is_there() const { return start_ != MAP_FAILED; }
+    char* at(size_t index) const { return static_cast<char*>(start_) + index * page(); }
+
+  private:
+    size_t size_;
+    void* start_;
+};
+
+/** Is the unmapping of `address` reported when `call` is made? A call that fails proves nothing. */
+template <typename Call>
+bool sees(void* address, Call&& call) {
+    Events& events = Events::instance();
+    events.watch(address);
+    const bool was_made = call();
+    return events.watched() || !was_made;
+}
+
+bool sees_shared_segments() {
+    const int id = shmget(IPC_PRIVATE, Pages::page(), IPC_CREAT | 0600);
+    if (id == -1) return true;
+    void* const address = shmat(id, nullptr, 0);
+    shmctl(id, IPC_RMID, nullptr);
+    if (address == reinterpret_cast<void*>(-1)) return true;
+    return sees(address, [address] { return shmdt(address) == 0; });
+}
+
+/** An allocator that unmaps past the C library would leave everything stale. */
+bool sees_allocator() {
+    constexpr size_t kLarge = size_t{64} << 20;  // more than any threshold of the C library's
+    // Out of the optimizer's sight, which knows what malloc and free amount to.
+    void* (*volatile allocate)(size_t) = std::malloc;
+    void (*volatile give_back)(void*) = std::free;
+    void* const block = allocate(kLarge);
+    if (block == nullptr) return true;
+    const size_t page = Pages::page();
+    auto* const inside =
+        reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(block) + kLarge / 2) & ~(page - 1));
+    return sees(inside, [&] {
+        give_back(block);
+        unsigned char resident;
+        return mincore(inside, page, &resident) != 0;
+    });
+}
+
+/**
+ * Each kind of call, made as any program makes it. The break is only looked at: to move it and
+ * move it back would tear it from under a thread that allocates.
+ */
+bool sees_all() {
+    Pages pages(8);
+    if (!pages.is_there()) return false;
+    const size_t size = Pages::page();
+    return sees(pages.at(1),
+                [&] {
+                    return mmap(pages.at(1), size, PROT_READ,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+                }) &&
+           sees(pages.at(2), [&] { return madvise(pages.at(2), size, MADV_DONTNEED) == 0; }) &&
+           sees(pages.at(3),
+                [&] {
+                    return mremap(pages.at(3), size, size, MREMAP_MAYMOVE | MREMAP_FIXED,
+                                  pages.at(4)) != MAP_FAILED;
+                }) &&
+           sees(pages.at(5),
+                [&] {
+                    return mremap(pages.at(6), size, size, MREMAP_MAYMOVE | MREMAP_FIXED,
+                                  pages.at(5)) != MAP_FAILED;
+                }) &&
+           sees(pages.at(7), [&] { return munmap(pages.at(7), size) == 0; }) &&
+           is_patched(reinterpret_cast<const void*>(&brk)) && sees_shared_segments() &&
+           sees_allocator();
+}
+
+}  // namespace
+
+bool is_reported(int events) {
+    if ((events & ~kOfHooks) != 0) return false;
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    if (!is_wanted() || has_sanitizer()) return false;
+    static const unsigned patched = patch_system_calls();
+    return patched > 0 && sees_all();
+}
+
+}  // namespace ucm
