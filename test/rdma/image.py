@@ -239,21 +239,32 @@ class Root:
 
     def tree(self, source, path):
         """A folder with everything below, links as they are; libraries' own needs are not looked up."""
-        for folder, names, files in os.walk(source):
-            inside = os.path.join(path, os.path.relpath(folder, source))
-            for name in names + files:
-                full, target = os.path.join(folder, name), os.path.normpath(f"{inside}/{name}")
-                if os.path.islink(full):
-                    self.link(target, os.readlink(full))
-                elif os.path.isfile(full):
-                    content = pathlib.Path(full).read_bytes()
-                    self.content(target, content, os.stat(full).st_mode & 0o755)
+        for full, target in below(source, path):
+            if os.path.islink(full):
+                self.link(target, os.readlink(full))
+            elif os.path.isfile(full):
+                content = pathlib.Path(full).read_bytes()
+                self.content(target, content, os.stat(full).st_mode & 0o755)
+
+    def plugins(self, source, search=""):
+        """A folder of the host's that programs load modules from, at its own path, with what these need."""
+        for full, target in below(source, source):
+            if os.path.isfile(full):
+                self.file(os.path.realpath(full), target, search)
 
     def write(self, path):
         with open(path, "wb") as file:
             for number, (name, (mode, content)) in enumerate(self.entries.items(), 1):
                 write_entry(file, number, name, mode, content)
             write_entry(file, 0, "TRAILER!!!", 0, b"")
+
+
+def below(source, path):
+    """Pairs: each file and folder below the source, and its place below the path."""
+    for folder, names, files in os.walk(source):
+        inside = os.path.join(path, os.path.relpath(folder, source))
+        for name in names + files:
+            yield os.path.join(folder, name), os.path.normpath(f"{inside}/{name}")
 
 
 def write_entry(file, number, name, mode, content):
