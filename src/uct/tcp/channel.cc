@@ -50,8 +50,9 @@ Channel::~Channel() {
     close();
 }
 
-bool Channel::has_room() const {
-    return queue_.size() < link_.interface().config().tx_queue_len;
+size_t Channel::room() const {
+    const size_t limit = link_.interface().config().tx_queue_len;
+    return limit - std::min(limit, queue_.size());
 }
 
 void Channel::watch(uint32_t events) {
@@ -140,6 +141,9 @@ void Channel::on_welcome() {
     } else if (welcome_.answer == wire::Answer::kYield) {
         close();
         wait_until(State::kYielded, interface.config().conn_timeout);
+    } else if (welcome_.answer == wire::Answer::kCutOff) {
+        close();
+        fail_later(UCS_ERR_CONNECTION_RESET);
     } else if (welcome_.answer != wire::Answer::kWelcome ||
                welcome_.max_frame != interface.max_message()) {
         ucs::log_error(
@@ -291,6 +295,17 @@ bool Channel::lingers() {
     discard_input();
     int unsent = 0;
     return ioctl(socket_.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
+}
+
+bool Channel::has_bytes_under_way() const {
+    int under_way = 0;
+    return is_open() && ioctl(socket_.get(), SIOCOUTQ, &under_way) == 0 && under_way > 0;
+}
+
+void Channel::abort() {
+    const linger at_once{1, 0};
+    if (socket_) setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close();
 }
 
 void Channel::close() {

@@ -53,15 +53,17 @@ class Channel final : public EventTarget, public TimerHook {
     unsigned index() const { return index_; }
     int socket() const { return socket_.get(); }
     OutputQueue& queue() { return queue_; }
-    bool has_room() const;
+    bool has_room() const { return room() > 0; }
+    /** How many operations may still wait here. */
+    size_t room() const;
 
     // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
 
     void send(std::span<const iovec> pieces, size_t length);
     /** Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS */
     ucs_status_t send(ReferringOutput* operation);
-    /** Registered memory that the peer asked for. */
-    void reply(ReferringOutput* operation);
+    /** Something was added to the queue: send what the kernel takes. */
+    void send_queued(bool was_empty);
 
     // One-sided operations are counted: only the peer knows of their end. A flush that the peer
     // answers notes how many there were.
@@ -90,6 +92,10 @@ class Channel final : public EventTarget, public TimerHook {
     void want_output();
     /** Forget connection and input; the queue stays. */
     void close();
+    /** The same, and what the kernel has still to send is not sent. */
+    void abort();
+    /** Has the other end's kernel not got all that this one's was given? */
+    bool has_bytes_under_way() const;
 
   private:
     /** Payload of a put or a get reply on its way to its place. */

@@ -72,9 +72,7 @@ ucs_status_t Channel::send(ReferringOutput* operation) {
     return UCS_INPROGRESS;
 }
 
-void Channel::reply(ReferringOutput* operation) {
-    const bool was_empty = queue_.empty();
-    queue_.append(operation);
+void Channel::send_queued(bool was_empty) {
     if (was_empty && is_open()) {
         transmit_queue();
     } else {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/domain.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "ucs/config/source.h"
@@ -44,6 +46,20 @@ Domain::Domain(const NetworkDevice& device) : device_(device) {
     attributes_.can_register = true;
     attributes_.remote_key_length = kKeyLength;
     attributes_.register_overhead = kRegisterOverhead;
+}
+
+std::vector<DeviceFact> Domain::describe() const {
+    std::vector<DeviceFact> facts;
+    facts.push_back({"address", fmt::format("{}/{}", device_.address.text(), device_.prefix)});
+    const LinkFacts link = link_facts(device_);
+    facts.push_back(
+        {"link", fmt::format("{}, {}, MTU {}", link.carrier ? "up" : "no carrier",
+                             link.megabits > 0 ? fmt::format("{:g} Gb/s", link.megabits / 1000)
+                                               : "speed unknown to the kernel",
+                             link.mtu)});
+    facts.push_back({"estimate", fmt::format("{:.0f} MB/s of payload, {:.0f} us",
+                                             device_.bandwidth / 1e6, device_.latency * 1e6)});
+    return facts;
 }
 
 ucs_status_t Domain::register_memory(void* address, size_t length, MemoryHandle** handle) {

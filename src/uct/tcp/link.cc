@@ -15,7 +15,7 @@ namespace {
 
 // The peer bounds its answers by this; the link's own flushes have some room more. Slots are named
 // by one byte.
-constexpr size_t kMostOperations = 128, kMostSlots = 160;
+constexpr size_t kMostOperations = 224, kMostSlots = 256;
 constexpr unsigned kSlotBits = 8;
 static_assert(kMostSlots <= 1u << kSlotBits);
 
@@ -60,18 +60,23 @@ Channel& Link::bulk_channel() {
 // ------------------------------------------------------------------------------
 
 bool Link::has_operation_room(size_t count) const {
-    return operation_count_ + count <= kMostOperations;
+    return operation_room() >= count;
+}
+
+size_t Link::operation_room() const {
+    return kMostOperations - std::min(kMostOperations, operation_count_);
 }
 
 RemoteOperation* Link::start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
                                        Completion* completion) {
-    size_t slot = 0;
+    size_t slot = first_free_;
     while (slot < operations_.size() && operations_[slot] != nullptr) ++slot;
     if (slot == kMostSlots) return nullptr;
     RemoteOperation* made = interface_.operations().create(kind);
     if (made == nullptr) return nullptr;
     if (slot == operations_.size()) operations_.push_back(nullptr);
     operations_[slot] = made;
+    first_free_ = slot + 1;
     ++operation_count_;
     made->name = ++serial_ << kSlotBits | static_cast<uint32_t>(slot);
     if (made->name == wire::kNoOperation) made->name = ++serial_ << kSlotBits | slot;
@@ -88,7 +93,9 @@ RemoteOperation* Link::find_operation(uint32_t name) {
 }
 
 void Link::release(RemoteOperation& operation) {
-    operations_[operation.name & ((1u << kSlotBits) - 1)] = nullptr;
+    const size_t slot = operation.name & ((1u << kSlotBits) - 1);
+    operations_[slot] = nullptr;
+    first_free_ = std::min(first_free_, slot);
     interface_.operations().destroy(&operation);
     if (operation_count_-- == kMostOperations) room_made();
 }
@@ -158,6 +165,14 @@ ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
     return ask(owner, completion, true);
 }
 
+RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* completion) {
+    RemoteOperation* made = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
+    if (made == nullptr) return nullptr;
+    made->chained = true;
+    made->waiting = 1;
+    return made;
+}
+
 void Link::on_flush_reply(RemoteOperation& operation) {
     if (--operation.waiting > 0) return;
     for (auto& channel : channels_) {
@@ -221,6 +236,13 @@ void Link::forget(const TcpEndpoint* endpoint, ucs_status_t status) {
     for (Completion* completion : waiting) completion->complete(status);
 }
 
+bool Link::has_chains_of(const TcpEndpoint* endpoint) const {
+    return std::ranges::any_of(operations_, [&](const RemoteOperation* operation) {
+        return operation != nullptr && operation->chained && operation->owner == endpoint &&
+               !operation->abandoned;
+    });
+}
+
 bool Link::has_outstanding() const {
     return operation_count_ > 0 || std::ranges::any_of(channels_, [](const auto& channel) {
                return channel != nullptr && !channel->queue().empty();
@@ -255,7 +277,7 @@ void Link::fail(ucs_status_t status) {
         }
         interface_.operations().destroy(std::exchange(operation, nullptr));
     }
-    operation_count_ = 0;
+    operation_count_ = first_free_ = 0;
     // Handlers and completions may destroy any endpoint, and make new ones on a link of their own.
     for (auto next = endpoints_.begin(); next != endpoints_.end();) {
         TcpEndpoint& endpoint = *next;
@@ -280,6 +302,33 @@ void Link::channel_ended(ucs_status_t status, bool peer_left) {
         if (channel != nullptr) channel->acknowledged = channel->one_sided;
     }
     interface_.look_at_links();
+}
+
+void Link::cut() {
+    if (is_failed()) return;
+    const bool is_clean =
+        !has_outstanding() && std::ranges::none_of(channels_, [](const auto& channel) {
+            return channel != nullptr &&
+                   (channel->has_one_sided() || channel->has_bytes_under_way());
+        });
+    for (auto& channel : channels_) {
+        if (channel != nullptr) channel->abort();
+    }
+    // The peer must not take this link's next connections for those that it may still have.
+    number_ = interface_.new_link_number();
+    peer_number_ = 0;
+    if (is_clean) {
+        interface_.look_at_links();
+    } else {
+        fail(UCS_ERR_CONNECTION_RESET);
+    }
+}
+
+void Link::abandon() {
+    for (auto& channel : channels_) {
+        if (channel != nullptr) channel->abort();
+    }
+    fail(UCS_ERR_CANCELED);
 }
 
 void Link::connect_failed(Channel& channel, ucs_status_t status) {

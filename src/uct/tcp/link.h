@@ -84,6 +84,11 @@ class Link final : public LinkHook {
     /** A question and an answer on channel 0, whatever is outstanding. */
     ucs_status_t probe(const TcpEndpoint* owner, Completion* completion);
     void on_flush_reply(RemoteOperation& operation);
+    /** For a kFlush frame that the caller sends behind puts on one channel. */
+    RemoteOperation* start_put_chain(const TcpEndpoint* owner, Completion* completion);
+    size_t operation_room() const;
+    /** Take back one that has not been sent. */
+    void cancel_operation(RemoteOperation& operation) { release(operation); }
 
     void fence();
     /** May a one-sided operation go to that channel now? If not, the answer is on its way. */
@@ -98,6 +103,8 @@ class Link final : public LinkHook {
     /** All operations of `endpoint` end now, and no memory of its user is referred to any more. */
     void forget(const TcpEndpoint* endpoint, ucs_status_t status);
     bool is_idle() const;
+    /** Does that endpoint leave bulk transfers behind that have not ended? */
+    bool has_chains_of(const TcpEndpoint* endpoint) const;
 
     // --- what becomes of it ---
 
@@ -107,6 +114,13 @@ class Link final : public LinkHook {
     void channel_ended(ucs_status_t status, bool peer_left);
     /** Without the first channel nothing works; without another things are slower. */
     void connect_failed(Channel& channel, ucs_status_t status);
+    /**
+     * Nothing that the peer has sent is handled any more. Endpoints stay whole if nothing of theirs
+     * was under way.
+     */
+    void cut();
+    /** Nobody needs it, and its connections may be stuck: the next endpoint is to begin anew. */
+    void abandon();
     /** The interface goes: what the kernel has is still sent, nothing is received. */
     void leave();
     /** Are there bytes that would be lost if the link went now? */
@@ -128,7 +142,7 @@ class Link final : public LinkHook {
 
     TcpInterface& interface_;
     const uint64_t peer_;
-    const uint32_t number_;
+    uint32_t number_;
     uint32_t peer_number_ = 0;
     const bool mapped_;
     uint8_t usable_;  //!< channels that may be used
@@ -138,6 +152,7 @@ class Link final : public LinkHook {
     ucs_status_t status_ = UCS_OK;
     uint32_t serial_ = 0;
     size_t operation_count_ = 0;
+    size_t first_free_ = 0;  //!< no slot before it is free
     std::optional<Target> target_;
     std::array<std::unique_ptr<Channel>, kMaxChannels> channels_;
     std::vector<RemoteOperation*> operations_;

@@ -163,6 +163,14 @@ std::vector<NetworkDevice> network_devices(std::span<const std::string> families
     return devices;
 }
 
+LinkFacts link_facts(const NetworkDevice& device) {
+    LinkFacts facts;
+    facts.carrier = read_number(device.name, "carrier", 0) != 0;
+    facts.megabits = read_number(device.name, "speed", 0);
+    facts.mtu = static_cast<unsigned>(read_number(device.name, "mtu", 0));
+    return facts;
+}
+
 uint64_t network_namespace_id() {
     struct stat about {};
     const bool known = stat("/proc/self/ns/net", &about) == 0;

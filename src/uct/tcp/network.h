@@ -60,6 +60,14 @@ struct NetworkDevice {
  */
 std::vector<NetworkDevice> network_devices(std::span<const std::string> families);
 
+/** What the kernel says of a device's link. */
+struct LinkFacts {
+    bool carrier = false;
+    double megabits = 0;  //!< per second; 0: it does not say
+    unsigned mtu = 0;
+};
+LinkFacts link_facts(const NetworkDevice& device);
+
 /** The same for all processes of one network namespace of one running system. */
 uint64_t network_namespace_id();
 

@@ -7,6 +7,7 @@
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "ucs/datastruct/memory_pool.h"
@@ -50,6 +51,13 @@ struct ReferringOutput : OutputItem {
     uint8_t tail = 0;  //!< zeros after the payload
     std::array<iovec, kMaxPieces> pieces;
     std::array<std::byte, kMaxHead> head;
+
+    template <typename Header>
+    void set_head(const Header& header) {
+        static_assert(sizeof(header) <= kMaxHead);
+        std::memcpy(head.data(), &header, sizeof(header));
+        head_length = sizeof(header);
+    }
 };
 
 /** The memory of all output queues of an interface. */

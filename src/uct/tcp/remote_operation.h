@@ -19,6 +19,7 @@ struct RemoteOperation {
     enum class Kind : uint8_t { kGet, kGetCopy, kAtomic, kFlush };
 
     Kind kind;
+    bool chained = false;    //!< of a bulk transfer
     bool abandoned = false;  //!< nobody waits any more: the answer is dropped
     uint8_t pieces_count = 0;
     uint8_t waiting = 0;  //!< kFlush: channels that have not answered

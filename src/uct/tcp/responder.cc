@@ -126,7 +126,9 @@ void answer_get(Channel& channel, Link& link, const wire::Get& get) {
     answer->pieces_count = 1;
     answer->tail = static_cast<uint8_t>(wire::padding(length));
     answer->key = get.key;
-    channel.reply(answer);
+    const bool was_empty = channel.queue().empty();
+    channel.queue().append(answer);
+    channel.send_queued(was_empty);
 }
 
 void answer_atomic(Channel& channel, Link& link, const wire::Atomic& atomic) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "uct/base/gather.h"
+#include "uct/tcp/frames.h"
 #include "uct/tcp/tcp_interface.h"
 
 namespace uct::tcp {
@@ -12,17 +13,6 @@ namespace uct::tcp {
 namespace {
 
 constexpr std::byte kZeros[wire::kAlignment]{};
-
-template <typename Body>
-struct Head {
-    wire::Frame frame;
-    Body body;
-};
-
-template <typename Body>
-Head<Body> head_of(wire::FrameType type, const Body& body, size_t payload) {
-    return {{static_cast<uint32_t>(sizeof(Body) + payload), type, 0, wire::kMark}, body};
-}
 
 wire::Frame message_frame(uint8_t id, size_t length) {
     return {static_cast<uint32_t>(length), wire::FrameType::kMessage, id, wire::kMark};
@@ -97,7 +87,9 @@ TcpEndpoint::~TcpEndpoint() {
     interface.remove_endpoint(name_);
     EndpointHook::unlink();
     interface.look_at_links();
+    const bool is_cut_short = link_.has_chains_of(this);
     link_.forget(this, UCS_ERR_CANCELED);
+    if (is_cut_short && !link_.has_endpoints()) link_.abandon();
 }
 
 bool TcpEndpoint::set_failed(ucs_status_t status) {
@@ -224,8 +216,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
         }
         const auto head =
             head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
-        append(operation->head.data(), &head, sizeof(head));
-        operation->head_length = sizeof(head);
+        operation->set_head(head);
         operation->pieces_count = cutter.cut(length, operation->pieces.data());
         operation->tail = static_cast<uint8_t>(wire::padding(length));
         operation->owner = this;

@@ -31,6 +31,8 @@ class TcpEndpoint final : public Endpoint, public PendingQueue::Group, public En
     ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                         void* result, uint64_t remote_address, RemoteKey key,
                         Completion* completion) override;
+    ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) override;
+    ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) override;
     ucs_status_t fence() override;
     ucs_status_t flush(Completion* completion) override;
     ucs_status_t check(Completion* completion) override;

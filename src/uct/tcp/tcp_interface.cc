@@ -53,6 +53,9 @@ ucs_status_t TcpInterface::open(RegionTable& regions, const NetworkDevice& devic
         return UCS_ERR_IO_ERROR;
     }
     if (const ucs_status_t status = made->listener_.open(); status != UCS_OK) return status;
+    if (made->carrier_.open()) {
+        made->watch(made->carrier_.socket(), made->carrier_, EPOLLIN, true);
+    }
     made->address_.port = made->listener_.port();
     ucs::log_debug("{}: listens on {} port {}", device.name, device.address.text(),
                    made->address_.port);
@@ -74,7 +77,8 @@ TcpInterface::TcpInterface(RegionTable& regions, const NetworkDevice& device, co
       staging_(new std::byte[std::max<size_t>(config.tx_seg_size + 64, 4096)]),
       poll_(epoll_create1(EPOLL_CLOEXEC)),
       alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
-      listener_(*this) {
+      listener_(*this),
+      carrier_(device) {
     address_.id = nonzero_id();
     address_.secret = {ucs::unique_id(), ucs::unique_id()};
     fill_attributes();
@@ -92,7 +96,10 @@ void TcpInterface::fill_attributes() {
     attributes_.reach = Reach::kInterface;
     attributes_.capabilities =
         kAmShort | kAmBcopy | kAmZcopy | kGetBcopy | kGetZcopy | kAtomicCpu | kCheckPeer | kEventFd;
-    if (config_.put_enable) attributes_.capabilities |= kPutShort | kPutBcopy | kPutZcopy;
+    attributes_.capabilities |= kGetChain;
+    if (config_.put_enable) {
+        attributes_.capabilities |= kPutShort | kPutBcopy | kPutZcopy | kPutChain;
+    }
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {copied - sizeof(uint64_t), copied, max_message() - kMaxHeader, iov,
                       kMaxHeader};
@@ -164,9 +171,13 @@ ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
 // --- links
 // ------------------------------------------------------------------------------
 
-Link& TcpInterface::make_link(uint64_t peer, bool mapped) {
+uint32_t TcpInterface::new_link_number() {
     if (++next_link_ == 0) ++next_link_;
-    auto* made = new Link(*this, peer, next_link_, mapped);
+    return next_link_;
+}
+
+Link& TcpInterface::make_link(uint64_t peer, bool mapped) {
+    auto* made = new Link(*this, peer, new_link_number(), mapped);
     links_.push_back(*made);
     if (mapped) by_peer_.emplace(peer, made);
     return *made;
@@ -191,6 +202,8 @@ wire::Answer TcpInterface::answer_to(const wire::Hello& hello) {
             device_.name);
         return wire::Answer::kMismatch;
     }
+    const auto cut = cut_off_.find(hello.sender);
+    if (cut != cut_off_.end() && hello.link <= cut->second) return wire::Answer::kCutOff;
     const auto known = by_peer_.find(hello.sender);
     if (hello.sender == id() || known == by_peer_.end()) return wire::Answer::kWelcome;
     Link& link = *known->second;
@@ -224,6 +237,18 @@ void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket) {
                       static_cast<ssize_t>(sizeof(welcome));
     if (sent && link != nullptr) link->channel(hello.channel).adopt(std::move(socket));
     look_at_links();
+}
+
+ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote) {
+    const auto listener = ListenerAddress::read(remote.interface);
+    if (!listener) return UCS_ERR_INVALID_PARAM;
+    // Links are freed at the end of progress() only.
+    for (Link& link : links_) {
+        if (link.peer() != listener->id) continue;
+        if (link.peer_number() != 0) cut_off_[listener->id] = link.peer_number();
+        link.cut();
+    }
+    return UCS_OK;
 }
 
 uint32_t TcpInterface::add_endpoint(TcpEndpoint& endpoint) {
@@ -318,7 +343,7 @@ bool TcpInterface::rests() {
     if (!pending_.empty() || !timers_.empty() || listener_.has_timers()) return false;
     if (++rest_calls_ % kRestCalls != 0) return true;
     const ucs::Time time = now();
-    if (time < next_poll_) return true;
+    if (time < next_poll_ && rest_calls_ % kMostRestCalls != 0) return true;
     next_poll_ = time + (links_.empty() ? kLongRest : kRest);
     return false;
 }

@@ -9,6 +9,7 @@
 #include "uct/api/interface.h"
 #include "uct/base/pending_queue.h"
 #include "uct/tcp/address.h"
+#include "uct/tcp/carrier.h"
 #include "uct/tcp/channel.h"
 #include "uct/tcp/config.h"
 #include "uct/tcp/link.h"
@@ -48,6 +49,8 @@ class TcpInterface final : public Interface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
     ucs_status_t flush(Completion* completion) override;
+    ucs_status_t cut_off(const RemoteAddress& remote) override;
+    bool is_link_up() const override { return carrier_.is_up(); }
     int event_fd() const override { return poll_.get(); }
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
@@ -87,6 +90,7 @@ class TcpInterface final : public Interface {
     void handshake_over() { listener_.note_over(); }
     Link& link_to(uint64_t peer);
     void unmap(Link& link);
+    uint32_t new_link_number();
     /** Look at the link after this batch of events: it may be gone. */
     void look_at_links() { links_changed_ = true; }
     void report_failure(TcpEndpoint& endpoint, ucs_status_t status);
@@ -112,6 +116,9 @@ class TcpInterface final : public Interface {
     static constexpr ucs::Duration kLongRest = std::chrono::microseconds(100);
     /** While it rests, only one in so many progress calls reads the clock. */
     static constexpr unsigned kRestCalls = 4;
+    /** And one in so many looks whatever the clock says: a simulation's may stand still. */
+    static constexpr unsigned kMostRestCalls = 4096;
+    static_assert(kMostRestCalls % kRestCalls == 0);
 
     TcpInterface(RegionTable& regions, const NetworkDevice& device, const Config& config,
                  const InterfaceParams& params);
@@ -140,6 +147,7 @@ class TcpInterface final : public Interface {
     Descriptor poll_;
     Descriptor alarm_;  //!< wakes a sleeper for what is due
     Listener listener_;
+    Carrier carrier_;
     Channel* hot_ = nullptr;
     unsigned hot_polls_ = 0;
     unsigned rest_calls_ = 0;
@@ -152,6 +160,7 @@ class TcpInterface final : public Interface {
                            boost::intrusive::constant_time_size<false>>
         links_;
     std::unordered_map<uint64_t, Link*> by_peer_;
+    std::unordered_map<uint64_t, uint32_t> cut_off_;  //!< by peer: its last link that was cut
     std::unordered_map<uint32_t, TcpEndpoint*> endpoints_;
     uint32_t next_endpoint_ = 0;
     uint32_t next_link_ = 0;

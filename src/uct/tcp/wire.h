@@ -48,6 +48,7 @@ enum class Answer : uint8_t {
     kWelcome = 1,
     kYield = 2,     //!< both connected at once, and the other connection stays
     kMismatch = 3,  //!< the peer's messages may be longer than ours
+    kCutOff = 4,    //!< what this link sends must not be written any more: begin anew
 };
 
 struct Welcome {
