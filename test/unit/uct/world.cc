@@ -83,6 +83,9 @@ bool has_remote_memory(const std::string& transport) {
 bool grants_credits(const std::string& transport) {
     return is_soft_adapter(transport) && !is_datagram(transport);
 }
+bool has_chains(const std::string& transport) {
+    return is_network(transport) && !is_datagram(transport) && !transport.starts_with("mock");
+}
 bool is_dc(const std::string& transport) {
     return transport == "dc_mlx5";
 }

@@ -50,6 +50,8 @@ bool is_dedicated(const std::string& transport);
 bool is_datagram(const std::string& transport);
 /** One-sided operations and atomics. */
 bool has_remote_memory(const std::string& transport);
+/** Chains of bulk transfers, in most of their settings. */
+bool has_chains(const std::string& transport);
 /** Has flow control by grants, on the soft adapter. */
 bool grants_credits(const std::string& transport);
 bool is_dc(const std::string& transport);

@@ -42,10 +42,12 @@ void IbInterface::look_for_events() {
 void IbInterface::handle(const AsyncEvent& event) {
     switch (event.kind) {
         case AsyncEvent::Kind::kPortDown:
+            is_link_up_ = false;
             ucs::log_warn("{}: the port of {} is down; what is sent waits as long as retries last",
                           device().name(), attributes_.transport);
             break;
         case AsyncEvent::Kind::kPortUp:
+            is_link_up_ = true;
             ucs::log_info("{}: the port of {} is up", device().name(), attributes_.transport);
             break;
         case AsyncEvent::Kind::kQueuePair:

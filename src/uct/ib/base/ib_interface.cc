@@ -42,7 +42,8 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
     attributes_.device = device().name();
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
     attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
-                               kGetBcopy | kGetZcopy | kCheckPeer | kEventFd;
+                               kGetBcopy | kGetZcopy | kPutChain | kGetChain | kCheckPeer |
+                               kEventFd;
     if (device().has_atomics()) {
         attributes_.capabilities |= kAtomicDevice;
         if (device().atomics_reach_cpu()) attributes_.capabilities |= kAtomicCpu;

@@ -34,6 +34,7 @@ class IbInterface : public Interface {
     unsigned progress() override;
     int event_fd() const override;
     ucs_status_t arm() override;
+    bool is_link_up() const override { return is_link_up_; }
 
     Domain& domain() const { return domain_; }
     Device& device() const { return domain_.device(); }
@@ -136,6 +137,7 @@ class IbInterface : public Interface {
     ucs::Time next_request_{};
     CompletionCredits credits_;
     bool reclaiming_ = false;
+    bool is_link_up_ = true;  //!< as the events that were looked at say
     std::unique_ptr<RegisteredChunks> bounce_chunks_;
     std::unique_ptr<ucs::MemoryPool> bounce_, operations_;
     mutable EventBox events_;

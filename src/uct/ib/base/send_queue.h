@@ -124,6 +124,7 @@ class SendQueueOwner {
 class SendQueue {
   public:
     static constexpr unsigned kReserve = 1;
+    static constexpr size_t kMaxChain = 64;
 
     SendQueue(SendQueueOwner& owner, CompletionCredits& credits, unsigned depth,
               unsigned moderation);
@@ -178,12 +179,20 @@ class SendQueue {
     }
     /** Post where has_room(). @return false if the driver refused, logged */
     bool post(const WorkRequest& request, SendOperation* operation = nullptr);
+    /**
+     * Post writes or reads with one doorbell, the last one signalled; `operation` runs when all are
+     * complete. From the front, as many as there is room for, at most kMaxChain.
+     * @return how many; 0 without room; UCS_ERR_IO_ERROR if the driver refused all, logged
+     */
+    ssize_t post_chain(Opcode opcode, std::span<const ChainPiece> pieces, const DcTarget& target,
+                       SendOperation& operation);
     /** Let the end of what is posted so far be known. @return false if that must wait */
     bool signal(const DcTarget& target);
     /** As signal(), and run `operation` then. */
     bool ride(SendOperation& operation, const DcTarget& target);
 
-    /** It failed without a completion that says so. The queue may be destroyed when this returns. */
+    /** It failed without a completion that says so. The queue may be destroyed when this returns.
+     */
     void fail(ucs_status_t status);
     /** A completion arrived. The queue may be destroyed when this returns. */
     void complete(uint32_t index, ibv_wc_status status, uint32_t vendor_error);
@@ -207,6 +216,8 @@ class SendQueue {
     void count_plain();
     bool post_extended(const WorkRequest& request, uint64_t id, unsigned flags);
     bool post_plain(const WorkRequest& request, uint64_t id, unsigned flags);
+    bool chain_extended(Opcode opcode, std::span<const ChainPiece> pieces, const DcTarget& target);
+    size_t chain_plain(Opcode opcode, std::span<const ChainPiece> pieces);
     void finish(uint32_t index, ucs_status_t status);
 
     SendQueueOwner& owner_;

@@ -15,9 +15,10 @@ DcEndpoint::~DcEndpoint() {
     interface_.pool().drop_waiting(*this);
     if (grant_ != 0) interface_.forget_grant(grant_);
     if (dci_ == DciPool::kNone) return;
-    // What is outstanding goes on without the endpoint.
+    // What is outstanding goes on without the endpoint, but for chains.
     Dci& dci = interface_.pool().at(dci_);
     if (dci.owner == this) dci.owner = nullptr;
+    if (has_chain_ && !dci.queue.is_complete(last_chain_)) interface_.pool().cancel(dci);
     if (interface_.pool().is_shared()) dci.queue.forget_owner(this);
 }
 
@@ -43,6 +44,19 @@ bool DcEndpoint::post(SendQueue& queue, WorkRequest& request, SendOperation* ope
     dci.last_target = target_;
     last_ = queue.posted();
     return true;
+}
+
+ssize_t DcEndpoint::post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
+                               SendOperation& operation) {
+    Dci& dci = Dci::of(queue);
+    const ssize_t taken = queue.post_chain(opcode, pieces, target_, operation);
+    if (taken <= 0) return taken;
+    if (dci_ == DciPool::kNone) interface_.pool().take(dci, *this);
+    dci.used += static_cast<unsigned>(taken);
+    dci.last_target = target_;
+    last_ = last_chain_ = queue.posted();
+    has_chain_ = true;
+    return taken;
 }
 
 ucs_status_t DcEndpoint::no_room(Dci* dci) {

@@ -47,6 +47,8 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         }
     }
     bool post(SendQueue& queue, WorkRequest& request, SendOperation* operation);
+    ssize_t post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
+                       SendOperation& operation);
     // The initiator must be this endpoint's already. A failed endpoint has no credits.
     SendQueue* plain_queue() {
         if (credits_ <= 0 || dci_ == DciPool::kNone || fence_next_) [[unlikely]]
@@ -70,7 +72,10 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
 
     // --- for the pool and the interface ---
     uint16_t dci() const { return dci_; }
-    void set_dci(uint16_t index) { dci_ = index; }
+    void set_dci(uint16_t index) {
+        dci_ = index;
+        has_chain_ = false;
+    }
     const DcTarget& target() const { return target_; }
     void set_last(uint32_t index) { last_ = index; }
     bool waits_for_grant() const { return waits_for_grant_; }
@@ -89,7 +94,8 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
 
     DcInterface& interface_;
     DcTarget target_;
-    uint32_t last_ = 0;  //!< number of the last work request, on its initiator
+    uint32_t last_ = 0;        //!< number of the last work request, on its initiator
+    uint32_t last_chain_ = 0;  //!< likewise of a chain, while has_chain_
     int16_t credits_;
     uint16_t dci_;
     ucs_status_t status_ = UCS_OK;
@@ -97,7 +103,8 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     bool is_internal_ : 1;
     bool waits_for_grant_ : 1 = false;
     bool fence_next_ : 1 = false;
-    uint64_t grant_ = 0;  //!< id of the request that is under way
+    bool has_chain_ : 1 = false;  //!< one was posted since the endpoint got its initiator
+    uint64_t grant_ = 0;          //!< id of the request that is under way
 };
 static_assert(sizeof(DcEndpoint) <= 96);
 

@@ -2,6 +2,7 @@
 #include "uct/ib/dc/dc_interface.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "ucs/log.h"
@@ -10,6 +11,13 @@
 #include "uct/ib/dc/dc_queue_pair.h"
 
 namespace uct::ib {
+
+namespace {
+
+/** A cut that nobody has asked for again for so long is of no interest any more. */
+constexpr ucs::Duration kCutInterest = std::chrono::milliseconds(250);
+
+}  // namespace
 
 /** A grant on its way to a peer that need not have an endpoint here. */
 struct DcInterface::GrantSender {
@@ -40,6 +48,7 @@ ucs_status_t DcInterface::open(Domain& domain, const TransportConfig& config,
     }
     opened->set_limits(max_inline);
     opened->pool_ = std::make_unique<DciPool>(*opened, dc_config);
+    if (opened->pool_->is_shared()) opened->attributes_.capabilities &= ~(kPutChain | kGetChain);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -76,6 +85,26 @@ ucs_status_t DcInterface::create_endpoint(const RemoteAddress& remote,
 
 ucs_status_t DcInterface::flush(Completion* completion) {
     return pool_->flush(completion);
+}
+
+/**
+ * A target takes packets from every initiator that knows its key. The one that the peer has given
+ * up was reset before the peer asked for the cut, so what can still come is what the network holds,
+ * and a timeout of retransmission is longer than a packet lives.
+ */
+ucs_status_t DcInterface::cut_off(const RemoteAddress& remote) {
+    const auto port = PortAddress::read(remote.device);
+    const auto target = DctAddress::read(remote.interface);
+    if (!port || !target) return UCS_ERR_INVALID_ADDR;
+    const ucs::Time now = params_.clock.now();
+    std::erase_if(cuts_, [&](const auto& cut) { return now - cut.second.asked > kCutInterest; });
+    const auto found =
+        cuts_.try_emplace({*port, target->number}, Cut{{}, ucs::deadline(now, config_.timeout)})
+            .first;
+    found->second.asked = now;
+    if (now < found->second.end) return UCS_INPROGRESS;
+    cuts_.erase(found);
+    return UCS_OK;
 }
 
 GrantRequest DcInterface::make_request(uint64_t id) const {

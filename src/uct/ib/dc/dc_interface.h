@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "uct/base/pending_queue.h"
 #include "uct/ib/base/ib_interface.h"
@@ -38,6 +40,7 @@ class DcInterface final : public IbInterface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
+    ucs_status_t cut_off(const RemoteAddress& remote) override;
 
     DciPool& pool() { return *pool_; }
     bool has_flow_control() const { return config_.fc_enable; }
@@ -55,8 +58,13 @@ class DcInterface final : public IbInterface {
     void granted(std::span<const std::byte> grant);
 
     struct GrantSender;
+    struct Cut {
+        ucs::Time asked;  //!< for the last time
+        ucs::Time end;    //!< nothing comes any more
+    };
 
     QpPtr dct_;
+    std::map<std::pair<PortAddress, uint32_t>, Cut> cuts_;  //!< under way
     std::unique_ptr<DciPool> pool_;
     uint64_t next_grant_ = 0;
     std::unordered_map<uint64_t, DcEndpoint*> awaiting_;

@@ -220,6 +220,15 @@ void DciPool::failed(Dci& dci, uint32_t index, ucs_status_t status) {
     finish_all(dead, status);
 }
 
+void DciPool::cancel(Dci& dci) {
+    interface_.remove_queue(dci.queue.token());
+    OperationList done, rest;
+    dci.queue.reset(dci.queue.posted(), &done, &rest);
+    if (recover(dci)) put_free(dci);
+    finish_all(done, UCS_ERR_CANCELED);
+    finish_all(rest, UCS_ERR_CANCELED);
+}
+
 /**
  * One operation failed on a shared initiator; what followed it was not executed, unless it goes to
  * the same target, whose state is then unknown. Others' operations are posted again, in order.

@@ -77,6 +77,9 @@ class DciPool {
     /** Nobody gives an initiator back unasked whose last work request was unsignalled. */
     void hurry();
 
+    /** Nothing that was posted on it touches memory here or there any more; it ends at once. */
+    void cancel(Dci& dci);
+
     void wait(DcEndpoint& endpoint);
     void unwait(DcEndpoint& endpoint, Pending& pending);
     void drop_waiting(DcEndpoint& endpoint);

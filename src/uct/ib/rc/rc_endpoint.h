@@ -62,6 +62,10 @@ class RcEndpoint final : public Operations<RcEndpoint>,
         }
         return queue.post(request, operation);
     }
+    ssize_t post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
+                       SendOperation& operation) {
+        return queue.post_chain(opcode, pieces, {}, operation);
+    }
     // A queue that is not connected or failed has no plain room, and credits are above the soft
     // threshold always if there is no flow control.
     SendQueue* plain_queue() {
