@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/base/device.h"
 
+#include <endian.h>
 #include <infiniband/mlx5dv.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "ucs/log.h"
+#include "uct/ib/base/port_tables.h"
 #include "uct/ib/dc/dc_queue_pair.h"
 
 namespace uct::ib {
@@ -139,30 +141,20 @@ ucs_status_t Device::find_gid(const TransportConfig& config, Path* path) const {
             return UCS_ERR_INVALID_PARAM;
         }
     } else {
-        int best = -1;
+        std::vector<ibv_gid_entry> table;
         const int entries = is_ethernet() ? port_attributes_.gid_tbl_len : 1;
         for (int i = 0; i < entries; ++i) {
             ibv_gid_entry entry{};
-            if (ibv_query_gid_ex(context(), port_, static_cast<uint32_t>(i), &entry, 0) != 0) {
-                continue;
-            }
-            // A mapped IPv4 address is ten bytes 0 and two bytes 0xff.
-            static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-            const bool ipv4 = std::memcmp(entry.gid.raw, kMapped, sizeof(kMapped)) == 0;
-            // Link-local ones (fe80::/10) reach no further than the switch.
-            const bool local = entry.gid.raw[0] == 0xfe && (entry.gid.raw[1] & 0xc0) == 0x80;
-            const int rank = (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 3 : 0) + (ipv4     ? 2
-                                                                                 : !local ? 1
-                                                                                          : 0);
-            if (rank > best) {
-                best = rank;
-                chosen = entry;
+            if (ibv_query_gid_ex(context(), port_, static_cast<uint32_t>(i), &entry, 0) == 0) {
+                table.push_back(entry);
             }
         }
-        if (best < 0) {
+        const ibv_gid_entry* best = preferred_gid(table);
+        if (best == nullptr) {
             ucs::log_error("{} has no GID", name_);
             return UCS_ERR_INVALID_PARAM;
         }
+        chosen = *best;
     }
     path->gid_index = static_cast<uint8_t>(chosen.gid_index);
     std::memcpy(path->address.gid.data(), chosen.gid.raw, sizeof(chosen.gid.raw));
@@ -170,22 +162,19 @@ ucs_status_t Device::find_gid(const TransportConfig& config, Path* path) const {
 }
 
 ucs_status_t Device::find_pkey(const TransportConfig& config, Path* path) const {
-    constexpr uint16_t kMembership = 0x7fff;
+    std::vector<uint16_t> table;
     for (int i = 0; i < port_attributes_.pkey_tbl_len; ++i) {
         uint16_t key;
         if (ibv_query_pkey(context(), port_, i, &key) != 0) break;
-        key = static_cast<uint16_t>((key >> 8) | (key << 8)) & kMembership;
-        if (config.pkey ? key == (*config.pkey & kMembership) : key != 0) {
-            path->pkey_index = static_cast<uint16_t>(i);
-            return UCS_OK;
-        }
+        table.push_back(be16toh(key));
     }
-    if (!config.pkey) {
-        path->pkey_index = 0;
-        return UCS_OK;
+    const std::optional<uint16_t> found = find_partition(table, config.pkey);
+    if (!found) {
+        ucs::log_error("{} is not in the partition UCX_IB_PKEY={:#x}", name_, *config.pkey);
+        return UCS_ERR_INVALID_PARAM;
     }
-    ucs::log_error("{} is not in the partition UCX_IB_PKEY={:#x}", name_, *config.pkey);
-    return UCS_ERR_INVALID_PARAM;
+    path->pkey_index = *found;
+    return UCS_OK;
 }
 
 ucs_status_t Device::make_path(const TransportConfig& config, Path* path) const {
