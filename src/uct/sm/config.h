@@ -10,6 +10,7 @@ namespace uct::sm {
 struct Config {
     unsigned fifo_size;
     unsigned ring_size;
+    unsigned ring_buffers;
     ucs::config::MemorySize segment_size;
     unsigned kept_buffers;
     unsigned max_poll;

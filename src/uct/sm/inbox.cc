@@ -10,7 +10,8 @@
 namespace uct::sm {
 
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
-    const QueueLayout layout{size.slots, size.slots + size.spares, size.buffer_size, size.senders};
+    const uint32_t turn = size.turn != 0 && size.senders == 0 ? size.turn : size.slots;
+    const QueueLayout layout{size.slots, turn + size.spares, size.buffer_size, size.senders, turn};
     std::unique_ptr<Segment> segment;
     const ucs_status_t status = Segment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
@@ -39,17 +40,18 @@ Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout, uint32
     header_->buffers = layout.buffers;
     header_->buffer_size = layout.buffer_size;
     header_->senders = layout.senders;
+    header_->turn = layout.turn;
     header_->wake_descriptor.store(-1, std::memory_order_relaxed);
-    buffer_of_.reserve(layout.slots);
+    buffer_of_.reserve(layout.turn);
     descriptors_.reserve(layout.buffers);
     for (uint32_t i = 0; i < layout.buffers; ++i) {
         descriptors_.emplace_back(*this, i);
-        if (i >= layout.slots) continue;
+        if (i >= layout.turn) continue;
         buffer_of_.push_back(i);
         buffer_table_[i].store(i, std::memory_order_relaxed);
     }
     spares_.reserve(layout.buffers);
-    for (uint32_t i = 0; i < spares; ++i) spares_.push_back(layout.slots + i);
+    for (uint32_t i = 0; i < spares; ++i) spares_.push_back(layout.turn + i);
 }
 
 Inbox::~Inbox() {

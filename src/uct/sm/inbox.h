@@ -14,10 +14,10 @@ namespace uct::sm {
 /**
  * A queue of this process: what others send into.
  *
- * A long message lies in the buffer that belongs to its slot. A handler that keeps it keeps the
- * buffer, and the slot gets a spare one instead; when there is none, long messages cannot be kept
- * and handlers are told so. Nothing read from shared memory is trusted: numbers of buffers are kept
- * in private memory, lengths are checked.
+ * A long message lies in the buffer whose turn it was. A handler that keeps it keeps the buffer,
+ * and a spare one takes its turns instead; when there is none, long messages cannot be kept and
+ * handlers are told so. Nothing read from shared memory is trusted: numbers of buffers are kept in
+ * private memory, lengths are checked.
  */
 class Inbox {
   public:
@@ -25,7 +25,8 @@ class Inbox {
         uint32_t slots;
         uint32_t buffer_size;
         uint32_t spares;
-        uint32_t senders;  //!< 0: one sender, who keeps the head for itself
+        uint32_t senders;   //!< 0: one sender, who keeps the head for itself
+        uint32_t turn = 0;  //!< one sender: buffers in turn; 0: as many as slots
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
     ~Inbox();
@@ -50,6 +51,7 @@ class Inbox {
             Slot& slot = slots_[next_ & mask_];
             const uint64_t word = slot.control.load(std::memory_order_acquire);
             if (!control::is_message(word, next_)) break;
+            __builtin_prefetch(&slots_[(next_ + 1) & mask_]);
             const size_t length = control::length(word);
             if ((word & control::kInBuffer) == 0) [[likely]] {
                 if (length <= kInline) [[likely]]
@@ -104,8 +106,14 @@ class Inbox {
 
     template <typename Deliver>
     void take_buffer(uint64_t word, size_t length, Deliver&& deliver) {
-        if (length > layout_.buffer_size) return;
-        const size_t place = next_ & mask_;
+        const bool one_sender = layout_.senders == 0;
+        const size_t place = (one_sender ? next_buffer_ : next_) & (layout_.turn - 1);
+        if (length <= layout_.buffer_size) deliver_from(place, word, length, deliver);
+        if (one_sender && (++next_buffer_ & (layout_.turn / 4 - 1)) == 0)
+            header_->buffer_tail.store(next_buffer_, std::memory_order_release);
+    }
+    template <typename Deliver>
+    void deliver_from(size_t place, uint64_t word, size_t length, Deliver&& deliver) {
         const uint32_t index = buffer_of_[place];
         std::byte* data = buffers_ + size_t{index} * layout_.buffer_size;
         Buffer* descriptor = spares_.empty() ? nullptr : &descriptors_[index];
@@ -121,7 +129,8 @@ class Inbox {
     }
     bool is_hole();
 
-    uint64_t next_ = 0;  //!< number of the next message
+    uint64_t next_ = 0;         //!< number of the next message
+    uint64_t next_buffer_ = 0;  //!< one sender: number of the next message in a buffer
     Slot* slots_;
     uint64_t mask_;
     uint64_t publish_mask_;

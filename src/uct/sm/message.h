@@ -35,6 +35,11 @@ inline void copy_inline(std::byte* to, const void* payload, uint32_t length) {
     };
     if (length == 8) [[likely]] {
         std::memcpy(to, from, 8);
+    } else if (length > 64) {
+        internal::copy_ends<Sixteen>(to, from, 32);
+        internal::copy_ends<Sixteen>(to + 32, from + 32, 32);
+        internal::copy_ends<Sixteen>(to + length - 64, from + length - 64, 32);
+        internal::copy_ends<Sixteen>(to + length - 32, from + length - 32, 32);
     } else if (length > 32) {
         internal::copy_ends<Sixteen>(to, from, 32);
         internal::copy_ends<Sixteen>(to + length - 32, from + length - 32, 32);

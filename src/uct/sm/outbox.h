@@ -30,6 +30,7 @@ class Outbox {
     const Process& owner() const { return owner_; }
     size_t buffer_size() const { return layout_.buffer_size; }
     uint32_t slots() const { return layout_.slots; }
+    uint32_t turn() const { return layout_.turn; }
     bool is_closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
 
     static constexpr uint64_t kFull = ~uint64_t{0};
@@ -80,20 +81,37 @@ class Outbox {
         tail_ = header_->tail.load(std::memory_order_acquire);
         return tail_ + layout_.slots;
     }
+    /** The same for messages in buffers. */
+    uint64_t buffer_limit() const {
+        return header_->buffer_tail.load(std::memory_order_acquire) + layout_.turn;
+    }
     /** After publishing: is the receiver to be woken? */
     bool sleeps() const { return header_->sleeping.load(std::memory_order_relaxed) != 0; }
 
     // --- both ---
 
     Slot& slot(uint64_t number) { return slots_[number & mask_]; }
-    /** Null if what the receiver wrote makes no sense. */
+    /** The slot of a message that is about to be written; a later one is sent for. */
+    Slot& take_slot(uint64_t number) {
+        Slot& taken = slots_[number & mask_];
+        prefetch_to_write(&taken + kAhead);
+        return taken;
+    }
+    /** Many senders: the message's number. Null if what the receiver wrote makes no sense. */
     std::byte* buffer(uint64_t number) {
-        const uint32_t index = buffer_table_[number & mask_].load(std::memory_order_relaxed);
+        const uint32_t index =
+            buffer_table_[number & (layout_.turn - 1)].load(std::memory_order_relaxed);
         return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
     }
     void wake();
 
   private:
+    /**
+     * A receiver that keeps up has read the lines of the slots that come next. To take them back
+     * takes as long as a few messages, so that is begun early; behind the last slot it is in vain.
+     */
+    static constexpr size_t kAhead = 8;
+
     Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
     bool enlist();
     bool refresh(uint64_t number) {

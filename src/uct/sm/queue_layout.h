@@ -8,26 +8,42 @@
 
 // A queue of messages in the receiver's segment. What lies where, and who writes it:
 //
-//   QueueHeader        constants; state and `tail` by the receiver, `head` by senders (fifo only)
-//   uint32_t[slots]    which buffer belongs to a slot now: by the receiver
+//   QueueHeader        constants; state and tails by the receiver, `head` by senders (fifo only)
+//   uint32_t[turn]     which buffer has its turn when: by the receiver
 //   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
 //   Slot[slots]        by the sender that has reserved the slot
-//   buffers            long messages, by the sender of the slot that they belong to
+//   buffers            long messages, by the sender whose turn it is
 //
-// A slot is one cache line: a control word and what fits behind it. The control word holds the
-// low half of the message's number plus one, so that a slot of an earlier lap does not look like a
-// new one, and is written last, with release order. The receiver writes nothing into slots: a
-// message of 8 bytes moves one line, from the sender to the receiver. That slots are free again is
-// known by `tail`, which the receiver writes after each quarter of the queue.
+// A slot is a pair of cache lines: a control word and what fits behind it. Processors fetch lines
+// by such pairs, so a receiver that looks at its next slot leaves the one behind it to the sender.
+// The control word holds the low half of the message's number plus one, so that a slot of an
+// earlier lap does not look like a new one, and is written last, with release order. The receiver
+// writes nothing into slots: a message of 8 bytes moves one line, from the sender to the receiver.
+// That slots are free again is known by `tail`, which the receiver writes after each quarter of the
+// queue.
+//
+// Buffers are used in turn. With one sender there are fewer of them than slots, and what is used
+// again soon stays in caches; a count of their own (`buffer_tail`) says which are free. With many
+// senders the number of the slot is that of the buffer.
 namespace uct::sm {
 
 inline constexpr size_t kLine = 64;
-inline constexpr size_t kInline = kLine - sizeof(uint64_t);  //!< bytes of a message within its slot
+inline constexpr size_t kSlot = 2 * kLine;
+inline constexpr size_t kInline = kSlot - sizeof(uint64_t);  //!< bytes of a message within its slot
 
-struct alignas(kLine) Slot {
+struct alignas(kSlot) Slot {
     std::atomic<uint64_t> control;
     std::byte data[kInline];
 };
+
+/** The line will be written soon: take it from whoever has it. Any address will do. */
+inline void prefetch_to_write(const void* line) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
 
 namespace control {
 
@@ -71,7 +87,7 @@ struct alignas(kLine) Sender {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 1;
+    static constexpr uint32_t kVersion = 2;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
 
     // Constant.
@@ -83,6 +99,7 @@ struct QueueHeader {
     uint32_t buffers;
     uint32_t buffer_size;
     uint32_t senders;
+    uint32_t turn;
 
     // Seldom written.
     alignas(kLine) std::atomic<uint32_t> sleeping;  //!< ring: wake the receiver
@@ -91,21 +108,23 @@ struct QueueHeader {
 
     alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message
     alignas(kLine) std::atomic<uint64_t> tail;  //!< messages up to here are consumed
+    std::atomic<uint64_t> buffer_tail;          //!< ring: buffers up to here are consumed
 };
 
-static_assert(sizeof(Slot) == kLine && sizeof(Sender) == kLine);
+static_assert(sizeof(Slot) == kSlot && sizeof(Sender) == kLine);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 /** Sizes of a queue and the places that follow from them. */
 struct QueueLayout {
-    uint32_t slots;  //!< a power of two
-    uint32_t buffers;
+    uint32_t slots;        //!< a power of two
+    uint32_t buffers;      //!< those that take turns, and spare ones
     uint32_t buffer_size;  //!< a multiple of a line
     uint32_t senders;
+    uint32_t turn;  //!< so many take turns: a power of two; as many as slots if there are senders
 
     size_t buffer_table() const { return sizeof(QueueHeader); }
-    size_t sender_table() const { return buffer_table() + align(slots * sizeof(uint32_t)); }
-    size_t slot_table() const { return sender_table() + senders * sizeof(Sender); }
+    size_t sender_table() const { return buffer_table() + align(turn * sizeof(uint32_t)); }
+    size_t slot_table() const { return align(sender_table() + senders * sizeof(Sender), kSlot); }
     size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }
     size_t size() const { return buffer_area() + size_t{buffers} * buffer_size; }
 

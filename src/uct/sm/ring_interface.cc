@@ -56,9 +56,13 @@ bool RingInterface::is_reachable(const RemoteAddress& remote) const {
 ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
                                             std::unique_ptr<Endpoint>* endpoint) {
     auto inbox = std::make_unique<RingInbox>();
-    const ucs_status_t status = Inbox::create(
-        {config_.ring_size, static_cast<uint32_t>(config_.segment_size), config_.kept_buffers, 0},
-        &inbox->queue);
+    const ucs_status_t status =
+        Inbox::create({.slots = config_.ring_size,
+                       .buffer_size = static_cast<uint32_t>(config_.segment_size),
+                       .spares = config_.kept_buffers,
+                       .senders = 0,
+                       .turn = config_.ring_buffers},
+                      &inbox->queue);
     if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
     inbox->queue->set_wake_descriptor(wake_descriptor());
     *endpoint = std::make_unique<RingEndpoint>(*this, *inbox);
@@ -133,6 +137,7 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
     if (opened->buffer_size() != ring_interface_.segment_size()) return UCS_ERR_UNREACHABLE;
     outbox_ = std::move(opened);
     limit_ = outbox_->limit();
+    buffer_limit_ = outbox_->buffer_limit();
     status_ = UCS_OK;
     return UCS_OK;
 }
@@ -141,12 +146,16 @@ bool RingEndpoint::is_connected(const RemoteAddress& remote) const {
     return status_ == UCS_OK && SegmentName::read(remote.endpoint) == outbox_->name();
 }
 
-ucs_status_t RingEndpoint::make_room() {
+ucs_status_t RingEndpoint::make_room(bool with_buffer) {
     if (status_ != UCS_OK) return status_;
     const uint64_t limit = outbox_->limit();
     // A receiver that claims to have read what was never sent gets nothing more.
     if (limit - next_ - 1 >= outbox_->slots()) return UCS_ERR_NO_RESOURCE;
     limit_ = limit;
+    if (!with_buffer || next_buffer_ != buffer_limit_) return UCS_OK;
+    const uint64_t buffer_limit = outbox_->buffer_limit();
+    if (buffer_limit - next_buffer_ - 1 >= outbox_->turn()) return UCS_ERR_NO_RESOURCE;
+    buffer_limit_ = buffer_limit;
     return UCS_OK;
 }
 
@@ -156,7 +165,7 @@ ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     if (number == limit_ || length > kInlinePayload) [[unlikely]]
         return am_short_slow(id, header, payload, length);
     Outbox& outbox = *outbox_;
-    Slot& slot = outbox.slot(number);
+    Slot& slot = outbox.take_slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
     publish(outbox, slot, number, control::word(number, id, sizeof(header) + length, 0));
@@ -166,7 +175,7 @@ ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
 ucs_status_t RingEndpoint::am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                          uint32_t length) {
     if (next_ == limit_) {
-        const ucs_status_t status = make_room();
+        const ucs_status_t status = make_room(false);
         if (status != UCS_OK) return status;
     }
     if (length <= kInlinePayload) return am_short(id, header, payload, length);
@@ -180,13 +189,14 @@ ucs_status_t RingEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
 
 template <typename Write>
 ssize_t RingEndpoint::send(uint8_t id, Write write) {
-    if (next_ == limit_) {
-        const ucs_status_t status = make_room();
+    if (next_ == limit_ || next_buffer_ == buffer_limit_) {
+        const ucs_status_t status = make_room(true);
         if (status != UCS_OK) return status;
     }
-    std::byte* const buffer = outbox_->buffer(next_);
+    std::byte* const buffer = outbox_->buffer(next_buffer_);
     if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     const size_t length = write(buffer);
+    ++next_buffer_;
     publish(*outbox_, outbox_->slot(next_), next_,
             control::word(next_, id, length, control::kInBuffer));
     return static_cast<ssize_t>(length);

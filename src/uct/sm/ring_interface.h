@@ -62,13 +62,18 @@ class RingEndpoint final : public SmEndpoint {
     bool is_connected(const RemoteAddress& remote) const override;
     void set_receive_gate(ReceiveGate* gate) override { inbox_.gate = gate; }
 
-    bool has_room() override { return next_ != limit_ || make_room() == UCS_OK; }
+    bool has_room() override {
+        return (next_ != limit_ && next_buffer_ != buffer_limit_) || make_room(true) == UCS_OK;
+    }
 
   private:
     Outbox* outbox() override { return outbox_.get(); }
-    void stop() override { limit_ = next_; }
+    void stop() override {
+        limit_ = next_;
+        buffer_limit_ = next_buffer_;
+    }
     /** Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent */
-    ucs_status_t make_room();
+    ucs_status_t make_room(bool with_buffer);
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                                  uint32_t length);
     template <typename Write>
@@ -85,6 +90,8 @@ class RingEndpoint final : public SmEndpoint {
     std::unique_ptr<Outbox> outbox_;
     uint64_t next_ = 0;   //!< number of the next message
     uint64_t limit_ = 0;  //!< up to here, exclusive, there is room; next_ while nothing may be sent
+    uint64_t next_buffer_ = 0;  //!< the same for messages in buffers
+    uint64_t buffer_limit_ = 0;
     RingInterface& ring_interface_;
     RingInbox& inbox_;
 };

@@ -165,7 +165,9 @@ TEST(SmQueues, SizesThatDoNotFitTheSegmentAreRefused) {
     for (const uint32_t value : {0u, 7u, 1u << 20, ~0u})
         EXPECT_TRUE(refused(header.buffers, value));
     for (const uint32_t value : {1u << 20, ~0u}) EXPECT_TRUE(refused(header.senders, value));
-    EXPECT_TRUE(refused(header.version, 2));
+    for (const uint32_t value : {0u, 3u, 4u, 16u, 1u << 31})
+        EXPECT_TRUE(refused(header.turn, value));
+    EXPECT_TRUE(refused(header.version, 1));
     EXPECT_TRUE(refused(header.pid, 1));
 }
 
@@ -190,6 +192,43 @@ TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     for (int i = 0; i < 8; ++i) send(*outbox, 1);
     bool sleeps;
     EXPECT_EQ(outbox->reserve(&sleeps), Outbox::kFull);
+}
+
+TEST(SmQueues, LongMessagesOfOneSenderTakeTurnsAtFewBuffers) {
+    const auto inbox =
+        make_inbox({.slots = 16, .buffer_size = 512, .spares = 2, .senders = 0, .turn = 4});
+    const auto outbox = make_outbox(*inbox);
+    EXPECT_EQ(outbox->limit(), 16u);
+    EXPECT_EQ(outbox->buffer_limit(), 4u);
+    uint64_t number = 0, buffer_number = 0;
+    ReceiveDescriptor* kept = nullptr;
+    for (int round = 0; round < 8; ++round) {
+        publish(*outbox, number++, 1);
+        std::byte* const buffer = outbox->buffer(buffer_number);
+        ASSERT_NE(buffer, nullptr);
+        EXPECT_EQ(buffer == outbox->buffer(buffer_number + 4), true);
+        buffer[0] = std::byte(round);
+        outbox->slot(number).control = control::word(number, 2, 400, control::kInBuffer);
+        ++number;
+        ++buffer_number;
+        std::vector<int> ids;
+        inbox->poll(100, [&](uint8_t id, void* data, size_t, ReceiveDescriptor* descriptor) {
+            ids.push_back(id);
+            if (id != 2) return false;
+            EXPECT_EQ(*static_cast<std::byte*>(data), std::byte(round));
+            if (round != 1) return false;
+            kept = descriptor;
+            return true;
+        });
+        EXPECT_EQ(ids, (std::vector<int>{1, 2}));
+        EXPECT_EQ(outbox->buffer_limit(), buffer_number + 4);
+        // The kept buffer has left the turns.
+        if (round == 1) {
+            EXPECT_NE(outbox->buffer(1), buffer);
+        }
+    }
+    ASSERT_NE(kept, nullptr);
+    kept->release();
 }
 
 TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
