@@ -102,6 +102,12 @@ void UsageTracker::disarm(Time now) {
     armed_time_ += now - armed_since_;
 }
 
+bool UsageTracker::is_idle() const {
+    bool is_counted = false;
+    lru_.for_each([&](const Sample& sample) { is_counted |= sample.messages != 0; });
+    return !is_counted && free_count_ == capacity();
+}
+
 void UsageTracker::advance(Time now) {
     if (options_.interval == kForever) {
         next_event_ = kNever;

@@ -139,6 +139,10 @@ class UsageTracker {
     // When progress() has something to do next; kNever if the tracker never arms.
     Time next_event() const { return next_event_; }
 
+    // Nothing is scored and nothing counted: until somebody sends, windows find nothing. Who sleeps
+    // need not wake for them.
+    bool is_idle() const;
+
     // The schedule does this by itself; also for callers with a better idea of a window.
     void arm(Time now);
     void disarm(Time now);

@@ -31,6 +31,7 @@ lanes::Config negotiator_config(const Config& config) {
         result.cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
+    if (config.max_dedicated_qps) result.cap = std::min(result.cap, *config.max_dedicated_qps);
     result.margin_permille =
         static_cast<uint32_t>(std::clamp(config.hysteresis_margin, 0.0, 4.0) * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
@@ -105,7 +106,11 @@ ucs::Time LaneDriver::next_deadline() const {
     ucs::Time result = deadline == lanes::kNever
                            ? ucs::kNever
                            : ucs::Time(ucs::Duration(static_cast<int64_t>(deadline)));
-    if (tracker_) result = std::min(result, tracker_->next_event());
+    // A worker that sleeps does so through empty windows. On a virtual clock they keep their times,
+    // so that traffic begins anywhere in them.
+    if (tracker_ && (worker_.context().virtual_time() || !tracker_->is_idle())) {
+        result = std::min(result, tracker_->next_event());
+    }
     return result;
 }
 

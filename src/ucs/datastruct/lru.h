@@ -100,6 +100,10 @@ class Lru {
     void for_each(Function&& function) {
         for (Entry& entry : order_) function(entry.value);
     }
+    template <typename Function>
+    void for_each(Function&& function) const {
+        for (const Entry& entry : order_) function(entry.value);
+    }
 
   private:
     static constexpr SlotNumber kNone = 0xffff;

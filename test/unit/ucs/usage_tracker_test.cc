@@ -44,6 +44,21 @@ TEST(UsageTracker, CountsMessagesNotPresence) {
                      1000 * traffic.tracker->rank_of(traffic.hooks[1]).local);
 }
 
+// Then a worker that sleeps need not wake for windows.
+TEST(UsageTracker, IsIdleUntilSomethingIsCountedAndOnceScoresAreForgotten) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    traffic.run_rounds(2, {});
+    EXPECT_TRUE(traffic.tracker->is_idle());
+    traffic.tracker->arm(traffic.clock.now());
+    EXPECT_TRUE(traffic.tracker->is_idle());
+    traffic.send(1);
+    EXPECT_FALSE(traffic.tracker->is_idle()) << "a message that was counted is to be ranked";
+    traffic.run_rounds(5, {{1, 50000}});
+    EXPECT_FALSE(traffic.tracker->is_idle());
+    traffic.run_rounds(60, {});
+    EXPECT_TRUE(traffic.tracker->is_idle());
+}
+
 TEST(UsageTracker, WeighsBytes) {
     TrackedTraffic traffic({.max_promoted = 1, .min_score = 0, .bytes_per_message = 1000});
     traffic.tracker->arm(traffic.clock.now());
