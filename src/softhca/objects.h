@@ -189,6 +189,7 @@ struct Qp {
     uint32_t inflight_reads = 0;
     uint32_t target = 0;  ///< virtual: the DCT a DCI is connected to
     uint64_t last_start = 0;
+    uint64_t rate_free = 0;  ///< virtual: its own rate allows the next request
     uint64_t last_arrival = 0;
     uint64_t last_delivery = 0;
     bool wait_reason_rnr = false;

@@ -98,7 +98,9 @@ void VirtualFabricImpl::transmit(Qp& qp) {
             return;
         }
     }
-    const uint64_t ready = wqe.posted_at + (wqe.inlined ? 0 : ps(model.wqe_fetch));
+    // The adapter stays free for other queues meanwhile.
+    const uint64_t ready =
+        std::max(wqe.posted_at + (wqe.inlined ? 0 : ps(model.wqe_fetch)), qp.rate_free);
     if (ready > now_) {
         schedule_transmit(qp, ready);
         return;
@@ -112,6 +114,7 @@ void VirtualFabricImpl::transmit(Qp& qp) {
         start += ps(model.cache_miss);
     }
     qp.last_start = start;
+    if (model.qp_gbps > 0) qp.rate_free = start + ps(double(wqe.length) * 8 / model.qp_gbps);
     qp.sq_next = position + 1;
     wqe.done = false;
     if (stream_failed(qp, wqe)) {

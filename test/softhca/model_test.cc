@@ -70,6 +70,34 @@ TEST_F(Timed, BandwidthIsTheLinks) {
     EXPECT_LT(gbps, 400);
 }
 
+class LimitedQueues : public Timed {
+  protected:
+    static VirtualFabric::Options limited() {
+        VirtualFabric::Options options = modelled();
+        options.model.qp_gbps = 50;
+        return options;
+    }
+    LimitedQueues() : Timed(limited()) {}
+};
+
+TEST_F(LimitedQueues, EachMovesItsShareAndTogetherTheyMoveMore) {
+    for (int i = 0; i < 16; ++i) write(1 << 20);
+    const double bits = 16.0 * (1 << 20) * 8;
+    EXPECT_NEAR(bits / double(finish(16)), 50, 4);
+    for (int i = 0; i < 16; ++i) read(1 << 20);
+    EXPECT_NEAR(bits / double(finish(16)), 50, 4);
+
+    QueuePair c(host(0)), d(host(1));
+    join(c, d, {.timeout = 14});
+    for (int i = 0; i < 16; ++i) {
+        write(1 << 20);
+        ASSERT_EQ(c.rdma(IBV_WR_RDMA_WRITE, 1, mine_.sge(0, 1 << 20), theirs_.addr(),
+                         theirs_.mr->rkey, IBV_SEND_SIGNALED),
+                  0);
+    }
+    EXPECT_NEAR(2 * bits / double(finish(32)), 100, 8);
+}
+
 TEST_F(Timed, OneQueuesRateIsAThreads) {
     write(8, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
     const double one = double(finish(1));

@@ -7,6 +7,13 @@ namespace ucp::bulk {
 
 using Type = StrandMessage::Type;
 
+namespace {
+
+/** kAsk belongs to none. */
+constexpr uint32_t kNoRound = 1;
+
+}  // namespace
+
 std::vector<std::byte> encode(const StrandMessage& message) {
     std::vector<std::byte> bytes(StrandMessage::kHeader);
     bytes[0] = static_cast<std::byte>(message.type);
@@ -23,7 +30,7 @@ std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> by
     }
     const auto type = std::to_integer<uint8_t>(bytes[0]);
     const auto answer = std::to_integer<uint8_t>(bytes[1]);
-    if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kDown)) {
+    if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kAsk)) {
         return {};
     }
     StrandMessage message;
@@ -40,7 +47,27 @@ std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> by
 }
 
 void StrandLink::on_lane_up() {
-    if (!opens_) return;
+    is_lane_up_ = true;
+    open_if_due();
+}
+
+void StrandLink::on_wanted() {
+    if (is_wanted_) return;
+    is_wanted_ = true;
+    open_if_due();
+}
+
+void StrandLink::on_lane_down() {
+    is_lane_up_ = reopens_ = false;
+    drain();
+}
+
+void StrandLink::open_if_due() {
+    if (!is_lane_up_ || !is_wanted_) return;
+    if (!opens_) {
+        if (state_ == State::kClosed) sink_.send({Type::kAsk, kNoRound, false, {}});
+        return;
+    }
     if (state_ == State::kDraining) reopens_ = true;
     if (state_ != State::kClosed) return;
     std::vector<std::byte> ends = sink_.make_ends();
@@ -49,13 +76,9 @@ void StrandLink::on_lane_up() {
     sink_.send({Type::kOpen, epoch_, false, std::move(ends)});
 }
 
-void StrandLink::on_lane_down() {
-    reopens_ = false;
-    drain();
-}
-
 void StrandLink::on_message(const StrandMessage& message) {
     if (message.type == Type::kOpen) return opened(message);
+    if (message.type == Type::kAsk) return on_wanted();
     const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
     if (!is_current) {
         if (message.type == Type::kDown && !message.is_answer) {
@@ -65,6 +88,7 @@ void StrandLink::on_message(const StrandMessage& message) {
     }
     switch (message.type) {
         case Type::kOpen:
+        case Type::kAsk:
             break;
         case Type::kGrant:
             granted(message);
@@ -117,7 +141,7 @@ void StrandLink::on_idle() {
 }
 
 void StrandLink::on_gone() {
-    reopens_ = false;
+    is_lane_up_ = reopens_ = false;
     if (state_ != State::kClosed) close();
 }
 
@@ -147,7 +171,7 @@ void StrandLink::close() {
     sink_.destroy_ends();
     if (reopens_) {
         reopens_ = false;
-        on_lane_up();
+        open_if_due();
     }
 }
 

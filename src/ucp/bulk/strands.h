@@ -12,7 +12,7 @@
 namespace ucp::bulk {
 
 struct StrandMessage {
-    enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown };
+    enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown, kAsk };
 
     Type type = Type::kOpen;
     uint32_t epoch = 0;
@@ -65,9 +65,10 @@ class StrandLink {
     State state() const { return state_; }
     uint32_t epoch() const { return epoch_; }
 
-    /** The endpoint's lane is established; again later, to try anew what was refused or failed. */
     void on_lane_up();
     void on_lane_down();
+    /** There are bulk transfers: strands are made as soon as the lane is up, from now on. */
+    void on_wanted();
     void on_message(const StrandMessage& message);
     /** After stop_posting(): nothing of this end is under way. */
     void on_idle();
@@ -77,6 +78,7 @@ class StrandLink {
     void on_gone();
 
   private:
+    void open_if_due();
     void begin(uint32_t epoch, State state);
     void opened(const StrandMessage& message);
     void granted(const StrandMessage& message);
@@ -87,6 +89,8 @@ class StrandLink {
     StrandSink& sink_;
     const bool opens_;
     State state_ = State::kClosed;
+    bool is_lane_up_ = false;
+    bool is_wanted_ = false;
     bool reopens_ = false;  //!< the lane came up again before the last round was over
     bool own_down_ = false;
     bool peer_down_ = false;

@@ -81,6 +81,7 @@ class End final : public StrandSink {
     bool posts = false;
     bool busy = false;  //!< stopped, not yet idle
     bool is_up = false;
+    bool is_wanted = false;
     bool is_gone = false;
     bool link_is_old = false;  //!< it has lost its round: the other end cannot know
     unsigned ups = 2, downs = 2, failures = 1, losses = 1;
@@ -98,11 +99,12 @@ class World {
         : low(true, lower, to_high), high(false, higher, to_low), with_losses_(with_losses) {
         low.peer = &high;
         high.peer = &low;
+        if (with_losses) low.downs = high.downs = low.ups = high.ups = 1;
     }
 
     std::vector<unsigned> choices() const {
         std::vector<unsigned> possible;
-        for (unsigned choice = 0; choice < 12; ++choice) {
+        for (unsigned choice = 0; choice < 14; ++choice) {
             if (is_possible(choice)) possible.push_back(choice);
         }
         return possible;
@@ -120,6 +122,8 @@ class World {
                 return end.is_up && end.downs > 0;
             case 4:
                 return end.posts && end.failures > 0;
+            case 5:
+                return !end.is_wanted;
             default:
                 return with_losses_ && end.losses > 0;
         }
@@ -152,13 +156,17 @@ class World {
                 --end.failures;
                 end.link->on_all_failed();
                 break;
+            case 5:
+                end.is_wanted = true;
+                end.link->on_wanted();
+                break;
             default:
                 // The endpoint fails, and another one to the same worker takes its place.
                 --end.losses;
                 end.is_gone = end.link_is_old = true;
                 end.link->on_gone();
                 EXPECT_EQ(end.ends, 0u);
-                end.is_gone = end.is_up = false;
+                end.is_gone = end.is_up = end.is_wanted = false;
                 end.link = std::make_unique<StrandLink>(end, &end == &low);
                 break;
         }
@@ -176,9 +184,10 @@ class World {
             text += std::string(name(end->link->state())) + std::to_string(end->ends) +
                     std::to_string(end->can_receive) + std::to_string(end->posts) +
                     std::to_string(end->busy) + std::to_string(end->is_up) +
-                    std::to_string(end->link_is_old) + std::to_string(end->ups) +
-                    std::to_string(end->downs) + std::to_string(end->failures) +
-                    std::to_string(end->losses) + "." + std::to_string(end->link->epoch()) + "/";
+                    std::to_string(end->is_wanted) + std::to_string(end->link_is_old) +
+                    std::to_string(end->ups) + std::to_string(end->downs) +
+                    std::to_string(end->failures) + std::to_string(end->losses) + "." +
+                    std::to_string(end->link->epoch()) + "/";
         }
         for (const auto* queue : {&to_low, &to_high}) {
             for (const StrandMessage& message : *queue) {
@@ -214,6 +223,14 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
             EXPECT_EQ(low == State::kOpen, high == State::kOpen) << name(low) << " " << name(high);
             EXPECT_TRUE(low == State::kOpen || low == State::kClosed) << name(low);
             EXPECT_EQ(world.low.ends, world.high.ends);
+            // Nothing speaks against them: then there are some.
+            const bool is_due = world.low.is_up && world.high.is_up &&
+                                (world.low.is_wanted || world.high.is_wanted);
+            const bool is_able = lower.connects && higher.connects && lower.room != 0 &&
+                                 higher.room != 0 && world.low.failures + world.high.failures == 2;
+            if (is_due && is_able && !with_losses) {
+                EXPECT_EQ(low, State::kOpen);
+            }
         }
         const std::vector<unsigned> choices = world.choices();
         if (testing::Test::HasFailure()) {
@@ -302,6 +319,10 @@ TEST_F(OneEnd, AFreshRoundOfAPeerThatHasForgottenTheOldOneReplacesIt) {
 TEST_F(OneEnd, OnlyTheLowerEndOpens) {
     end.link->on_lane_up();
     EXPECT_TRUE(sent.empty());
+    end.link->on_wanted();
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].type, Type::kAsk);
+    sent.clear();
     StrandLink lower(end, true);
     lower.on_message(message(Type::kOpen, 3, 1));
     EXPECT_EQ(lower.state(), State::kClosed);
@@ -324,7 +345,7 @@ TEST(StrandMessages, OnlyWhatEncodeMakesIsRead) {
             decode_strand_message(encode({type, epoch, answer, std::vector<std::byte>(ends)})));
     };
     refuse(Type{0}, 1, false, 0);
-    refuse(Type{5}, 1, false, 0);
+    refuse(Type{6}, 1, false, 0);
     refuse(Type::kUp, 0, false, 0);
     refuse(Type::kUp, 1, true, 0);
     refuse(Type::kUp, 1, false, 1);
