@@ -12,6 +12,7 @@
 #include "tools/bench/command.h"
 #include "tools/explain/command.h"
 #include "tools/info/command.h"
+#include "tools/perf/command.h"
 #include "tools/run/command.h"
 #include "tools/sim/exec.h"
 
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
     });
     app.set_help_all_flag("--help-all", "Help of all commands");
     tools::add_bench(app, argc, argv);
+    tools::add_perf(app, argc, argv);
     tools::add_sim(app);
     tools::add_explain(app);
     tools::add_info(app);

@@ -65,6 +65,10 @@ std::vector<pid_t> Command::children() const {
     return {std::istream_iterator<pid_t>(list), {}};
 }
 
+std::string Command::output() const {
+    return read_text(out_);
+}
+
 Outcome Command::wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

@@ -14,7 +14,8 @@
 #include "tools/bench/child.h"
 #include "tools/bench/launcher.h"
 #include "tools/common/bench_options.h"
-#include "tools/common/paths.h"
+#include "tools/common/live_line.h"
+#include "tools/common/process.h"
 #include "tools/report/json.h"
 #include "tools/report/table.h"
 
@@ -33,41 +34,13 @@ struct BenchCommand {
     bool pin = false;
 };
 
-// Rewrites one line of the terminal while a size is running.
-class LiveLine {
-  public:
-    LiveLine() : shown_(isatty(STDERR_FILENO) != 0) {}
-
-    bool enabled() const { return shown_; }
-    void show(const std::string& text) const {
-        fmt::print(stderr, "\r\033[K{}", text);
-        std::fflush(stderr);
-    }
-    void clear() const {
-        if (shown_) fmt::print(stderr, "\r\033[K");
-    }
-
-  private:
-    const bool shown_;
-};
-
 LaunchSettings settings_for(const BenchCommand& command, const std::string& mode) {
-    const Paths paths = Paths::find();
     LaunchSettings settings;
-    settings.arguments = command.arguments;
-    settings.pin = command.pin;
-    settings.prefix = command.prefix;
-    settings.environment.emplace_back("UCX_LANES", mode);
-    if (std::getenv("UCX_TLS") == nullptr) {
-        settings.environment.emplace_back("UCX_TLS", command.transports);
-    }
-    if (!paths.modules.empty() && std::getenv("UCX_MODULE_DIR") == nullptr) {
-        settings.environment.emplace_back("UCX_MODULE_DIR", paths.modules);
-    }
-    if (command.device == "soft") {
-        settings.environment.emplace_back(
-            "LD_LIBRARY_PATH", prepend_path(paths.softhca, std::getenv("LD_LIBRARY_PATH")));
-    }
+    settings.exec.arguments = command.arguments;
+    settings.exec.pin = command.pin;
+    settings.exec.prefix = command.prefix;
+    settings.exec.environment = library_environment(command.device == "soft", command.transports);
+    settings.exec.environment.emplace_back("UCX_LANES", mode);
     return settings;
 }
 

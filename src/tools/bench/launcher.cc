@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench/launcher.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,54 +12,18 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <system_error>
 
 #include "tools/bench/child.h"
 #include "tools/bench/job.h"
-#include "tools/common/paths.h"
+#include "tools/common/process.h"
 
 namespace tools {
 namespace {
 
 constexpr std::chrono::milliseconds kProgressPeriod{250};
-
-void pin_to(unsigned rank) {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-    unsigned skip = rank % static_cast<unsigned>(CPU_COUNT(&allowed));
-    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (!CPU_ISSET(cpu, &allowed) || skip-- != 0) continue;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof(one), &one);
-        return;
-    }
-}
-
-std::vector<std::string> prefix_words(const std::string& prefix, unsigned rank) {
-    std::vector<std::string> words;
-    std::istringstream in(prefix);
-    for (std::string word; in >> word;) {
-        for (size_t at = 0; (at = word.find("%r", at)) != word.npos;) {
-            word.replace(at, 2, std::to_string(rank));
-        }
-        words.push_back(word);
-    }
-    return words;
-}
-
-std::string describe_exit(int status) {
-    if (WIFSIGNALED(status)) {
-        return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
-                           strsignal(WTERMSIG(status)));
-    }
-    return fmt::format("failed with exit status {}", WEXITSTATUS(status));
-}
 
 struct Child {
     pid_t pid = -1;  // -1: has been waited for
@@ -107,33 +68,14 @@ class Job {
         const pid_t launcher = getpid();
         const pid_t pid = fork();
         if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
-        if (pid == 0) become_rank(rank, ends[1], launcher);
+        if (pid == 0) {
+            const JobPlace place{rank, ends[1], page_.fd()};
+            setenv(JobPlace::kVariable, place.to_string().c_str(), 1);
+            become_rank(settings_.exec, rank, launcher, {ends[1], page_.fd()});
+        }
         close(ends[1]);
         children_[rank].pid = pid;
         children_[rank].socket = ends[0];
-    }
-
-    [[noreturn]] void become_rank(unsigned rank, int socket, pid_t launcher) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != launcher) _exit(1);
-        if (settings_.pin) pin_to(rank);
-        for (const int fd : {socket, page_.fd()}) fcntl(fd, F_SETFD, 0);
-        const JobPlace place{rank, socket, page_.fd()};
-        setenv(JobPlace::kVariable, place.to_string().c_str(), 1);
-        for (const auto& [name, value] : settings_.environment) {
-            setenv(name.c_str(), value.c_str(), 1);
-        }
-        std::vector<std::string> words = prefix_words(settings_.prefix, rank);
-        const bool has_prefix = !words.empty();
-        if (has_prefix) words.push_back(Paths::find().program);
-        words.insert(words.end(), settings_.arguments.begin() + (has_prefix ? 1 : 0),
-                     settings_.arguments.end());
-        std::vector<char*> arguments;
-        for (std::string& word : words) arguments.push_back(word.data());
-        arguments.push_back(nullptr);
-        execvp(has_prefix ? arguments[0] : "/proc/self/exe", arguments.data());
-        fmt::print(stderr, "swiftlane: exec: {}\n", std::strerror(errno));
-        _exit(127);
     }
 
     void exchange_addresses() {

@@ -2,7 +2,8 @@
 /**
  * @file ucpx.h
  * What UCX's interface lacks: which lanes an endpoint has and why, counters of lane changes, a
- * callback on each change, and a way to ask for one. docs/lanes.md explains the terms.
+ * callback on each change, and a way to ask for one (docs/lanes.md explains the terms); transfers
+ * of many pieces as one request, with a notification of the peer (docs/bulk.md).
  *
  * Only this library has these functions: a program that must also run with UCX's own library looks
  * them up with dlsym, or declares them weak and tests them against NULL.
@@ -20,7 +21,7 @@ BEGIN_C_DECLS
 #pragma GCC visibility push(default)
 
 #define UCPX_API_MAJOR 1
-#define UCPX_API_MINOR 0
+#define UCPX_API_MINOR 1
 #define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
 
 /** UCPX_API_VERSION of the library. Any thread. */
@@ -279,6 +280,95 @@ enum ucpx_explain_flags {
  */
 ucs_status_t ucpx_worker_explain(ucp_worker_h worker, const ucp_address_t* address, size_t length,
                                  unsigned flags, FILE* stream);
+
+/* --- batches */
+
+/** Contiguous bytes at both ends. */
+typedef struct ucpx_piece {
+    void* local_addr;     /**< within memh */
+    uint64_t remote_addr; /**< within the memory that rkey was packed for */
+    size_t length;        /**< bytes; 0: nothing is moved, but the addresses are checked */
+    ucp_mem_h memh;       /**< of the endpoint's context */
+    ucp_rkey_h rkey;      /**< unpacked for the endpoint */
+} ucpx_piece_t;
+
+/** Fields of ucpx_batch_t that need not be set. */
+enum ucpx_batch_field {
+    UCPX_BATCH_FIELD_NOTIFICATION = UCS_BIT(0) /**< notification */
+};
+
+/** Pieces that are moved as one operation. */
+typedef struct ucpx_batch {
+    uint64_t field_mask;        /**< which are set; bits of ucpx_batch_field */
+    const ucpx_piece_t* pieces; /**< may be NULL if there are none */
+    size_t num_pieces;
+    size_t entry_size; /**< sizeof(ucpx_piece_t) */
+    /** With UCPX_BATCH_FIELD_NOTIFICATION: told to the peer's notify handler. */
+    uint64_t notification;
+} ucpx_batch_t;
+
+/**
+ * Write many pieces to a peer's memory as one operation.
+ *
+ * All pieces are checked before the first is posted. They may land in any order; no fence orders
+ * them, and where they overlap at the peer it is not said which bytes stay. The end of the
+ * operation means that every byte is in the peer's memory. Then, if a notification is asked for,
+ * the peer's handler gets it (ucpx_worker_set_notify_handler): it never comes before a byte of the
+ * batch. A batch of no bytes just notifies. The batch and its array of pieces are the caller's
+ * again when the call returns; the memory, the handles and the keys when the operation has ended.
+ * A flush that starts after the end of a batch covers its notification.
+ *
+ * Between processes of one host, and within one process, the bytes are copied once, and no adapter
+ * is used.
+ *
+ * @param param  callback (cb.send), user data, request memory and UCP_OP_ATTR_FLAG_NO_IMM_CMPL are
+ *               regarded; the datatype and memh are not.
+ * @return NULL: ended at once. A request, to be freed by ucp_request_free. Or an error, with
+ * nothing posted: UCS_ERR_INVALID_PARAM (a piece out of the bounds of its memh or rkey, or without
+ * one of them; memh of another context; a length in all beyond 2^64; entry_size too small; a
+ * context without UCP_FEATURE_RMA), UCS_ERR_NO_MEMORY, the error of an endpoint that failed. The
+ * request ends once, with the first error of a piece if one fails; the others may or may not have
+ * landed then, no notification is sent, and nothing is read from or written to the caller's memory
+ * any more.
+ */
+ucs_status_ptr_t ucpx_put_batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch,
+                                    const ucp_request_param_t* param);
+
+/**
+ * Read many pieces from a peer's memory as one operation: as ucpx_put_batch_nbx, the other way. Its
+ * end means that every byte is in local memory; the notification tells the peer that its memory is
+ * no longer read.
+ */
+ucs_status_ptr_t ucpx_get_batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch,
+                                    const ucp_request_param_t* param);
+
+/**
+ * Called from ucp_worker_progress when a peer's batch has ended. May start operations; must not
+ * progress or destroy the worker, or close an endpoint.
+ * @param sender_uid    of the peer's worker, as ucp_worker_address_query tells it
+ * @param notification  as in its ucpx_batch_t
+ */
+typedef void (*ucpx_notify_callback_t)(void* arg, uint64_t sender_uid, uint64_t notification);
+
+/**
+ * Set the one handler of a worker for notifications from now on. What comes while there is none is
+ * dropped with a warning.
+ * @param cb  NULL: none, as at first.
+ * @return UCS_OK.
+ */
+ucs_status_t ucpx_worker_set_notify_handler(ucp_worker_h worker, ucpx_notify_callback_t cb,
+                                            void* arg);
+
+/**
+ * Look at many requests in one call. Nothing is progressed or freed, and no lock is taken: any
+ * thread, as long as nobody frees the requests meanwhile.
+ * @param requests  what calls of ucp.h and this file that start operations returned: a request,
+ * NULL (ended at once) or an error
+ * @param statuses  gets the status of each, UCS_INPROGRESS while it goes on; may be NULL
+ * @return how many have ended
+ */
+size_t ucpx_request_test_batch(const ucs_status_ptr_t* requests, size_t num_requests,
+                               ucs_status_t* statuses);
 
 #pragma GCC visibility pop
 END_C_DECLS

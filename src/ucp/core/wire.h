@@ -35,6 +35,8 @@ enum class AmId : uint8_t {
     kAtomicRequest = 19,
     kAtomicReply = 20,
     kRmaAck = 21,
+    // batches (bulk/)
+    kNotify = 22,  //!< NotifyMessage
     // between workers
     kHello = 24,   //!< HelloHeader, the sender's worker address
     kLane = 25,    //!< LaneHeader, an encoded lanes::Message

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/am/am_handlers.h"
+#include "ucp/bulk/notification.h"
 #include "ucp/core/announce.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/reassembly.h"
@@ -56,6 +57,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     add_am_handlers(*this);
     add_rndv_handlers(*this);
     add_rma_handlers(*this);
+    add_notify_handler(*this);
     add_stream_handler(*this);
     lanes_ = std::make_unique<LaneDriver>(*this);
     tracker_ = lanes_->tracker();

@@ -54,6 +54,12 @@ struct WorkerInterface {
     uint32_t quiet = 0;           //!< polls without an event, if it may rest
 };
 
+/** The user's function for notifications (bulk/notification.h). */
+struct NotifyHandler {
+    void (*callback)(void* arg, uint64_t sender_uid, uint64_t notification) = nullptr;
+    void* argument = nullptr;
+};
+
 /** A further way to a peer, beside the scalable lane and of its kind, for bulk. */
 struct Rail {
     unsigned interface;  //!< Worker::interface()
@@ -134,6 +140,7 @@ class Worker {
     AmHandlers& am_handlers() { return *am_handlers_; }
     Reassembly& reassembly() { return *reassembly_; }
     Streams& streams() { return *streams_; }
+    NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return *lanes_; }
     std::span<WorkerInterface> interfaces() { return interfaces_; }
     WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
@@ -329,6 +336,7 @@ class Worker {
     std::unique_ptr<AmHandlers> am_handlers_;
     std::unique_ptr<Reassembly> reassembly_;
     std::unique_ptr<Streams> streams_;
+    NotifyHandler notify_handler_;
     std::vector<WorkerInterface> interfaces_;
     std::unique_ptr<LaneDriver> lanes_;
     size_t bucket_count_ = 16;

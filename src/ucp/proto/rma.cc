@@ -65,17 +65,6 @@ bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t
     return true;
 }
 
-void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
-    RmaOperation& rma = request.emplace<RmaOperation>(operation);
-    request.endpoint = &endpoint;
-    request.flags |= Request::kOneSided;
-    request.post = is_put ? post_put : post_get;
-    request.cleanup = finish_rma;
-    uct::RemoteKey key;
-    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
-        emulate_rma(request, is_put);
-}
-
 ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
                        bool is_put) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
@@ -97,6 +86,17 @@ ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, b
 }
 
 }  // namespace
+
+void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
+    RmaOperation& rma = request.emplace<RmaOperation>(operation);
+    request.endpoint = &endpoint;
+    request.flags |= Request::kOneSided;
+    request.post = is_put ? post_put : post_get;
+    request.cleanup = finish_rma;
+    uct::RemoteKey key;
+    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
+        emulate_rma(request, is_put);
+}
 
 ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
                               size_t* length) {

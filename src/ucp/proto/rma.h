@@ -44,6 +44,9 @@ struct RmaOperation {
     bool counted = false;          //!< a flush waits for the answer, not for the lane
 };
 
+/** Make a request a put or get; start it with Endpoint::submit() or start(). */
+void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put);
+
 /** The registration of the operation's buffer for the lane, made at need; null if there is none. */
 uct::MemoryHandle* registration(Request& request, const Lane& lane);
 /** From which length on an operation takes registered memory, if the lane has a choice. */

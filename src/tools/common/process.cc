@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/common/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "tools/common/paths.h"
+
+namespace tools {
+namespace {
+
+void pin_to(unsigned rank) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    unsigned skip = rank % static_cast<unsigned>(CPU_COUNT(&allowed));
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed) || skip-- != 0) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof(one), &one);
+        return;
+    }
+}
+
+std::vector<std::string> prefix_words(const std::string& prefix, unsigned rank) {
+    std::vector<std::string> words;
+    std::istringstream in(prefix);
+    for (std::string word; in >> word;) {
+        for (size_t at = 0; (at = word.find("%r", at)) != word.npos;) {
+            word.replace(at, 2, std::to_string(rank));
+        }
+        words.push_back(word);
+    }
+    return words;
+}
+
+}  // namespace
+
+Environment library_environment(bool soft, const std::string& transports) {
+    const Paths paths = Paths::find();
+    Environment environment;
+    if (!transports.empty() && std::getenv("UCX_TLS") == nullptr) {
+        environment.emplace_back("UCX_TLS", transports);
+    }
+    if (!paths.modules.empty() && std::getenv("UCX_MODULE_DIR") == nullptr) {
+        environment.emplace_back("UCX_MODULE_DIR", paths.modules);
+    }
+    if (soft) {
+        environment.emplace_back("LD_LIBRARY_PATH",
+                                 prepend_path(paths.softhca, std::getenv("LD_LIBRARY_PATH")));
+    }
+    return environment;
+}
+
+void exec_again(const ExecSettings& settings, unsigned rank) {
+    for (const auto& [name, value] : settings.environment) {
+        setenv(name.c_str(), value.c_str(), 1);
+    }
+    std::vector<std::string> words = prefix_words(settings.prefix, rank);
+    const bool has_prefix = !words.empty();
+    if (has_prefix) words.push_back(Paths::find().program);
+    words.insert(words.end(), settings.arguments.begin() + (has_prefix ? 1 : 0),
+                 settings.arguments.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execvp(has_prefix ? arguments[0] : "/proc/self/exe", arguments.data());
+    fmt::print(stderr, "swiftlane: exec: {}\n", std::strerror(errno));
+    _exit(127);
+}
+
+void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,
+                 const std::vector<int>& fds) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);
+    if (settings.pin) pin_to(rank);
+    for (const int fd : fds) fcntl(fd, F_SETFD, 0);
+    exec_again(settings, rank);
+}
+
+std::string describe_exit(int status) {
+    if (WIFSIGNALED(status)) {
+        return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                           strsignal(WTERMSIG(status)));
+    }
+    return fmt::format("failed with exit status {}", WEXITSTATUS(status));
+}
+
+}  // namespace tools

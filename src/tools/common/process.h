@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tools {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// How the processes of a job start this executable anew.
+struct ExecSettings {
+    std::vector<std::string> arguments;  // the command line, which they read again
+    Environment environment;             // set for them
+    // Words before each one's command, split at spaces, %r is its rank: "ip netns exec node%r".
+    std::string prefix;
+    bool pin = false;  // rank i on the i-th processor that this process may use
+};
+
+// What processes of a job need to find the library's modules and, if `soft`, the emulated adapter;
+// `transports` are for UCX_TLS. What the user has set in the environment stays.
+Environment library_environment(bool soft, const std::string& transports);
+
+// Start this executable anew in this process. Ends it if that fails.
+[[noreturn]] void exec_again(const ExecSettings& settings, unsigned rank);
+
+// Become a process of a job, after fork(). It goes when `launcher` goes, and inherits `fds`.
+[[noreturn]] void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,
+                              const std::vector<int>& fds);
+
+// "was killed by signal 9 (Killed)", "failed with exit status 1".
+std::string describe_exit(int status);
+
+}  // namespace tools

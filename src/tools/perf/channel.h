@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/report/json.h"
+
+namespace tools::perf {
+
+// A stream socket between the two processes, for what they must know before they can use the
+// library: options, addresses, keys. Each message is its length (4 bytes, big-endian) and JSON.
+// All of these throw std::system_error, or std::runtime_error for malformed input.
+class Channel {
+  public:
+    explicit Channel(int fd) : fd_(fd) {}
+    Channel(Channel&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+    Channel& operator=(Channel&&) = delete;
+    ~Channel();
+
+    // Tries for a few seconds: the server may be about to start.
+    static Channel connect(const std::string& host, uint16_t port);
+    // Waits for one caller. `on_listening` is told the port, which is another one for port 0.
+    template <typename OnListening>
+    static Channel accept(const std::string& host, uint16_t port, OnListening on_listening) {
+        const Channel listener = listen(host, port);
+        on_listening(listener.port());
+        return listener.accept_one();
+    }
+
+    void send(const Json& message);
+    // Waits. @return nothing if the other end is gone
+    std::optional<Json> receive();
+    // The same, where the other end must be there.
+    Json expect();
+    // Both ends' receive() return, and find it gone. Any thread.
+    void shut_down();
+    // Whether the other end has gone; there must be no message under way.
+    bool is_gone() const;
+
+  private:
+    static Channel listen(const std::string& host, uint16_t port);
+    uint16_t port() const;
+    Channel accept_one() const;
+    bool read(void* data, size_t length);
+
+    int fd_;
+};
+
+}  // namespace tools::perf

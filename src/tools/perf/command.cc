@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/perf/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "tools/common/bench_options.h"
+#include "tools/common/live_line.h"
+#include "tools/common/units.h"
+#include "tools/perf/channel.h"
+#include "tools/perf/launcher.h"
+#include "tools/perf/run.h"
+
+namespace tools {
+namespace perf {
+namespace {
+
+constexpr uint16_t kDefaultPort = 13340;
+constexpr const char* kSoftTransports = "self,dc_mlx5,rc_mlx5";
+
+struct PerfCommand {
+    Options options;
+    std::vector<std::string> arguments;
+    std::vector<std::string> metrics{"latency", "bandwidth"};
+    std::string device = "soft";
+    std::string transports;
+    std::string json;
+    std::string prefix;
+    std::string connect;
+    unsigned queue_pairs = 0;
+    unsigned rails = 0;
+    bool pin = false;
+};
+
+struct HostPort {
+    std::string host;
+    uint16_t port;
+};
+
+// "HOST", "HOST:PORT", "[ADDRESS]:PORT", ":PORT".
+HostPort parse_host(const std::string& text) {
+    HostPort result{text, kDefaultPort};
+    const size_t colon = text.rfind(':');
+    const size_t bracket = text.rfind(']');
+    if (colon != text.npos && (bracket == text.npos || colon > bracket)) {
+        const char* end = text.data() + text.size();
+        const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, result.port);
+        if (error != std::errc() || rest != end) {
+            throw std::invalid_argument(fmt::format("'{}' is no HOST:PORT", text));
+        }
+        result.host = text.substr(0, colon);
+    }
+    if (result.host.starts_with('[') && result.host.ends_with(']')) {
+        result.host = result.host.substr(1, result.host.size() - 2);
+    }
+    return result;
+}
+
+Environment environment_of(const PerfCommand& command) {
+    const bool soft = command.device == "soft";
+    std::string transports = command.transports;
+    if (transports.empty() && soft) transports = kSoftTransports;
+    Environment environment = library_environment(soft, transports);
+    if (command.queue_pairs != 0) {
+        environment.emplace_back("UCX_BULK_QPS", std::to_string(command.queue_pairs));
+    }
+    if (command.rails != 0) {
+        environment.emplace_back("UCX_MAX_RNDV_RAILS", std::to_string(command.rails));
+    }
+    return environment;
+}
+
+// What comes before the table.
+std::string title(const PerfCommand& command) {
+    const Options& options = command.options;
+    std::string text =
+        fmt::format("# swiftlane perf {}: window {}, {} thread{}", to_string(options.operation),
+                    options.window, options.threads, options.threads == 1 ? "" : "s");
+    if (options.operation == Operation::kBatch) {
+        text += fmt::format(", {} pieces", options.pieces);
+        if (options.batch_gets) text += ", gets";
+        if (options.notify) text += ", notified";
+    }
+    if (options.verify) text += ", verified";
+    return text;
+}
+
+void initiate(Channel& channel, const PerfCommand& command) {
+    const Options& options = command.options;
+    const LiveLine line;
+    Listener listener;
+    fmt::print("{}\n", title(command));
+    listener.on_lane = [&](const std::string& lane) {
+        line.clear();
+        fmt::print("# lanes: {}\n{}", lane, table_header(options));
+    };
+    listener.on_row = [&](const Row& row) {
+        line.clear();
+        fmt::print("{}", table_line(options, row));
+        std::fflush(stdout);
+    };
+    if (line.enabled()) {
+        listener.on_progress = [&](const std::string& text) { line.show(text); };
+    }
+    const std::vector<Row> rows = run_initiator(channel, options, listener);
+    line.clear();
+    if (command.json.empty()) return;
+    Json document{{"benchmark", to_string(options.operation)},
+                  {"modelled", false},
+                  {"version", SWIFTLANE_VERSION},
+                  {"options", to_json(options)},
+                  {"rows", Json::array()}};
+    for (const Row& row : rows) document["rows"].push_back(to_json(options, row));
+    write_json(command.json, document);
+}
+
+// Runs one of the two processes. What the library holds refers to a stack that is gone after an
+// exception: no clean-up then.
+template <typename Function>
+void run_or_die(Function function) {
+    try {
+        function();
+    } catch (const std::exception& error) {
+        std::fflush(stdout);
+        fmt::print(stderr, "swiftlane: {}\n", error.what());
+        std::fflush(nullptr);
+        _exit(1);
+    }
+}
+
+// Start this executable anew with the environment that the library needs, unless that was done.
+void restart(const PerfCommand& command) {
+    constexpr const char* kRestarted = "SWIFTLANE_PERF_RESTARTED";
+    if (std::getenv(kRestarted) != nullptr) return;
+    setenv(kRestarted, "1", 1);
+    std::fflush(nullptr);
+    exec_again({command.arguments, environment_of(command), {}, false}, 0);
+}
+
+void run_perf(const PerfCommand& command) {
+    if (Place place; Place::find(&place)) {
+        run_or_die([&] {
+            Channel channel(place.socket);
+            place.rank == 0 ? initiate(channel, command) : run_target(channel);
+        });
+        return;
+    }
+    if (command.connect.empty()) {
+        launch({command.arguments, environment_of(command), command.prefix, command.pin});
+        return;
+    }
+    restart(command);
+    run_or_die([&] {
+        const auto [host, port] = parse_host(command.connect);
+        Channel channel = Channel::connect(host, port);
+        initiate(channel, command);
+    });
+}
+
+void run_server(const PerfCommand& command) {
+    restart(command);
+    run_or_die([&] {
+        const auto [host, port] = parse_host(command.connect);
+        Channel channel = Channel::accept(host, port, [](uint16_t bound) {
+            fmt::print("# waiting for `swiftlane perf` at port {}\n", bound);
+            std::fflush(stdout);
+        });
+        run_target(channel);
+    });
+}
+
+// --- options
+
+void add_library_options(CLI::App& app, PerfCommand& command) {
+    app.add_option("--device", command.device,
+                   "The emulated adapter, or what the machine's own libibverbs finds")
+        ->check(CLI::IsMember({"soft", "real"}))
+        ->capture_default_str();
+    app.add_option("--tls", command.transports,
+                   fmt::format("Transports, unless UCX_TLS is set (soft: {})", kSoftTransports));
+    app.add_option("--qps", command.queue_pairs,
+                   "Queue pairs for bulk of a promoted endpoint: sets UCX_BULK_QPS")
+        ->check(CLI::Range(1, 8));
+    app.add_option("--rails", command.rails, "Rails of an endpoint: sets UCX_MAX_RNDV_RAILS")
+        ->check(CLI::Range(1, 64));
+}
+
+void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std::string& help) {
+    const auto read = [&bytes, name](const std::string& text) {
+        try {
+            bytes = parse_size(text);
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError(name, error.what());
+        }
+    };
+    app.add_option_function<std::string>(name, read, help)
+        ->type_name("SIZE")
+        ->default_str(fmt::format("{}M", bytes >> 20));
+}
+
+void add_measure_options(CLI::App& app, PerfCommand& command) {
+    Options& options = command.options;
+    const auto read_sizes = [&options](const std::string& text) {
+        try {
+            const SizeRange range = parse_size_range(text);
+            options.size_min = range.min;
+            options.size_max = range.max;
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError("--size", error.what());
+        }
+    };
+    app.add_option_function<std::string>("--size", read_sizes,
+                                         "Sizes of messages or pieces, each the double of the one "
+                                         "before; units K, M, G")
+        ->type_name("MIN:MAX")
+        ->default_str(fmt::format("{}:{}", options.size_min, options.size_max));
+    app.add_option("--window", options.window, "Operations under way at a time (bandwidth)")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    add_time(app, "--time", options.time, "Time of each measurement");
+    app.add_option("--iterations", options.iterations,
+                   "Operations of each measurement, instead of a time")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--warmup", options.warmup, "Operations before each measurement")
+        ->capture_default_str();
+    app.add_option("--threads", options.threads,
+                   "Threads at each end, each with a worker and an endpoint of its own")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
+    app.add_option("--measure", command.metrics, "latency, bandwidth or both")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"latency", "bandwidth"}))
+        ->capture_default_str();
+    add_size(app, "--buffer", options.buffer,
+             "Memory of each thread for messages; there is room for one message at least");
+    app.add_option("--seed", options.seed, "Of the contents")->capture_default_str();
+    app.add_flag("--verify", options.verify,
+                 "Check every byte. Windows of put, get and batch are checked one by one, and only "
+                 "the transfers are timed; with tag and am the checks are in the figures");
+    app.add_flag("--sleep", options.sleep, "Sleep while nothing happens, instead of polling");
+}
+
+void add_operation(CLI::App& perf, Operation operation, const std::string& help,
+                   std::vector<std::string> arguments) {
+    auto command = std::make_shared<PerfCommand>();
+    command->options.operation = operation;
+    command->arguments = std::move(arguments);
+    CLI::App& app = *perf.add_subcommand(to_string(operation), help);
+    if (operation == Operation::kBatch) {
+        command->options.size_min = 4096;
+        command->options.size_max = 64 << 10;
+        command->options.window = 1;
+        app.add_option("--pieces", command->options.pieces, "Pieces of a batch")
+            ->check(CLI::Range(1, 1 << 24))
+            ->capture_default_str();
+        app.add_flag("--get", command->options.batch_gets, "Read instead of write");
+        app.add_flag("--notify", command->options.notify,
+                     "The target is notified of each batch, and the last notification ends the "
+                     "measurement");
+    }
+    add_measure_options(app, *command);
+    add_library_options(app, *command);
+    app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
+    auto* connect = app.add_option("--connect", command->connect,
+                                   "Where `swiftlane perf server` waits, instead of a process of "
+                                   "this machine")
+                        ->type_name("HOST[:PORT]");
+    app.add_option("--prefix", command->prefix,
+                   "Words before the command of each process, %r is its number (0 initiates): "
+                   "\"ip netns exec node%r\"")
+        ->type_name("COMMAND")
+        ->excludes(connect);
+    app.add_flag("--pin", command->pin, "Bind each process to a processor")->excludes(connect);
+    app.callback([command] {
+        Options& options = command->options;
+        if (options.iterations == 0 && options.time == 0) {
+            throw CLI::ValidationError("--time", "must be more than 0, or give --iterations");
+        }
+        const auto wants = [&](const char* metric) {
+            return std::ranges::find(command->metrics, metric) != command->metrics.end();
+        };
+        options.latency = wants("latency");
+        options.bandwidth = wants("bandwidth");
+        run_perf(*command);
+    });
+}
+
+void add_server(CLI::App& perf, std::vector<std::string> arguments) {
+    auto command = std::make_shared<PerfCommand>();
+    command->arguments = std::move(arguments);
+    CLI::App& app =
+        *perf.add_subcommand("server", "Wait for one `swiftlane perf ... --connect`, and serve it");
+    app.add_option("--listen", command->connect,
+                   fmt::format("Address and port; default: port {} of all", kDefaultPort))
+        ->type_name("[HOST]:PORT");
+    add_library_options(app, *command);
+    app.callback([command] { run_server(*command); });
+}
+
+}  // namespace
+}  // namespace perf
+
+void add_perf(CLI::App& app, int argc, char** argv) {
+    using perf::Operation;
+    CLI::App& perf = *app.add_subcommand(
+        "perf", "Latency, bandwidth and message rate between two processes or hosts");
+    perf.require_subcommand(1);
+    const std::vector<std::string> arguments(argv, argv + argc);
+    perf::add_operation(perf, Operation::kPut, "One-sided writes", arguments);
+    perf::add_operation(perf, Operation::kGet, "One-sided reads", arguments);
+    perf::add_operation(perf, Operation::kTag, "Tagged messages", arguments);
+    perf::add_operation(perf, Operation::kAm, "Active messages", arguments);
+    perf::add_operation(perf, Operation::kBatch, "Many pieces as one request", arguments);
+    perf::add_server(perf, arguments);
+}
+
+}  // namespace tools

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "test/tools/command.h"
+
+namespace tools {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> perf(const std::string& operation, std::vector<std::string> more) {
+    std::vector<std::string> arguments{"perf", operation};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+}
+
+json run_to_json(const std::string& operation, std::vector<std::string> more) {
+    const TemporaryFile file;
+    more.insert(more.end(), {"--json", file.path()});
+    const Outcome outcome = run_command(perf(operation, more));
+    EXPECT_EQ(outcome.status, 0) << operation << ": " << outcome.out << outcome.err;
+    if (outcome.status != 0) return {};
+    EXPECT_NE(outcome.out.find("# lanes: "), std::string::npos) << outcome.out;
+    return json::parse(read_text(file.path()));
+}
+
+void expect_sound(const json& document, size_t rows) {
+    ASSERT_EQ(document.at("rows").size(), rows);
+    for (const json& row : document.at("rows")) {
+        EXPECT_GT(row.at("latency_us").get<double>(), 0);
+        EXPECT_GE(row.at("latency_p99_us"), row.at("latency_median_us"));
+        EXPECT_GE(row.at("latency_median_us"), row.at("latency_min_us"));
+        EXPECT_GT(row.at("messages_per_s").get<double>(), 0);
+        EXPECT_NEAR(row.at("mb_per_s").get<double>(),
+                    row.at("messages_per_s").get<double>() * row.at("size").get<double>() / 1e6,
+                    1e-3 * row.at("mb_per_s").get<double>() + 1e-9);
+        EXPECT_GE(row.at("cpu_initiator").get<double>(), 0);
+        EXPECT_GE(row.at("cpu_target").get<double>(), 0);
+    }
+}
+
+TEST(Perf, EveryOperationMovesEveryByteOverTheEmulatedAdapter) {
+    for (const char* operation : {"put", "get", "tag", "am"}) {
+        SCOPED_TRACE(operation);
+        expect_sound(run_to_json(operation, {"--size", "3:192K", "--iterations", "3", "--warmup",
+                                             "1", "--window", "2", "--verify"}),
+                     17);
+    }
+}
+
+TEST(Perf, BatchesMoveEveryByteAndNotify) {
+    expect_sound(run_to_json("batch", {"--size", "0:2", "--pieces", "9", "--iterations", "3",
+                                       "--verify", "--notify"}),
+                 3);
+    const std::vector<std::string> options{
+        "--size", "4K:8K", "--pieces", "40", "--iterations", "4", "--window", "2", "--notify"};
+    expect_sound(run_to_json("batch", options), 2);
+    std::vector<std::string> gets = options;
+    gets.insert(gets.end(), {"--get", "--verify"});
+    const json document = run_to_json("batch", gets);
+    expect_sound(document, 2);
+    EXPECT_EQ(document.at("options").at("pieces"), 40);
+}
+
+TEST(Perf, ThreadsEachHaveAPair) {
+    const json document =
+        run_to_json("put", {"--device", "real", "--tls", "self,tcp", "--size", "256K", "--time",
+                            "50ms", "--threads", "3", "--verify", "--sleep"});
+    expect_sound(document, 1);
+    EXPECT_EQ(document.at("options").at("threads"), 3);
+}
+
+TEST(Perf, SharedMemoryCarriesIt) {
+    expect_sound(run_to_json("am", {"--device", "real", "--tls", "self,sm", "--size", "8:8K",
+                                    "--iterations", "10", "--verify"}),
+                 11);
+}
+
+TEST(Perf, BuffersNeedNotHoldTheWindow) {
+    for (const char* operation : {"put", "tag", "am"}) {
+        SCOPED_TRACE(operation);
+        expect_sound(run_to_json(operation, {"--device", "real", "--tls", "self,sm", "--size", "1M",
+                                             "--buffer", "1M", "--iterations", "4", "--warmup", "1",
+                                             "--verify"}),
+                     1);
+    }
+}
+
+TEST(Perf, OneMetricAloneIsReported) {
+    const json document = run_to_json("get", {"--device", "real", "--tls", "self,sm", "--size",
+                                              "64", "--time", "20ms", "--measure", "bandwidth"});
+    EXPECT_FALSE(document.at("rows")[0].contains("latency_us"));
+    EXPECT_GT(document.at("rows")[0].at("mb_per_s").get<double>(), 0);
+}
+
+TEST(Perf, AServerServesOneClientOverASocket) {
+    Command server(
+        {"perf", "server", "--listen", "localhost:0", "--device", "real", "--tls", "self,tcp"});
+    std::string port;
+    while (port.empty()) {
+        const std::string out = server.output();
+        const size_t at = out.find("at port ");
+        if (at != out.npos && out.back() == '\n') port = out.substr(at + 8, out.size() - at - 9);
+        std::this_thread::yield();
+    }
+    expect_sound(run_to_json("put", {"--connect", "localhost:" + port, "--device", "real", "--tls",
+                                     "self,tcp", "--size", "4K", "--iterations", "20", "--verify"}),
+                 1);
+    EXPECT_EQ(server.wait().status, 0);
+}
+
+TEST(Perf, ADeadTargetIsNamed) {
+    Command command(
+        perf("tag", {"--device", "real", "--tls", "self,tcp", "--size", "8", "--time", "60s"}));
+    std::vector<pid_t> children;
+    while (children.size() < 2) {
+        children = command.children();
+        std::this_thread::yield();
+    }
+    ASSERT_EQ(kill(*std::max_element(children.begin(), children.end()), SIGKILL), 0);
+    const Outcome outcome = command.wait();
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("target was killed by signal 9"), std::string::npos) << outcome.err;
+    for (const pid_t child : children) EXPECT_NE(kill(child, 0), 0) << child;
+}
+
+TEST(Perf, BadOptionsAreNamed) {
+    const struct {
+        std::vector<std::string> arguments;
+        const char* message;
+    } cases[] = {
+        {perf("put", {"--size", "2:1"}), "--size"},
+        {perf("put", {"--window", "0"}), "--window"},
+        {perf("put", {"--measure", "heat"}), "--measure"},
+        {perf("put", {"--qps", "9"}), "--qps"},
+        {perf("put", {"--time", "0"}), "--time"},
+        {perf("put", {"--pieces", "9"}), "--pieces"},
+        {perf("put", {"--connect", "host", "--prefix", "nice"}), "excludes"},
+        {{"perf"}, "subcommand is required"},
+    };
+    for (const auto& bad : cases) {
+        const Outcome outcome = run_command(bad.arguments);
+        EXPECT_NE(outcome.status, 0) << bad.message;
+        EXPECT_NE((outcome.out + outcome.err).find(bad.message), std::string::npos)
+            << outcome.out << outcome.err;
+    }
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "unit/ucp/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr ucp_request_param_t kNothing{};
+constexpr size_t kFrom = 0;
+constexpr size_t kTo = 1;
+
+/** Mapped memory of a worker. */
+class Region {
+  public:
+    Region(Cluster& cluster, size_t worker, size_t length)
+        : bytes(length), context_(cluster.context(worker)) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address = bytes.data();
+        params.length = length;
+        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
+    }
+    ~Region() {
+        if (key != nullptr) ucp_rkey_destroy(key);
+        EXPECT_EQ(ucp_mem_unmap(context_, memory), UCS_OK);
+    }
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+
+    /** The key for a peer's endpoint. */
+    void open(ucp_ep_h endpoint) {
+        void* packed = nullptr;
+        size_t size = 0;
+        EXPECT_EQ(ucp_rkey_pack(context_, memory, &packed, &size), UCS_OK);
+        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
+        ucp_rkey_buffer_release(packed);
+    }
+    void fill(uint64_t seed) { std::ranges::copy(pattern(bytes.size(), seed), bytes.begin()); }
+    uint64_t address(size_t offset = 0) const {
+        return reinterpret_cast<uintptr_t>(bytes.data()) + offset;
+    }
+
+    std::vector<uint8_t> bytes;  //!< stays where it is
+    ucp_mem_h memory = nullptr;
+    ucp_rkey_h key = nullptr;
+
+  private:
+    ucp_context_h context_;
+};
+
+struct Notified {
+    uint64_t sender;
+    uint64_t value;
+};
+
+/** A worker with memory and a peer with memory. */
+class Pair {
+  public:
+    explicit Pair(size_t length, const Cluster::Options& options = {})
+        : cluster(2, options), local(cluster, kFrom, length), remote(cluster, kTo, length) {
+        remote.open(endpoint());
+        EXPECT_EQ(ucpx_worker_set_notify_handler(cluster.worker(kTo), on_notified, this), UCS_OK);
+    }
+    ~Pair() {
+        // The key goes before the worker that it was opened for.
+        ucp_rkey_destroy(std::exchange(remote.key, nullptr));
+    }
+
+    ucp_ep_h endpoint() { return cluster.endpoint(kFrom, kTo); }
+    ucpx_piece_t piece(size_t local_offset, size_t remote_offset, size_t length) {
+        return {local.bytes.data() + local_offset, remote.address(remote_offset), length,
+                local.memory, remote.key};
+    }
+    /** Pieces of random length, in another order at the peer than here. */
+    std::vector<ucpx_piece_t> scattered(size_t count, size_t longest, uint64_t seed) {
+        std::mt19937_64 random(seed);
+        std::vector<size_t> lengths(count);
+        for (size_t& length : lengths) length = random() % (longest + 1);
+        std::vector<size_t> order(count);
+        for (size_t i = 0; i < count; ++i) order[i] = i;
+        std::ranges::shuffle(order, random);
+        std::vector<ucpx_piece_t> pieces(count);
+        size_t here = 0;
+        for (size_t i = 0; i < count; ++i) {
+            pieces[i] = piece(here, 0, lengths[i]);
+            here += lengths[i];
+        }
+        size_t there = 0;
+        for (const size_t i : order) {
+            pieces[i].remote_addr = remote.address(there);
+            there += lengths[i];
+        }
+        EXPECT_LE(here, local.bytes.size());
+        return pieces;
+    }
+    ucs_status_ptr_t start(bool is_put, const std::vector<ucpx_piece_t>& pieces,
+                           std::optional<uint64_t> notification = {},
+                           const ucp_request_param_t& param = kNothing) {
+        ucpx_batch_t batch{};
+        batch.pieces = pieces.data();
+        batch.num_pieces = pieces.size();
+        batch.entry_size = sizeof(ucpx_piece_t);
+        if (notification) {
+            batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION;
+            batch.notification = *notification;
+        }
+        return is_put ? ucpx_put_batch_nbx(endpoint(), &batch, &param)
+                      : ucpx_get_batch_nbx(endpoint(), &batch, &param);
+    }
+    void expect_equal(const std::vector<ucpx_piece_t>& pieces) const {
+        for (size_t i = 0; i < pieces.size(); ++i) ASSERT_TRUE(is_equal(pieces[i])) << i;
+    }
+    bool is_equal(const ucpx_piece_t& piece) const {
+        return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),
+                           piece.length) == 0;
+    }
+
+    Cluster cluster;
+    Region local;
+    Region remote;
+    std::vector<Notified> notified;
+    std::function<void(uint64_t)> on_notification;
+
+  private:
+    static void on_notified(void* self, uint64_t sender, uint64_t value) {
+        auto& pair = *static_cast<Pair*>(self);
+        pair.notified.push_back({sender, value});
+        if (pair.on_notification) pair.on_notification(value);
+    }
+};
+
+struct Ability {
+    const char* name;
+    uint32_t capabilities;
+};
+constexpr uint32_t kMessages = uct::kAmShort | uct::kAmBcopy | uct::kCheckPeer;
+constexpr Ability kAbilities[] = {
+    {"one_sided", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
+                      uct::kGetZcopy},
+    {"emulated", kMessages},
+};
+
+Cluster::Options options_of(const Ability& ability, uint64_t seed, double trouble) {
+    Cluster::Options options;
+    options.fabric.capabilities = ability.capabilities;
+    options.fabric.no_resource_probability = trouble;
+    options.fabric.stall_probability = trouble;
+    options.fabric.seed = seed;
+    return options;
+}
+
+class Batch : public testing::TestWithParam<Ability> {
+  protected:
+    static Cluster::Options options(uint64_t seed, double trouble = 0.1) {
+        return options_of(GetParam(), seed, trouble);
+    }
+};
+TEST_P(Batch, ThousandsOfPiecesLandWhereTheyBelong) {
+    Pair pair(3 << 20, options(1));
+    const auto pieces = pair.scattered(3000, 2000, 2);
+    pair.local.fill(3);
+    ASSERT_EQ(pair.cluster.finish(pair.start(true, pieces)), UCS_OK);
+    pair.expect_equal(pieces);
+    std::ranges::fill(pair.local.bytes, 0);
+    ASSERT_EQ(pair.cluster.finish(pair.start(false, pieces)), UCS_OK);
+    pair.expect_equal(pieces);
+    EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
+}
+
+TEST_P(Batch, PiecesOutOfBoundsAreRefusedBeforeAnythingIsPosted) {
+    constexpr size_t kLength = 1 << 16;
+    constexpr size_t kPieces = 8;
+    constexpr size_t kPiece = kLength / kPieces;
+    Pair pair(kLength, options(1, 0));
+    pair.local.fill(1);
+    const auto wrong = [&](unsigned kind, ucpx_piece_t piece) {
+        switch (kind) {
+            case 0:
+                piece.local_addr = pair.local.bytes.data() + kLength - kPiece + 1;
+                break;
+            case 1:
+                piece.local_addr = pair.local.bytes.data() - 1;
+                break;
+            case 2:
+                piece.remote_addr = pair.remote.address(kLength - kPiece + 1);
+                break;
+            case 3:
+                piece.remote_addr = pair.remote.address() - 1;
+                break;
+            case 4:
+                piece.length = SIZE_MAX;
+                break;
+            case 5:
+                piece.memh = nullptr;
+                break;
+            case 6:
+                piece.rkey = nullptr;
+                break;
+            case 7:  // nothing is moved, and yet
+                piece.remote_addr = pair.remote.address(kLength + 1);
+                piece.length = 0;
+                break;
+        }
+        return piece;
+    };
+    for (const bool is_put : {true, false}) {
+        for (size_t position = 0; position < kPieces; ++position) {
+            for (unsigned kind = 0; kind < 8; ++kind) {
+                std::vector<ucpx_piece_t> pieces;
+                for (size_t i = 0; i < kPieces; ++i) {
+                    pieces.push_back(pair.piece(i * kPiece, i * kPiece, kPiece));
+                }
+                pieces[position] = wrong(kind, pieces[position]);
+                EXPECT_EQ(UCS_PTR_STATUS(pair.start(is_put, pieces, 1)), UCS_ERR_INVALID_PARAM)
+                    << position << " " << kind;
+            }
+        }
+    }
+    pair.cluster.steps(1000);
+    EXPECT_EQ(pair.remote.bytes, std::vector<uint8_t>(kLength));
+    EXPECT_EQ(pair.local.bytes, pattern(kLength, 1));
+    EXPECT_TRUE(pair.notified.empty());
+    const auto& counters = pair.cluster.fabric.counters(uct::mock::Kind::kScalable);
+    EXPECT_EQ(counters.put + counters.get + counters.am, 0u);
+}
+
+TEST_P(Batch, MemoryOfAnotherContextIsRefused) {
+    Pair pair(4096, options(1, 0));
+    ucpx_piece_t piece = pair.piece(0, 0, 64);
+    piece.local_addr = pair.remote.bytes.data();
+    piece.memh = pair.remote.memory;
+    EXPECT_EQ(UCS_PTR_STATUS(pair.start(true, {piece})), UCS_ERR_INVALID_PARAM);
+}
+
+TEST_P(Batch, EmptyPiecesMoveNothingAndNotifyAllTheSame) {
+    Pair pair(4096, options(1, 0));
+    pair.local.fill(1);
+    EXPECT_EQ(pair.cluster.finish(pair.start(true, {})), UCS_OK);
+    EXPECT_EQ(
+        pair.cluster.finish(pair.start(true, {pair.piece(4096, 0, 0), pair.piece(0, 4096, 0)}, 7)),
+        UCS_OK);
+    ASSERT_TRUE(pair.cluster.until([&] { return !pair.notified.empty(); }));
+    EXPECT_EQ(pair.notified[0].value, 7u);
+    EXPECT_EQ(pair.notified[0].sender, pair.cluster.uuid(kFrom));
+    EXPECT_EQ(pair.remote.bytes, std::vector<uint8_t>(4096));
+    ASSERT_EQ(pair.cluster.finish(pair.start(true, {pair.piece(0, 0, 0), pair.piece(0, 8, 64)})),
+              UCS_OK);
+    EXPECT_TRUE(pair.is_equal(pair.piece(0, 8, 64)));
+}
+
+TEST_P(Batch, ANotificationOvertakesNoByte) {
+    constexpr size_t kBatches = 12;
+    constexpr size_t kArea = 1 << 16;
+    Pair pair(kBatches * kArea, options(5, 0.3));
+    pair.local.fill(9);
+    std::vector<std::vector<ucpx_piece_t>> batches(kBatches);
+    for (size_t i = 0; i < kBatches; ++i) {
+        for (size_t offset = 0; offset < kArea; offset += 4096) {
+            batches[i].push_back(
+                pair.piece(i * kArea + offset, i * kArea + kArea - 4096 - offset, 4096));
+        }
+    }
+    pair.on_notification = [&](uint64_t value) { pair.expect_equal(batches[value]); };
+    std::vector<ucs_status_ptr_t> requests;
+    for (size_t i = 0; i < kBatches; ++i) requests.push_back(pair.start(true, batches[i], i));
+    for (const ucs_status_ptr_t request : requests) {
+        EXPECT_EQ(pair.cluster.finish(request), UCS_OK);
+    }
+    ASSERT_TRUE(pair.cluster.until([&] { return pair.notified.size() == kBatches; }));
+}
+
+TEST_P(Batch, TheEndOfAPutMeansThatItsBytesAreThere) {
+    Pair pair(1 << 18, options(6, 0.3));
+    pair.local.fill(4);
+    const auto pieces = pair.scattered(100, 2000, 5);
+    struct Check {
+        Pair& pair;
+        const std::vector<ucpx_piece_t>& pieces;
+        unsigned calls = 0;
+    } check{pair, pieces};
+    ucp_request_param_t param{};
+    param.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.user_data = &check;
+    param.cb.send = [](void*, ucs_status_t status, void* arg) {
+        auto& check = *static_cast<Check*>(arg);
+        EXPECT_EQ(status, UCS_OK);
+        ++check.calls;
+        check.pair.expect_equal(check.pieces);
+    };
+    EXPECT_EQ(pair.cluster.finish(pair.start(true, pieces, {}, param)), UCS_OK);
+    EXPECT_EQ(check.calls, 1u);
+}
+
+TEST(BatchFailure, AtAnyPacketEndsItOnceWithTheErrorAndWithoutNotification) {
+    constexpr size_t kPieces = 24;
+    constexpr size_t kPiece = 3000;
+    for (const bool is_put : {true, false}) {
+        for (uint64_t packet = 0;; ++packet) {
+            SCOPED_TRACE(packet);
+            Pair pair(kPieces * kPiece, options_of(kAbilities[0], packet + 1, 0.05));
+            uint64_t seen = 0;
+            pair.cluster.fabric.observe([&](const uct::mock::PacketEvent&) {
+                if (seen++ == packet) {
+                    pair.cluster.fabric.cut(pair.cluster.uuid(kFrom), pair.cluster.uuid(kTo));
+                }
+            });
+            std::vector<ucpx_piece_t> pieces;
+            for (size_t i = 0; i < kPieces; ++i) {
+                pieces.push_back(pair.piece(i * kPiece, i * kPiece, kPiece));
+            }
+            struct Ends {
+                unsigned calls = 0;
+                ucs_status_t status = UCS_OK;
+            } ends;
+            ucp_request_param_t param{};
+            param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                 UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+            param.user_data = &ends;
+            param.cb.send = [](void*, ucs_status_t status, void* arg) {
+                auto& ends = *static_cast<Ends*>(arg);
+                ++ends.calls;
+                ends.status = status;
+            };
+            const ucs_status_t status = pair.cluster.finish(pair.start(is_put, pieces, 1, param));
+            pair.cluster.steps(300);
+            EXPECT_EQ(ends.calls, 1u);
+            EXPECT_EQ(ends.status, status);
+            if (status != UCS_OK) {
+                EXPECT_TRUE(pair.notified.empty());
+                continue;
+            }
+            EXPECT_GT(seen, kPieces);
+            break;  // all went before the cut
+        }
+    }
+}
+
+TEST_P(Batch, EntriesOfALaterHeaderAreRead) {
+    struct Longer {
+        ucpx_piece_t piece;
+        uint64_t more[3];
+    };
+    Pair pair(4096, options(1, 0));
+    pair.local.fill(1);
+    std::vector<Longer> entries;
+    for (size_t i = 0; i < 8; ++i)
+        entries.push_back({pair.piece(i * 512, i * 512, 512), {1, 2, 3}});
+    ucpx_batch_t batch{};
+    batch.pieces = &entries[0].piece;
+    batch.num_pieces = entries.size();
+    batch.entry_size = sizeof(Longer);
+    EXPECT_EQ(pair.cluster.finish(ucpx_put_batch_nbx(pair.endpoint(), &batch, &kNothing)), UCS_OK);
+    EXPECT_EQ(pair.remote.bytes, pair.local.bytes);
+    batch.entry_size = sizeof(ucpx_piece_t) - 1;
+    EXPECT_EQ(UCS_PTR_STATUS(ucpx_put_batch_nbx(pair.endpoint(), &batch, &kNothing)),
+              UCS_ERR_INVALID_PARAM);
+}
+
+TEST_P(Batch, ManyRequestsAreTestedInOneCall) {
+    Pair pair(1 << 16, options(1, 0));
+    std::vector<ucs_status_ptr_t> requests{nullptr, UCS_STATUS_PTR(UCS_ERR_CANCELED)};
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    for (size_t i = 0; i < 14; ++i) {
+        requests.push_back(
+            pair.start(i % 2 == 0, {pair.piece(i * 4096, i * 4096, 4096)}, {}, param));
+    }
+    std::vector<ucs_status_t> statuses(requests.size(), UCS_ERR_LAST);
+    EXPECT_EQ(ucpx_request_test_batch(requests.data(), requests.size(), statuses.data()), 2u);
+    EXPECT_EQ(statuses[0], UCS_OK);
+    EXPECT_EQ(statuses[1], UCS_ERR_CANCELED);
+    EXPECT_TRUE(std::all_of(statuses.begin() + 2, statuses.end(),
+                            [](ucs_status_t status) { return status == UCS_INPROGRESS; }));
+    ASSERT_TRUE(pair.cluster.until([&] {
+        return ucpx_request_test_batch(requests.data(), requests.size(), nullptr) ==
+               requests.size();
+    }));
+    EXPECT_EQ(ucpx_request_test_batch(requests.data(), requests.size(), statuses.data()),
+              requests.size());
+    EXPECT_TRUE(std::all_of(statuses.begin() + 2, statuses.end(),
+                            [](ucs_status_t status) { return status == UCS_OK; }));
+    EXPECT_EQ(ucpx_request_test_batch(nullptr, 0, nullptr), 0u);
+    for (size_t i = 2; i < requests.size(); ++i) ucp_request_free(requests[i]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Batch, testing::ValuesIn(kAbilities),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace ucp::test
