@@ -101,6 +101,12 @@ void Link::release(RemoteOperation& operation) {
 }
 
 void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
+    // The peer handles what comes on a connection in order: an answer answers all before it.
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->acknowledged =
+            std::max(channel->acknowledged, operation.covered[channel->index()]);
+    }
     Completion* completion = operation.abandoned ? nullptr : operation.completion;
     const bool unpacks = operation.kind == RemoteOperation::Kind::kGetCopy && status == UCS_OK &&
                          !operation.abandoned;
@@ -174,13 +180,7 @@ RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* com
 }
 
 void Link::on_flush_reply(RemoteOperation& operation) {
-    if (--operation.waiting > 0) return;
-    for (auto& channel : channels_) {
-        if (channel == nullptr) continue;
-        channel->acknowledged =
-            std::max(channel->acknowledged, operation.covered[channel->index()]);
-    }
-    finish_operation(operation, UCS_OK);
+    if (--operation.waiting == 0) finish_operation(operation, UCS_OK);
 }
 
 void Link::fence() {
@@ -302,6 +302,7 @@ void Link::channel_ended(ucs_status_t status, bool peer_left) {
         if (channel != nullptr) channel->acknowledged = channel->one_sided;
     }
     interface_.look_at_links();
+    room_made();
 }
 
 void Link::cut() {

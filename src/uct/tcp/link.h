@@ -74,6 +74,7 @@ class Link final : public LinkHook {
     RemoteOperation* start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
                                      Completion* completion);
     RemoteOperation* find_operation(uint32_t name);
+    /** The peer has answered. */
     void finish_operation(RemoteOperation& operation, ucs_status_t status);
     /**
      * The peer is asked only where it alone knows: of one-sided operations. Messages are done when

@@ -35,7 +35,7 @@ struct RemoteOperation {
     void* unpack_argument = nullptr;
     std::unique_ptr<std::byte[]> copy;  //!< kGetCopy
     std::array<iovec, 16> pieces;       //!< kGet: where the bytes go
-    std::array<uint64_t, 8> covered{};  //!< kFlush: frames of each channel that it covers
+    std::array<uint64_t, 8> covered{};  //!< one-sided operations of each channel up to it
 
     explicit RemoteOperation(Kind what) : kind(what), result(nullptr) {}
 };

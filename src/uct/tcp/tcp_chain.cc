@@ -79,6 +79,7 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
     if (taken == 0) return 0;
     last->completion = completion;
     channel.one_sided += taken;
+    last->covered[channel.index()] = channel.one_sided;
     const iovec all{requests.data(), taken * sizeof(Request)};
     channel.send({&all, 1}, all.iov_len);
     return static_cast<ssize_t>(taken);

@@ -118,9 +118,17 @@ ucs_status_t TcpEndpoint::check_room() const {
     return link_.channel(0).has_room() ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
+ucs_status_t TcpEndpoint::check_open() const {
+    Channel& channel = link_.channel(0);
+    if (channel.is_open()) [[likely]]
+        return check_room();
+    if (status_ == UCS_OK) channel.want_output();
+    return status_ != UCS_OK ? status_ : UCS_ERR_NO_RESOURCE;
+}
+
 ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
                                    uint32_t length) {
-    if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
+    if (const ucs_status_t status = check_open(); status != UCS_OK) return status;
     Channel& channel = link_.channel(0);
     const Head<uint64_t> head{message_frame(id, sizeof(header) + length), header};
     send_small(link_.interface(), channel, head, payload, length, wire::padding(length));
@@ -128,7 +136,7 @@ ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payl
 }
 
 ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
-    if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
+    if (const ucs_status_t status = check_open(); status != UCS_OK) return status;
     Channel& channel = link_.channel(0);
     std::byte* staging = link_.interface().staging();
     const size_t length = pack(staging + sizeof(wire::Frame), arg);
@@ -236,7 +244,7 @@ ucs_status_t TcpEndpoint::start_get(RemoteOperation& operation, Channel& channel
                 wire::Get{remote_address, key, static_cast<uint32_t>(operation.length), name_,
                           operation.name, 0},
                 0);
-    ++channel.one_sided;
+    operation.covered[channel.index()] = ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Get>*>(&head), sizeof(head)};
     channel.send({&piece, 1}, sizeof(head));
     return UCS_INPROGRESS;
@@ -303,17 +311,19 @@ ucs_status_t TcpEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, u
     request.code = static_cast<uint8_t>(op);
     request.size = static_cast<uint8_t>(size);
     request.wants_reply = wants_reply;
-    if (wants_reply) {
+    if (!wants_reply) {
+        ++channel.one_sided;
+    } else {
         if (!link_.has_operation_room()) return UCS_ERR_NO_RESOURCE;
         RemoteOperation* operation =
             link_.start_operation(RemoteOperation::Kind::kAtomic, this, completion);
         if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
         operation->result = result;
         operation->size = static_cast<uint8_t>(size);
+        operation->covered[channel.index()] = ++channel.one_sided;
         request.operation = operation->name;
     }
     const auto head = head_of(wire::FrameType::kAtomic, request, 0);
-    ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Atomic>*>(&head), sizeof(head)};
     channel.send({&piece, 1}, sizeof(head));
     return wants_reply ? UCS_INPROGRESS : UCS_OK;
@@ -344,10 +354,12 @@ ucs_status_t TcpEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     // Busy only if every kind of operation can go: a caller that waits for one kind must not spin.
     Channel& bulk = link_.bulk_channel();
-    const bool has_all = Group::empty() && link_.channel(0).has_room() && bulk.has_room() &&
+    const bool has_all = Group::empty() && link_.channel(0).is_open() &&
+                         link_.channel(0).has_room() && bulk.has_room() &&
                          link_.has_operation_room(TcpInterface::kMaxParts) &&
                          link_.passes_fence(bulk) && link_.passes_fence(link_.channel(0));
     if (has_all) return UCS_ERR_BUSY;
+    if (!link_.channel(0).is_open()) link_.channel(0).want_output();
     link_.interface().pending().add(*this, *pending);
     return UCS_OK;
 }

@@ -52,6 +52,11 @@ class TcpEndpoint final : public Endpoint, public PendingQueue::Group, public En
   private:
     /** UCS_OK if a message or small operation can go to channel 0 now. */
     ucs_status_t check_room() const;
+    /**
+     * The same for messages that are done when the call returns. Their senders may turn to other
+     * things than progress, which a connection that is being made needs from them.
+     */
+    ucs_status_t check_open() const;
     ucs_status_t check_one_sided(Channel& channel);
     ucs_status_t start_get(RemoteOperation& operation, Channel& channel, uint64_t remote_address,
                            RemoteKey key);

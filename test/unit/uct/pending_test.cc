@@ -155,6 +155,7 @@ TEST_P(PendingQueues, IdleEndpointsGiveBackTheCompletionsTheyHold) {
 TEST_P(PendingQueues, BusyMeansThatThereIsRoom) {
     World world(GetParam(), 2);
     Endpoint& endpoint = world.connect(0, 1);
+    send_short(world, endpoint, 1, 0, "");  // brings up what needs to be brought up
     Stream stream(endpoint, 0, 1);
     EXPECT_EQ(endpoint.pending_add(&stream), UCS_ERR_BUSY);
     EXPECT_FALSE(stream.is_queued());

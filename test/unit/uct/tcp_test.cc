@@ -36,14 +36,16 @@ TEST(TcpConnections, SimultaneousOnesBecomeOneAndNothingIsLost) {
         Endpoint& there = world.connect(0, 1);
         Endpoint& back = world.connect(1, 0);
         constexpr uint64_t kCount = 50;
-        for (uint64_t i = 0; i < kCount; ++i) {
-            EXPECT_EQ(there.am_short(1, i, nullptr, 0), UCS_OK);
-            EXPECT_EQ(back.am_short(1, i, nullptr, 0), UCS_OK);
-        }
         // Both attempts are under way before either listener is looked at; who is first varies.
+        EXPECT_EQ(there.am_short(1, 0, nullptr, 0), UCS_ERR_NO_RESOURCE);
+        EXPECT_EQ(back.am_short(1, 0, nullptr, 0), UCS_ERR_NO_RESOURCE);
         world.peer(0).runs = round % 3 != 0;
         world.progress_some(round % 4);
         world.peer(0).runs = true;
+        for (uint64_t i = 0; i < kCount; ++i) {
+            send_short(world, there, 1, i, "");
+            send_short(world, back, 1, i, "");
+        }
         world.until([&] {
             return world.peer(0).received.size() >= kCount &&
                    world.peer(1).received.size() >= kCount;
@@ -144,7 +146,7 @@ TEST(TcpConnections, APeerThatLeavesInGoodOrderIsNoFailure) {
     EXPECT_TRUE(world.peer(0).failures.empty());
     EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
     // But it is not there any more.
-    EXPECT_EQ(endpoint.am_short(1, 0, nullptr, 0), UCS_OK);
+    EXPECT_EQ(endpoint.am_short(1, 0, nullptr, 0), UCS_ERR_NO_RESOURCE);
     world.until([&] { return world.peer(0).failures.size() == 1; });
     EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_CONNECTION_RESET);
     world.expect_traffic(0, 2);
@@ -264,6 +266,41 @@ TEST(TcpFlush, BehindOneSidedOperationsWaitsForThePeer) {
     Waiter atomic;
     EXPECT_EQ(endpoint.flush(&atomic), UCS_INPROGRESS);
     world.until([&] { return atomic.done; });
+}
+
+TEST(TcpFlush, BehindWhatThePeerHasAnsweredDoesNotAskAgain) {
+    TcpWorld world;
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer target(world.peer(1), 64), local(world.peer(0), 64);
+    const RemoteKey key = target.key_for(world.peer(0));
+    const Iov to[] = {local.iov(0, 64)};
+    Waiter get, atomic;
+    uint64_t old;
+    ASSERT_EQ(endpoint.get_zcopy(to, target.address(), key, &get), UCS_INPROGRESS);
+    ASSERT_EQ(endpoint.atomic(AtomicOp::kAdd, 8, 1, 0, &old, target.address(), key, &atomic),
+              UCS_INPROGRESS);
+    world.until([&] { return get.done && atomic.done; });
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+}
+
+TEST(TcpFlush, AMessageIsSentWhenTheKernelHasIt) {
+    TcpWorld world;
+    Endpoint& endpoint = world.connect(0, 1);
+    // Not while the connection is being made, which takes this end's progress as well.
+    EXPECT_EQ(endpoint.am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+    static Endpoint* sender;
+    sender = &endpoint;
+    static bool sent;
+    sent = false;
+    Pending pending([](Pending*) {
+        const ucs_status_t status = sender->am_short(1, 7, nullptr, 0);
+        sent = status == UCS_OK;
+        return status;
+    });
+    ASSERT_EQ(endpoint.pending_add(&pending), UCS_OK);
+    world.until([&] { return sent; });
+    world.peer(0).runs = false;
+    world.until([&] { return world.peer(1).received.size() == 1; });
 }
 
 TEST(TcpFlush, WhatWasFlushedArrivesThoughTheSenderGoesAndThePeerStillSends) {
