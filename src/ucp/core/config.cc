@@ -51,6 +51,16 @@ constexpr ucs::config::Field<Config> kFields[] = {
                             "Who executes atomic operations where an adapter's are not atomic with "
                             "the CPU's: cpu, device, or guess: the device only if no transport in "
                             "use has the CPU do it. All processes of a job must agree."),
+    field<&Config::registration_cache>(
+        "RCACHE_ENABLE", "try",
+        "Keep the registration of a buffer after the transfer, until its memory is unmapped. try: "
+        "if memory events are to be had; y: fail without."),
+    field<&Config::cached_regions>("RCACHE_MAX_REGIONS", "inf",
+                                   "Registrations that are kept at most."),
+    field<&Config::cached_bytes>("RCACHE_MAX_SIZE", "inf",
+                                 "Bytes of memory that kept registrations hold at most."),
+    field<&Config::memory_events>("MEM_EVENTS", "y",
+                                  "Watch for memory that is unmapped. n: no registration is kept."),
     field<&Config::switch_interval>("DYNAMIC_TL_SWITCH_INTERVAL", "100ms",
                                     "Time from one ranking of the endpoints to the next; inf turns "
                                     "lane switching off."),

@@ -44,6 +44,10 @@ struct Config {
     RndvScheme rndv_scheme = RndvScheme::kAuto;
     LaneMode lanes = LaneMode::kDynamic;
     AtomicMode atomics = AtomicMode::kGuess;
+    ucs::config::Ternary registration_cache = ucs::config::Ternary::kTry;
+    size_t cached_regions = SIZE_MAX;
+    ucs::config::MemorySize cached_bytes{ucs::config::MemorySize::kInfinite};
+    bool memory_events = true;
 
     ucs::Duration switch_interval{};
     unsigned progress_factor = 0;

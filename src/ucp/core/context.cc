@@ -103,7 +103,8 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     if (made->name_.empty()) made->name_ = "swiftlane";
     made->regions_ = RegionTable(made->draw_uuid());
 
-    const ucs_status_t status = made->find_resources(seams);
+    ucs_status_t status = made->find_resources(seams);
+    if (status == UCS_OK) status = made->open_registration_cache();
     if (status != UCS_OK) return status;
     *context = std::move(made);
     return UCS_OK;
@@ -170,6 +171,25 @@ ucs_status_t Context::find_resources(const ContextSeams& seams) {
         return UCS_ERR_NO_DEVICE;
     }
     measure_distances();
+    return UCS_OK;
+}
+
+ucs_status_t Context::open_registration_cache() {
+    using ucs::config::Ternary;
+    if (config_.registration_cache == Ternary::kNo) return UCS_OK;
+    registrations_ = std::make_unique<RegistrationCache>(
+        domains_, RegistrationCache::Limits{.regions = config_.cached_regions,
+                                            .bytes = config_.cached_bytes});
+    if (config_.memory_events && memory_events_.report_to(registrations_->invalidations()))
+        return UCS_OK;
+    registrations_.reset();
+    if (config_.registration_cache == Ternary::kYes) {
+        ucs::log_error(
+            "UCX_RCACHE_ENABLE=y: registrations cannot be kept, as nothing tells when memory is "
+            "unmapped");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs::log_info("no memory events: every transfer registers its memory anew");
     return UCS_OK;
 }
 

@@ -10,7 +10,9 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/core/config.h"
+#include "ucp/mem/memory_events.h"
 #include "ucp/mem/region_table.h"
+#include "ucp/mem/registration_cache.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
@@ -102,6 +104,8 @@ class Context {
     }
 
     RegionTable& regions() { return regions_; }
+    /** Null: every operation registers for itself. */
+    RegistrationCache* registrations() { return registrations_.get(); }
     uint64_t draw_uuid();
     void print_info(FILE* stream) const;
 
@@ -112,6 +116,7 @@ class Context {
     std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);
     void drop_needless_auxiliaries();
     void measure_distances();
+    ucs_status_t open_registration_cache();
 
     Config config_;
     std::vector<Domain> domains_;
@@ -131,6 +136,8 @@ class Context {
     std::string name_;
     std::recursive_mutex mutex_;
     RegionTable regions_;
+    std::unique_ptr<RegistrationCache> registrations_;
+    MemoryEvents memory_events_;
 };
 
 /** Takes the context's mutex for a scope, if several threads use it. */

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "ucp/core/context.h"
+#include "ucp/mem/registration_cache.h"
 #include "ucs/datastruct/bits.h"
 #include "ucs/log.h"
 #include "ucs/memory/detector.h"
@@ -90,17 +91,59 @@ ucs_status_t Memory::import(Context& context, const void* packed, Memory** resul
 }
 
 ucs_status_t Memory::create(Context& context, void* address, size_t length, Memory** result) {
+    Memory* memory = nullptr;
+    ucs_status_t status = create_on_demand(context, address, length, &memory);
+    if (status != UCS_OK) return status;
+    for (unsigned i = 0; i < context.domains().size() && length > 0; ++i) {
+        if (!context.domains()[i].memory->attributes().can_register) continue;
+        if (memory->handle(i) != nullptr) continue;
+        destroy(memory);
+        return UCS_ERR_IO_ERROR;
+    }
+    memory->is_on_demand_ = false;
+    *result = memory;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::create_on_demand(Context& context, void* address, size_t length,
+                                      Memory** result) {
     auto* memory = new (std::nothrow) Memory(context);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->address_ = address;
     memory->length_ = length;
-    const ucs_status_t status = memory->register_everywhere();
-    if (status != UCS_OK) {
-        destroy(memory);
-        return status;
+    memory->is_on_demand_ = length > 0;
+    if (length > 0) {
+        ContextLock lock(context);
+        if (RegistrationCache* const cache = context.registrations())
+            memory->cached_ = cache->get(address, length);
+        memory->region_ = context.regions().add(*memory);
     }
     *result = memory;
     return UCS_OK;
+}
+
+uct::MemoryHandle* Memory::registered(unsigned domain) const {
+    if (cached_ != nullptr && cached_->handles[domain] != nullptr) return cached_->handles[domain];
+    return handles_.empty() ? nullptr : handles_[domain];
+}
+
+uct::MemoryHandle* Memory::register_with(unsigned domain) const {
+    if (domain == refused_) return nullptr;
+    ContextLock lock(context_);
+    if (cached_ != nullptr) {
+        uct::MemoryHandle* const handle = context_.registrations()->handle(*cached_, domain);
+        if (handle != nullptr) return handle;
+    }
+    // The region may hold more than the buffer: what stands beside it need not be registered.
+    uct::MemoryDomain& memory = *context_.domains()[domain].memory;
+    uct::MemoryHandle* handle = nullptr;
+    if (!memory.attributes().can_register ||
+        register_range(memory, address_, length_, &handle) != UCS_OK) {
+        refused_ = domain;
+        return nullptr;
+    }
+    if (handles_.empty()) handles_.assign(context_.domains().size(), nullptr);
+    return handles_[domain] = handle;
 }
 
 ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, size_t length) {
@@ -157,6 +200,10 @@ void Memory::release() {
     for (size_t i = 0; i < handles_.size(); ++i) {
         if (handles_[i] != nullptr) context_.domains()[i].memory->deregister_memory(handles_[i]);
     }
+    if (cached_ != nullptr) {
+        RegistrationCache& cache = *context_.registrations();
+        is_distrusted_ ? cache.put_for_good(*cached_) : cache.put(*cached_);
+    }
     if (allocator_ != nullptr) {
         allocator_->free_memory(address_);
     } else if (allocated_ > 0) {
@@ -190,6 +237,15 @@ ucs_status_t Registration::open(Context& context, unsigned index, void* address,
     ContextLock lock(context);
     uct::MemoryDomain& memory = *context.domains()[index].memory;
     if (!memory.attributes().can_register) return UCS_ERR_UNSUPPORTED;
+    if (RegistrationCache* const cache = context.registrations()) {
+        cached = cache->get(address, length);
+        if (cached != nullptr) {
+            handle = cache->handle(*cached, index);
+            if (handle != nullptr) return UCS_OK;
+            cache->put(*cached);
+            cached = nullptr;
+        }
+    }
     uct::MemoryHandle* opened = nullptr;
     const ucs_status_t status = register_range(memory, address, length, &opened);
     if (status != UCS_OK) return status;
@@ -201,7 +257,11 @@ ucs_status_t Registration::open(Context& context, unsigned index, void* address,
 void Registration::close(Context& context) {
     if (handle == nullptr) return;
     ContextLock lock(context);
-    context.domains()[domain].memory->deregister_memory(handle);
+    if (cached != nullptr)
+        context.registrations()->put(*cached);
+    else
+        context.domains()[domain].memory->deregister_memory(handle);
+    cached = nullptr;
     handle = nullptr;
 }
 

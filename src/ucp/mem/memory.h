@@ -13,26 +13,36 @@
 namespace ucp {
 
 class Context;
+struct CachedRegion;
 
 /**
- * Memory known to all domains of a context: what ucp_mem_h points to.
+ * Memory known to domains of a context: what ucp_mem_h points to, which all of them know, or the
+ * buffer of an operation that came without a handle.
  *
- * Registrations are rounded outward to 8 bytes, so that an atomic operation on a smaller word at
- * the edge can go through the 8-byte word around it. While it lives, the context's RegionTable
- * names it, so that emulated remote accesses are checked against it.
+ * Registrations of mapped memory are rounded outward to 8 bytes, so that an atomic operation on a
+ * smaller word at the edge can go through the 8-byte word around it. Buffers use the context's
+ * registration cache, if there is one: whole pages, which stay registered for the next operation.
+ * While it lives, the context's RegionTable names it, so that emulated remote accesses are checked
+ * against it.
  *
- * Thread rule: create() and destroy() take the context's lock; the rest is constant.
+ * Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
+ * handles; the rest is constant.
  */
 class Memory {
   public:
     /** As ucp_mem_map. */
     static ucs_status_t map(Context& context, const ucp_mem_map_params_t& params, Memory** memory);
     /**
-     * Register a buffer of an operation that came without a handle.
+     * A buffer of an operation that came without a handle, registered with all domains.
      * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
      */
     static ucs_status_t create(Context& context, void* address, size_t length, Memory** memory);
+    /** The same, registered with a domain when handle() first asks for it. */
+    static ucs_status_t create_on_demand(Context& context, void* address, size_t length,
+                                         Memory** memory);
     static void destroy(Memory* memory);
+    /** The buffer's registration is for nobody else: a peer that failed may still write there. */
+    void distrust() { is_distrusted_ = true; }
 
     Context& context() const { return context_; }
     void* address() const { return address_; }
@@ -40,8 +50,13 @@ class Memory {
     ucs_memory_type_t type() const { return type_; }
     uint64_t region() const { return region_; }
 
-    /** The registration with a domain; null if that domain cannot register memory. */
-    uct::MemoryHandle* handle(unsigned domain) const { return handles_[domain]; }
+    /** The registration with a domain; null if that domain cannot register memory, or refuses. */
+    uct::MemoryHandle* handle(unsigned domain) const {
+        uct::MemoryHandle* const known = registered(domain);
+        return known != nullptr || !is_on_demand_ ? known : register_with(domain);
+    }
+    /** The same, of what has been registered so far. */
+    uct::MemoryHandle* registered(unsigned domain) const;
 
     bool covers(uint64_t address, size_t length) const {
         const auto start = reinterpret_cast<uintptr_t>(address_);
@@ -60,6 +75,7 @@ class Memory {
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
     ucs_status_t register_everywhere();
+    uct::MemoryHandle* register_with(unsigned domain) const;
     void release();
 
     Context& context_;
@@ -71,13 +87,18 @@ class Memory {
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
     uint64_t region_ = 0;
-    std::vector<uct::MemoryHandle*> handles_;  //!< one for each domain
+    CachedRegion* cached_ = nullptr;  //!< of a buffer; we are one of its users
+    bool is_on_demand_ = false;
+    bool is_distrusted_ = false;
+    mutable unsigned refused_ = ~0u;                   //!< a domain that is not asked again
+    mutable std::vector<uct::MemoryHandle*> handles_;  //!< our own; empty or one for each domain
 };
 
 /** A registration with one domain for the length of one operation. */
 struct Registration {
     uct::MemoryHandle* handle = nullptr;
     unsigned domain = 0;
+    CachedRegion* cached = nullptr;  //!< holds the handle, if any does
 
     ucs_status_t open(Context& context, unsigned domain, void* address, size_t length);
     void close(Context& context);

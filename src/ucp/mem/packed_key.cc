@@ -25,7 +25,7 @@ void for_each_key(const Memory& memory, Function function) {
     std::span<Domain> domains = memory.context().domains();
     for (unsigned i = 0; i < domains.size() && i <= UINT8_MAX; ++i) {
         const size_t length = domains[i].memory->attributes().remote_key_length;
-        if (memory.handle(i) == nullptr || length == 0 || length > UINT8_MAX) continue;
+        if (memory.registered(i) == nullptr || length == 0 || length > UINT8_MAX) continue;
         function(i, domains[i], length);
     }
 }
@@ -54,7 +54,7 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
         const PackedKeyEntry entry{static_cast<uint8_t>(index), static_cast<uint8_t>(length),
                                    domain.kind};
         std::memcpy(out, &entry, sizeof(entry));
-        domain.memory->pack_remote_key(memory.handle(index), {out + sizeof(entry), length});
+        domain.memory->pack_remote_key(memory.registered(index), {out + sizeof(entry), length});
         out += sizeof(entry) + length;
         ++header.entries;
     });

@@ -102,8 +102,8 @@ bool prepare_memory(Worker& worker, TagReceive& receive, const Lane& lane, bool 
         receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
     if (!covered) receive.user_memory = nullptr;
     if (own || !covered) {
-        if (Memory::create(worker.context(), receive.buffer.data(), receive.wanted,
-                           &receive.memory) != UCS_OK)
+        if (Memory::create_on_demand(worker.context(), receive.buffer.data(), receive.wanted,
+                                     &receive.memory) != UCS_OK)
             return false;
     }
     return memory_of(receive)->handle(lane.domains.local) != nullptr;

@@ -81,10 +81,23 @@ size_t pack_rts(void* destination, void* arg) {
     return out + send.header.length - static_cast<std::byte*>(destination);
 }
 
+/**
+ * Have a key for the lane's device in the announcement. A device that takes no more registrations
+ * leaves the way without one.
+ */
+void take_key(RndvSend& send, Context& context, unsigned domain) {
+    if (send.memory == nullptr || send.memory->handle(domain) != nullptr ||
+        !context.domains()[domain].memory->attributes().can_register)
+        return;
+    Memory::destroy(send.memory);
+    send.memory = nullptr;
+}
+
 // The answer may come within the call, where the transport leads back to this process; the request
 // is still being posted then, and goes on from here.
 ucs_status_t post_rts(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
+    take_key(send, request.worker->context(), lane.domains.local);
     PackRts pack{request, lane};
     const AmId id = send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts;
     send.announcing = true;
@@ -259,8 +272,7 @@ ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t en
         if (covered) {
             send.user_memory = user_memory;
         } else {
-            // A device that takes no more registrations leaves the way without one.
-            (void)Memory::create(context, buffer.data(), buffer.length(), &send.memory);
+            (void)Memory::create_on_demand(context, buffer.data(), buffer.length(), &send.memory);
         }
     }
     request.post = post_rts;

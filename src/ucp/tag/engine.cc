@@ -20,7 +20,11 @@ void note_error(Request& request, ucs_status_t status) {
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
     receive.buffer.close();
-    if (receive.memory != nullptr) Memory::destroy(receive.memory);
+    if (receive.memory != nullptr) {
+        // It may have been offered to the sender, whose end is unknown then.
+        if (request.status != UCS_OK) receive.memory->distrust();
+        Memory::destroy(receive.memory);
+    }
     receive.memory = nullptr;
 }
 

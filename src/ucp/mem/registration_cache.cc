@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/mem/registration_cache.h"
+
+#include <algorithm>
+#include <new>
+
+#include "ucp/core/context.h"
+#include "ucs/datastruct/bits.h"
+#include "ucs/log.h"
+#include "ucs/memory/pages.h"
+
+namespace ucp {
+
+RegistrationCache::RegistrationCache(std::span<Domain> domains, const Limits& limits)
+    : domains_(domains), limits_(limits) {}
+
+RegistrationCache::~RegistrationCache() {
+    ucs::log_debug("registrations: {} made, {} found, {} invalidated, {} evicted", statistics_.made,
+                   statistics_.found, statistics_.invalidated, statistics_.evicted);
+    while (!current_.empty()) forget(*current_.begin());
+}
+
+CachedRegion* RegistrationCache::get(const void* address, size_t length) {
+    if (!invalidations_.is_empty()) [[unlikely]]
+        take_invalidations();
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    const uintptr_t end = begin + length;
+    auto behind = current_.upper_bound(begin);
+    if (behind != current_.begin()) [[likely]] {
+        CachedRegion& region = *--behind;
+        if (end <= region.end) [[likely]] {
+            if (region.users++ == 0) unused_.erase(unused_.iterator_to(region));
+            ++statistics_.found;
+            return &region;
+        }
+    }
+    const size_t page = ucs::page_size();
+    return make(ucs::align_down(begin, page), ucs::align_up(end, page));
+}
+
+CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end) {
+    auto* region = new (std::nothrow) CachedRegion;
+    if (region == nullptr) return nullptr;
+    region->handles.reset(new (std::nothrow) uct::MemoryHandle* [domains_.size()] {});
+    if (region->handles == nullptr) {
+        delete region;
+        return nullptr;
+    }
+    ++statistics_.made;
+    uintptr_t all_begin = begin, all_end = end;
+    for (auto at = first_behind(begin); at != current_.end() && at->begin < end;) {
+        CachedRegion& overlapped = *at++;
+        all_begin = std::min(all_begin, overlapped.begin);
+        all_end = std::max(all_end, overlapped.end);
+        forget(overlapped);
+    }
+    if (all_end - all_begin <= limits_.bytes) {
+        begin = all_begin;
+        end = all_end;
+    }
+    region->begin = begin;
+    region->end = end;
+    region->users = 1;
+    if (evict_for(region->size())) {
+        region->is_current = true;
+        bytes_ += region->size();
+        current_.insert(*region);
+    }
+    return region;
+}
+
+RegistrationCache::Current::iterator RegistrationCache::first_behind(uintptr_t address) {
+    auto at = current_.upper_bound(address);
+    if (at != current_.begin() && std::prev(at)->end > address) --at;
+    return at;
+}
+
+void RegistrationCache::put(CachedRegion& region) {
+    if (--region.users > 0) return;
+    if (region.is_current)
+        unused_.push_back(region);
+    else
+        destroy(region);
+}
+
+void RegistrationCache::put_for_good(CachedRegion& region) {
+    if (region.is_current) forget(region);
+    put(region);
+}
+
+uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned domain) {
+    if (region.handles[domain] != nullptr) [[likely]]
+        return region.handles[domain];
+    uct::MemoryDomain& memory = *domains_[domain].memory;
+    if (!memory.attributes().can_register) return nullptr;
+    uct::MemoryHandle* handle = nullptr;
+    auto* const start = reinterpret_cast<void*>(region.begin);
+    ucs_status_t status = memory.register_memory(start, region.size(), &handle);
+    // Perhaps what others keep for later is in the way: memory that may be pinned, keys.
+    if (status != UCS_OK && !unused_.empty()) {
+        while (evict_oldest()) {
+        }
+        status = memory.register_memory(start, region.size(), &handle);
+    }
+    if (status != UCS_OK) return nullptr;
+    return region.handles[domain] = handle;
+}
+
+void RegistrationCache::take_invalidations() {
+    invalidations_.take([this](uintptr_t begin, uintptr_t end) {
+        for (auto at = first_behind(begin); at != current_.end() && at->begin < end;) {
+            CachedRegion& region = *at++;
+            forget(region);
+            ++statistics_.invalidated;
+        }
+    });
+}
+
+void RegistrationCache::forget(CachedRegion& region) {
+    current_.erase(current_.iterator_to(region));
+    region.is_current = false;
+    bytes_ -= region.size();
+    if (region.users > 0) return;
+    unused_.erase(unused_.iterator_to(region));
+    destroy(region);
+}
+
+void RegistrationCache::destroy(CachedRegion& region) {
+    for (size_t i = 0; i < domains_.size(); ++i) {
+        if (region.handles[i] != nullptr) domains_[i].memory->deregister_memory(region.handles[i]);
+    }
+    delete &region;
+}
+
+bool RegistrationCache::evict_for(size_t bytes) {
+    if (bytes > limits_.bytes || limits_.regions == 0) return false;
+    while (current_.size() >= limits_.regions || bytes_ > limits_.bytes - bytes) {
+        if (!evict_oldest()) return false;
+    }
+    return true;
+}
+
+bool RegistrationCache::evict_oldest() {
+    if (unused_.empty()) return false;
+    forget(unused_.front());
+    ++statistics_.evicted;
+    return true;
+}
+
+}  // namespace ucp

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/set.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ucp/mem/invalidations.h"
+#include "uct/api/memory_domain.h"
+
+namespace ucp {
+
+struct Domain;
+
+/** Whole pages that are registered with the domains that asked for it. */
+struct CachedRegion {
+    boost::intrusive::set_member_hook<> by_address;
+    boost::intrusive::list_member_hook<> by_age;
+    uintptr_t begin = 0, end = 0;
+    uint32_t users = 0;
+    bool is_current = false;  //!< can be found
+    std::unique_ptr<uct::MemoryHandle*[]> handles;
+
+    uint64_t key() const { return begin; }
+    size_t size() const { return end - begin; }
+    bool covers(uintptr_t first, uintptr_t last) const { return begin <= first && last <= end; }
+};
+
+/**
+ * The registrations of a context that outlive the operation that they were made for.
+ *
+ * Regions that can be found do not overlap: a range that overlaps some takes their place, as one
+ * region around all. What invalidations name cannot be found from then on; it stays registered
+ * until its last user lets go. Unused regions wait in the order of their last use, and the oldest
+ * go when there are more, in number or bytes, than the limits say. A region that finds no room
+ * below the limits lives as long as its users.
+ *
+ * Correct programs use no memory while they unmap it. So a range whose users say that it is there
+ * is registered for what it is then; and what a region holds beyond their ranges comes from
+ * regions that were current when the invalidations were last taken, so that whatever has happened
+ * to it since is still to be taken.
+ *
+ * Thread rule: under the context's lock; invalidations().push() from anywhere.
+ */
+class RegistrationCache {
+  public:
+    struct Limits {
+        size_t regions = SIZE_MAX;
+        size_t bytes = SIZE_MAX;
+    };
+    struct Statistics {
+        uint64_t found = 0;
+        uint64_t made = 0;
+        uint64_t invalidated = 0;
+        uint64_t evicted = 0;
+    };
+
+    RegistrationCache(std::span<Domain> domains, const Limits& limits);
+    ~RegistrationCache();
+    RegistrationCache(const RegistrationCache&) = delete;
+    RegistrationCache& operator=(const RegistrationCache&) = delete;
+
+    /** A region around the range, for one more user. @return null if there is no memory */
+    CachedRegion* get(const void* address, size_t length);
+    void put(CachedRegion& region);
+    /** As put(); nobody may find it any more, as a peer may still write there. */
+    void put_for_good(CachedRegion& region);
+    /** The registration with a domain, made at need; null if it refuses. */
+    uct::MemoryHandle* handle(CachedRegion& region, unsigned domain);
+
+    Invalidations& invalidations() { return invalidations_; }
+    const Statistics& statistics() const { return statistics_; }
+    size_t regions() const { return current_.size(); }
+    size_t bytes() const { return bytes_; }
+
+  private:
+    struct ByBegin {
+        using type = uint64_t;
+        type operator()(const CachedRegion& region) const { return region.begin; }
+    };
+    using Current = boost::intrusive::set<
+        CachedRegion,
+        boost::intrusive::member_hook<CachedRegion, boost::intrusive::set_member_hook<>,
+                                      &CachedRegion::by_address>,
+        boost::intrusive::key_of_value<ByBegin>>;
+    using Unused = boost::intrusive::list<
+        CachedRegion,
+        boost::intrusive::member_hook<CachedRegion, boost::intrusive::list_member_hook<>,
+                                      &CachedRegion::by_age>>;
+
+    CachedRegion* make(uintptr_t begin, uintptr_t end);
+    /** The first region that ends behind an address. */
+    Current::iterator first_behind(uintptr_t address);
+    void take_invalidations();
+    /** Out of reach; deregistered if unused. */
+    void forget(CachedRegion& region);
+    void destroy(CachedRegion& region);
+    /** Make room for one of so many bytes. @return false if what is in use leaves none */
+    bool evict_for(size_t bytes);
+    bool evict_oldest();
+
+    std::span<Domain> domains_;
+    const Limits limits_;
+    Current current_;
+    Unused unused_;
+    size_t bytes_ = 0;  //!< of the current ones
+    Statistics statistics_;
+    Invalidations invalidations_;
+};
+
+}  // namespace ucp

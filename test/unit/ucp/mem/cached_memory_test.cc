@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The registration cache as operations use it, in a process whose memory events the test makes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ucm/api/ucm.h"
+#include "ucp/mem/memory.h"
+#include "unit/ucp/proto/cluster.h"
+
+namespace {
+
+/** Stands for libucm. */
+struct Events {
+    bool are_to_be_had = true;
+    std::vector<std::pair<ucm_event_callback_t, void*>> handlers;
+
+    void unmap(const void* address, size_t size) {
+        ucm_event_t event{};
+        event.vm_unmapped = {const_cast<void*>(address), size};
+        for (const auto& [callback, arg] : handlers) callback(UCM_EVENT_VM_UNMAPPED, &event, arg);
+    }
+} events;
+
+}  // namespace
+
+ucs_status_t ucm_set_event_handler(int kinds, int, ucm_event_callback_t callback, void* arg) {
+    if (!events.are_to_be_had || kinds != UCM_EVENT_VM_UNMAPPED) return UCS_ERR_UNSUPPORTED;
+    events.handlers.emplace_back(callback, arg);
+    return UCS_OK;
+}
+
+void ucm_unset_event_handler(int, ucm_event_callback_t callback, void* arg) {
+    std::erase(events.handlers, std::pair(callback, arg));
+}
+
+namespace ucp::test {
+namespace {
+
+class CachedMemory : public testing::Test {
+  protected:
+    ~CachedMemory() override { events.are_to_be_had = true; }
+
+    const RegistrationCache::Statistics& statistics(Cluster& cluster) {
+        return cluster.a.context().registrations()->statistics();
+    }
+    void use(Cluster& cluster) {
+        Memory* memory = nullptr;
+        ASSERT_EQ(Memory::create_on_demand(cluster.a.context(), buffer_, sizeof(buffer_), &memory),
+                  UCS_OK);
+        EXPECT_NE(memory->handle(0), nullptr);
+        Memory::destroy(memory);
+    }
+    static ucs_status_t open(ucs::config::Ternary enable, bool memory_events = true) {
+        Config config;
+        std::string error;
+        EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
+        config.registration_cache = enable;
+        config.memory_events = memory_events;
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG;
+        std::unique_ptr<Context> context;
+        const ucs_status_t status = Context::create(params, config, {}, &context);
+        has_cache = context != nullptr && context->registrations() != nullptr;
+        return status;
+    }
+
+    static inline bool has_cache = false;
+    char buffer_[100];
+};
+
+TEST_F(CachedMemory, IsThereIfEventsAre) {
+    using ucs::config::Ternary;
+    EXPECT_EQ(open(Ternary::kTry), UCS_OK);
+    EXPECT_TRUE(has_cache);
+    EXPECT_EQ(open(Ternary::kYes), UCS_OK);
+    EXPECT_TRUE(has_cache);
+    EXPECT_EQ(open(Ternary::kNo), UCS_OK);
+    EXPECT_FALSE(has_cache);
+    EXPECT_TRUE(events.handlers.empty());
+}
+
+TEST_F(CachedMemory, IsNeverThereWithoutEvents) {
+    using ucs::config::Ternary;
+    EXPECT_EQ(open(Ternary::kTry, false), UCS_OK);
+    EXPECT_FALSE(has_cache);
+    events.are_to_be_had = false;
+    EXPECT_EQ(open(Ternary::kTry), UCS_OK);
+    EXPECT_FALSE(has_cache);
+    EXPECT_EQ(open(Ternary::kYes), UCS_ERR_UNSUPPORTED);
+}
+
+TEST_F(CachedMemory, BuffersStayRegisteredUntilTheyGo) {
+    Cluster cluster;
+    use(cluster);
+    use(cluster);
+    EXPECT_EQ(statistics(cluster).made, 1u);
+    EXPECT_EQ(statistics(cluster).found, 1u);
+    events.unmap(buffer_, sizeof(buffer_));
+    use(cluster);
+    EXPECT_EQ(statistics(cluster).made, 2u);
+}
+
+TEST_F(CachedMemory, AForkForgetsAll) {
+    Cluster cluster;
+    use(cluster);
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+    use(cluster);
+    EXPECT_EQ(statistics(cluster).made, 2u);
+}
+
+TEST_F(CachedMemory, ABufferThatAPeerMayStillWriteIsForNobodyElse) {
+    Cluster cluster;
+    Memory* memory = nullptr;
+    ASSERT_EQ(Memory::create_on_demand(cluster.a.context(), buffer_, sizeof(buffer_), &memory),
+              UCS_OK);
+    EXPECT_NE(memory->handle(0), nullptr);
+    memory->distrust();
+    Memory::destroy(memory);
+    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+}
+
+}  // namespace
+}  // namespace ucp::test
