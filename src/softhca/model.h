@@ -52,9 +52,11 @@ struct Model {
     /// CRCs).
     double link_gbps = 400;
     double packet_header = 30;
-    /// Gb/s that one connection (an RC queue pair, a DCI) moves at most; 0: as much as the port. NCCL
-    /// finds that one fills 400 Gb/s (380 with messages of 16 KiB, 392 of 128 KiB): no limit by
-    /// default. Set it for an adapter, or a network of many paths, where several are needed.
+    /// Gb/s of a node's devices but the first; 0: as link_gbps. For studies of unequal rails.
+    double other_link_gbps = 0;
+    /// Gb/s that one connection (an RC queue pair, a DCI) moves at most; 0: as much as the port.
+    /// NCCL finds that one fills 400 Gb/s (380 with messages of 16 KiB, 392 of 128 KiB): no limit
+    /// by default. Set it for an adapter, or a network of many paths, where several are needed.
     double qp_gbps = 0;
     /// Extra header of a DC request (DETH and connect), amortised.
     double dc_header = 16;
@@ -93,6 +95,7 @@ struct Model {
         visit("responder_miss_gap", m.responder_miss_gap);
         visit("link_gbps", m.link_gbps);
         visit("packet_header", m.packet_header);
+        visit("other_link_gbps", m.other_link_gbps);
         visit("qp_gbps", m.qp_gbps);
         visit("dc_header", m.dc_header);
         visit("retry_timeout_scale", m.retry_timeout_scale);

@@ -125,7 +125,7 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     };
 
     static uint64_t ps(double ns) { return uint64_t(ns * kPs); }
-    uint64_t serialisation(uint64_t bytes, bool dc) const;
+    uint64_t serialisation(uint16_t lid, uint64_t bytes, bool dc) const;
     void charge(uint16_t lid, double ns) { node_of(lid).cpu += ps(ns); }
     void schedule(uint64_t time, Kind kind, uint32_t qpn, Message* message = nullptr,
                   uint32_t epoch = 0);

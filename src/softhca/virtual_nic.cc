@@ -20,12 +20,15 @@ constexpr uint64_t kStopped = ~uint64_t{0};
 
 }  // namespace
 
-uint64_t VirtualFabricImpl::serialisation(uint64_t bytes, bool dc) const {
+uint64_t VirtualFabricImpl::serialisation(uint16_t lid, uint64_t bytes, bool dc) const {
     const Model& model = options_.model;
-    if (model.link_gbps <= 0) return 0;
+    const bool is_first = (lid - 1u) % options_.devices_per_node == 0;
+    const double gbps =
+        is_first || model.other_link_gbps <= 0 ? model.link_gbps : model.other_link_gbps;
+    if (gbps <= 0) return 0;
     const double packets = std::max(1.0, std::ceil(double(bytes) / 4096));
     const double wire = double(bytes) + packets * model.packet_header + (dc ? model.dc_header : 0);
-    return ps(wire * 8 / model.link_gbps);
+    return ps(wire * 8 / gbps);
 }
 
 void VirtualFabricImpl::schedule(uint64_t time, Kind kind, uint32_t qpn, Message* message,
@@ -170,8 +173,8 @@ void VirtualFabricImpl::send(Qp& qp, const Wqe& wqe, const Gather& gather, uint6
         message->request.iov = &message->payload_iov;
         message->request.num_iov = bytes != 0 ? 1 : 0;
     }
-    const uint64_t end =
-        std::max(start, port.egress_free) + serialisation(bytes, qp.kind == QpKind::kDci);
+    const uint64_t end = std::max(start, port.egress_free) +
+                         serialisation(qp.record->lid, bytes, qp.kind == QpKind::kDci);
     port.egress_free = end;
     if (qp.kind == QpKind::kUd && faults.duplicate_datagram()) duplicate(qp, *message, end);
     if (!qp.has_ack()) {
@@ -229,9 +232,10 @@ void VirtualFabricImpl::arrive(Message* message) {
     }
     const Model& model = options_.model;
     Port& port = ports_[request.dest_lid];
-    const uint64_t wire = takes_data(request.opcode)
-                              ? 0
-                              : serialisation(request.length, request.src_kind == QpKind::kDci);
+    const uint64_t wire =
+        takes_data(request.opcode)
+            ? 0
+            : serialisation(request.dest_lid, request.length, request.src_kind == QpKind::kDci);
     port.ingress_free = std::max(now_ - std::min(now_, wire), port.ingress_free) + wire;
     uint64_t start = std::max({now_, port.ingress_free, port.rx_free});
     port.rx_free = start + ps(model.responder_gap);
@@ -306,7 +310,8 @@ uint64_t VirtualFabricImpl::reply_time(const Message& message) {
         Port& port = ports_[request.dest_lid];
         const bool read = request.opcode == IBV_WR_RDMA_READ;
         leaves += ps(read ? model.responder_read : model.responder_atomic);
-        leaves = std::max(leaves, port.egress_free) + serialisation(request.length, false);
+        leaves = std::max(leaves, port.egress_free) +
+                 serialisation(request.dest_lid, request.length, false);
         port.egress_free = leaves;
     }
     return leaves + ps(model.one_way);

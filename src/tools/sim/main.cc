@@ -67,7 +67,7 @@ void run_sim(SimCommand& command) {
     study.zipf.flow.window = study.shift.flow.window = study.bench.window;
     study.zipf.time = study.shift.time = study.bench.time;
     study.shift.hot = study.cap;
-    check_options(study.bench, study.benchmark == "mbw_mr");
+    check_options(study.bench, study.benchmark == "mbw_mr" || study.benchmark == "bulk");
     for (const std::string& field : command.model) set_model_field(study.model, field);
     for (const std::string& setting : command.settings) {
         study.variables.push_back(split_setting("--set", setting));
@@ -124,7 +124,13 @@ void add_study(CLI::App& sim, const std::string& name, const std::string& help,
     study.model = softhca::Model::from_environment();
     CLI::App& app = *sim.add_subcommand(name, help);
     add_common_options(app, study.bench);
-    if (name == "mbw_mr") add_mbw_mr_options(app, study.bench);
+    if (name == "mbw_mr" || name == "bulk") add_mbw_mr_options(app, study.bench);
+    if (name == "bulk") {
+        study.modes = {"scalable", "dedicated"};
+        app.add_option("--devices", study.devices, "Adapters of each rank, its rails")
+            ->check(CLI::Range(1, 4))
+            ->capture_default_str();
+    }
     if (name == "zipf" || name == "shift") {
         app.add_option("--window", study.bench.window, "Messages in flight of each rank")
             ->check(CLI::PositiveNumber)
@@ -162,6 +168,14 @@ int sim_main(int argc, char** argv) {
     const BenchOptions pairs{
         .ranks = 64, .size_min = 8, .size_max = 512, .time = 500'000, .settle = 4'000'000};
     add_study(app, "mbw_mr", "Multi-pair bandwidth and message rate", pairs);
+    const BenchOptions blocks{.ranks = 2,
+                              .window = 2,
+                              .size_min = 1 << 20,
+                              .size_max = 64 << 20,
+                              .warmup = 2,
+                              .time = 4'000'000,
+                              .settle = 4'000'000};
+    add_study(app, "bulk", "Large messages between pairs, over many queue pairs and rails", blocks);
     // An interval must see several exchanges, each of which takes far longer than a window of
     // pairs.
     BenchOptions exchange = pairs;

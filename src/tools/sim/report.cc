@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "tools/common/units.h"
@@ -37,6 +38,17 @@ void write_observations(Out out, const StudyOptions& options, const StudyRun& ru
                    time_text(run.stall));
     fmt::format_to(out, "other gaps            {:>12}   longest on those links; mean {}\n",
                    time_text(run.steady_gap), format_time(run.typical_gap));
+}
+
+/** What the adapters were asked for, per 64 KiB that they moved. */
+void write_adapters(Out out, const StudyRun& run) {
+    const double slices = std::max(static_cast<double>(run.bytes) / 65536, 1.0);
+    fmt::format_to(out, "\n# {} (modelled), all adapters\n", run.result.mode);
+    fmt::format_to(out, "doorbells             {:>12}   {:.4f} for each 64 KiB\n", run.doorbells,
+                   static_cast<double>(run.doorbells) / slices);
+    fmt::format_to(out, "work requests         {:>12}   {:.4f} for each 64 KiB\n",
+                   run.work_requests, static_cast<double>(run.work_requests) / slices);
+    fmt::format_to(out, "bytes                 {:>12}\n", run.bytes);
 }
 
 void write_matching(Out out, const StudyOptions& options, const MatchingReport& matching) {
@@ -74,7 +86,10 @@ Json run_json(const StudyRun& run) {
               {"peak", run.peak},
               {"stall_ns", run.stall},
               {"steady_gap_ns", run.steady_gap},
-              {"typical_gap_ns", run.typical_gap}};
+              {"typical_gap_ns", run.typical_gap},
+              {"doorbells", run.doorbells},
+              {"work_requests", run.work_requests},
+              {"adapter_bytes", run.bytes}};
     if (run.matching) {
         const MatchingReport& matching = *run.matching;
         json["matching"] = {{"admitted", matching.admitted},
@@ -126,6 +141,7 @@ std::string study_text(const StudyOptions& options, std::span<const StudyRun> ru
         if (run.switches != 0 || run.result.mode == "dynamic") {
             write_observations(out, options, run);
         }
+        if (options.benchmark == "bulk") write_adapters(out, run);
         if (run.matching) write_matching(out, options, *run.matching);
         if (!run.recoveries.empty()) write_recoveries(out, run);
     }

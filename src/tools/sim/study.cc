@@ -40,6 +40,7 @@ softhca::Model scaled_model(const StudyOptions& options) {
 WorldOptions world_options(const StudyOptions& options, const std::string& mode) {
     WorldOptions world;
     world.ranks = options.bench.ranks;
+    world.devices = options.devices;
     world.seed = options.bench.seed;
     world.model = scaled_model(options);
     world.interval = options.interval;
@@ -67,7 +68,10 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
 }
 
 Task program(Rank& rank, const StudyOptions& options) {
-    if (options.benchmark == "mbw_mr") return mbw_mr(rank, options.bench);
+    // Large messages between pairs are the same program.
+    if (options.benchmark == "mbw_mr" || options.benchmark == "bulk") {
+        return mbw_mr(rank, options.bench);
+    }
     if (options.benchmark == "alltoall") return alltoall(rank, options.bench);
     if (options.benchmark == "zipf") return zipf(rank, options.zipf);
     return shift(rank, options.shift);
@@ -183,6 +187,10 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
     run.interval = observer.interval();
     run.messages = observer.messages();
     run.timeline = observer.timeline();
+    const softhca::Counters adapters = world.adapter_counters();
+    run.doorbells = adapters.doorbells;
+    run.work_requests = adapters.wqes;
+    run.bytes = adapters.bytes;
     run.result.mode = mode;
     for (const auto& samples : world.samples()) run.result.rows.push_back(combine(samples));
     run.result.map = world.lanes();

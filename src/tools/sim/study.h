@@ -17,12 +17,13 @@ namespace tools {
 
 // What a simulation is asked for.
 struct StudyOptions {
-    std::string benchmark;  // mbw_mr, alltoall, zipf, shift
+    std::string benchmark;  // mbw_mr, alltoall, zipf, shift, bulk
     BenchOptions bench;
     ZipfOptions zipf;
     ShiftOptions shift;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
+    unsigned devices = 1;        // adapters of each rank's node
     int64_t interval = 200'000;  // nanoseconds between the library's rankings
     double dc_cost_scale = 1;
     double margin = 0.2;
@@ -51,9 +52,10 @@ struct StudyRun {
     int64_t stall = 0;       // longest gap between deliveries on a link across a switch
     int64_t steady_gap = 0;  // longest on the same links otherwise
     double typical_gap = 0;  // mean on the same links
-    std::optional<MatchingReport> matching;  // zipf, dynamic
-    std::vector<Recovery> recoveries;        // shift
-    std::vector<uint64_t> timeline;          // messages delivered in each interval
+    std::optional<MatchingReport> matching;                // zipf, dynamic
+    std::vector<Recovery> recoveries;                      // shift
+    uint64_t doorbells = 0, work_requests = 0, bytes = 0;  // of all adapters
+    std::vector<uint64_t> timeline;                        // messages delivered in each interval
     int64_t interval = 0;
 };
 

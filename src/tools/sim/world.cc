@@ -66,7 +66,8 @@ struct World::Node {
 
 World::World(const WorldOptions& options)
     : options_(options),
-      fabric_({.nodes = options.ranks, .model = options.model}),
+      fabric_(
+          {.nodes = options.ranks, .devices_per_node = options.devices, .model = options.model}),
       clock_(std::make_unique<FabricClock>(fabric_)),
       entropy_(options.seed),
       observer_(options.ranks, options.interval) {

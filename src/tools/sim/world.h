@@ -24,6 +24,7 @@ namespace tools {
 
 struct WorldOptions {
     unsigned ranks = 2;
+    unsigned devices = 1;  // adapters of each node
     uint64_t seed = 1;
     softhca::Model model;
     std::vector<std::pair<std::string, std::string>> variables;  // UCX_* of every rank

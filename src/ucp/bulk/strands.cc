@@ -64,12 +64,9 @@ void StrandLink::on_lane_down() {
 
 void StrandLink::open_if_due() {
     if (!is_lane_up_ || !is_wanted_) return;
-    if (!opens_) {
-        if (state_ == State::kClosed) sink_.send({Type::kAsk, kNoRound, false, {}});
-        return;
-    }
     if (state_ == State::kDraining) reopens_ = true;
     if (state_ != State::kClosed) return;
+    if (!opens_) return sink_.send({Type::kAsk, kNoRound, false, {}});
     std::vector<std::byte> ends = sink_.make_ends();
     if (ends.empty()) return;
     begin(sink_.new_epoch(), State::kOpening);
@@ -78,7 +75,10 @@ void StrandLink::open_if_due() {
 
 void StrandLink::on_message(const StrandMessage& message) {
     if (message.type == Type::kOpen) return opened(message);
-    if (message.type == Type::kAsk) return on_wanted();
+    if (message.type == Type::kAsk) {
+        is_wanted_ = true;
+        return open_if_due();
+    }
     const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
     if (!is_current) {
         if (message.type == Type::kDown && !message.is_answer) {
@@ -110,6 +110,7 @@ void StrandLink::on_message(const StrandMessage& message) {
 
 void StrandLink::opened(const StrandMessage& message) {
     if (opens_) return;
+    is_wanted_ = true;
     if (state_ != State::kClosed) {
         if (message.epoch == epoch_) return;
         // The peer has forgotten the former round: its ends are gone.
