@@ -61,12 +61,6 @@ class Bench {
   public:
     explicit Bench(const char* transport) : transport_(transport) {
         for (AmTable::Entry& entry : table_.entries) entry = {&Bench::handle, this};
-        for (const Resource& resource : ib::component().resources()) {
-            if (resource.transport != transport) continue;
-            require(ib::component().open_domain(resource.device, &domain_), "domain");
-            return;
-        }
-        give_up(transport, UCS_ERR_NO_DEVICE);
     }
 
     std::unique_ptr<Interface> open(bool is_small) {
@@ -89,8 +83,9 @@ class Bench {
                                      1,
                                      peers,
                                      &source};
+        if (opened_++ % kInterfacesOfADomain == 0) open_domain();
         std::unique_ptr<Interface> interface;
-        require(domain_->open_interface(transport_, params, &interface), "interface");
+        require(domains_.back()->open_interface(transport_, params, &interface), "interface");
         return interface;
     }
 
@@ -98,13 +93,26 @@ class Bench {
     size_t arrived = 0;
 
   private:
+    /** All watch one descriptor of the adapter; Linux allows it some hundred watchers. */
+    static constexpr unsigned kInterfacesOfADomain = 250;
+
+    void open_domain() {
+        for (const Resource& resource : ib::component().resources()) {
+            if (resource.transport != transport_) continue;
+            require(ib::component().open_domain(resource.device, &domains_.emplace_back()),
+                    "domain");
+            return;
+        }
+        give_up(transport_, UCS_ERR_NO_DEVICE);
+    }
     static ucs_status_t handle(void* arg, void*, size_t, ReceiveDescriptor*) {
         ++static_cast<Bench*>(arg)->arrived;
         return UCS_OK;
     }
 
     const char* transport_;
-    std::unique_ptr<MemoryDomain> domain_;
+    std::vector<std::unique_ptr<MemoryDomain>> domains_;
+    unsigned opened_ = 0;
     AmTable table_{};
     ucs::WallClock clock_;
     ucs::Random random_{1};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// two_hosts [--seconds S] [--link FILE] [--switch no]
+// two_hosts [--seconds S] [--link FILE [--away S]] [--switch no]
 //
 // One of two ends, of guests with NODE and PEER in the environment: checked traffic of every kind
 // to the other while the pair's lane is switched all the time (or when the library thinks fit).
-// With --link the port loses its link for a second half way: the file asks the runner for that
-// ("down", "up").
+// With --link the port loses its link half way, for a second or as many as --away says; 0: for
+// good, which must end as an error of the endpoint. The file asks the runner for that ("down",
+// "up").
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -24,11 +25,21 @@
 #include "system/traffic.h"
 
 namespace ucp::test {
+
+struct Options {
+    unsigned seconds = 10;
+    const char* link = nullptr;
+    unsigned away = 1;  //!< seconds; 0: for good
+    bool switches = true;
+};
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr uint16_t kPort = 7471;
 constexpr auto kStart = std::chrono::seconds(60);
+/** Between wishes for another lane: agreeing takes some round trips of an emulated machine. */
+constexpr auto kWishes = std::chrono::milliseconds(300);
 
 [[noreturn]] void give_up(const char* what) {
     std::perror(what);
@@ -44,6 +55,8 @@ int meet(bool listens, const char* peer) {
     if (listens) {
         const int listener = socket(AF_INET, SOCK_STREAM, 0);
         address.sin_addr.s_addr = INADDR_ANY;
+        const int yes = 1;  // the port may still be marked by an earlier run
+        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
         if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
             listen(listener, 1) != 0) {
             give_up("listen");
@@ -82,7 +95,8 @@ std::string get(int connection) {
     return bytes;
 }
 
-int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bool switches) {
+int run(size_t me, const char* peer_host, const Options& chosen) {
+    const bool is_lost = chosen.link != nullptr && chosen.away == 0;
     const size_t peer = 1 - me;
     const int connection = meet(me == 0, peer_host);
     ucp_context_h context = nullptr;
@@ -132,22 +146,39 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bo
     party->connect(peer, endpoint, {remote_address, key});
 
     const auto start = Clock::now();
-    const auto end = start + std::chrono::seconds(seconds);
+    const auto end = start + std::chrono::seconds(chosen.seconds);
     const auto limit = end + std::chrono::seconds(60);
     const char* wanted = "up";
-    uint64_t turns = 0;
+    auto next_wish = start;
     const auto turn = [&] {
         party->step();
-        if (switches && ++turns % 64 == 0) party->force_switch();
+        if (chosen.switches && Clock::now() >= next_wish) {
+            party->force_switch();
+            next_wish += kWishes;
+        }
         if (ucp_worker_progress(worker) == 0) poll(nullptr, 0, 0);
     };
     const auto healthy = [&] { return failures == 0 && party->errors().empty(); };
     while (Clock::now() < end && healthy()) {
         turn();
         const auto since = Clock::now() - (start + (end - start) / 2);
-        const bool away = since > Clock::duration::zero() && since < std::chrono::seconds(1);
-        const char* now = away ? "down" : "up";
-        if (link != nullptr && now != wanted) std::ofstream(link) << (wanted = now);
+        const bool is_away = since > Clock::duration::zero() &&
+                             (is_lost || since < std::chrono::seconds(chosen.away));
+        const char* now = is_away ? "down" : "up";
+        if (chosen.link != nullptr && now != wanted) std::ofstream(chosen.link) << (wanted = now);
+    }
+    if (is_lost) {
+        while (failures == 0 && Clock::now() < limit) turn();
+        const bool is_right = failures == 1 && wanted == std::string_view("down");
+        fmt::print("figure: end {}: {}\n", me,
+                   is_right ? "the endpoint failed after the link was lost for good"
+                            : "the lost link is no error, or there was one before");
+        party->forgive(peer);
+        party->abandon();
+        ucp_worker_destroy(worker);
+        party.reset();
+        ucp_cleanup(context);
+        return is_right ? 0 : 1;
     }
     party->stop();
     while (!party->is_done() && healthy() && Clock::now() < limit) turn();
@@ -155,10 +186,10 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bo
     for (const std::string& error : party->errors()) fmt::print(stderr, "{}\n", error);
     if (!party->is_done()) fmt::print(stderr, "not done:\n{}\n", party->describe());
 
-    // The other end may still need answers.
+    // The other end may still need answers, and its messages somebody who receives them.
     put(connection, "done");
     pollfd descriptor{connection, POLLIN, 0};
-    while (poll(&descriptor, 1, 0) == 0 && Clock::now() < limit) ucp_worker_progress(worker);
+    while (poll(&descriptor, 1, 0) == 0 && Clock::now() < limit) turn();
     for (int count = 0; count < 1000; ++count) ucp_worker_progress(worker);
     ucpx_worker_attr_t attr{};
     attr.field_mask = UCPX_WORKER_ATTR_FIELD_SLOTS | UCPX_WORKER_ATTR_FIELD_SWITCHES;
@@ -170,7 +201,7 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bo
     ucp_worker_destroy(worker);
     party.reset();
     ucp_cleanup(context);
-    const bool busy = !switches || (attr.promotions > 0 && attr.demotions > 0);
+    const bool busy = !chosen.switches || (attr.promotions > 0 && attr.demotions > 0);
     return right && busy && attr.dedicated_peak <= attr.cap ? 0 : 1;
 }
 
@@ -178,17 +209,17 @@ int run(size_t me, const char* peer_host, unsigned seconds, const char* link, bo
 }  // namespace ucp::test
 
 int main(int argc, char** argv) {
-    unsigned seconds = 10;
-    const char* link = nullptr;
-    bool switches = true;
+    ucp::test::Options options;
     for (int index = 1; index + 1 < argc; index += 2) {
         const std::string_view name = argv[index];
-        if (name == "--seconds") seconds = static_cast<unsigned>(std::atoi(argv[index + 1]));
-        if (name == "--link") link = argv[index + 1];
-        if (name == "--switch") switches = argv[index + 1] != std::string_view("no");
+        const char* value = argv[index + 1];
+        if (name == "--seconds") options.seconds = static_cast<unsigned>(std::atoi(value));
+        if (name == "--link") options.link = value;
+        if (name == "--away") options.away = static_cast<unsigned>(std::atoi(value));
+        if (name == "--switch") options.switches = value != std::string_view("no");
     }
     const char* node = std::getenv("NODE");
     const char* peer = std::getenv("PEER");
     if (node == nullptr || peer == nullptr) return 2;
-    return ucp::test::run(static_cast<size_t>(std::atoi(node)), peer, seconds, link, switches);
+    return ucp::test::run(static_cast<size_t>(std::atoi(node)), peer, options);
 }
