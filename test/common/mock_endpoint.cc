@@ -28,6 +28,9 @@ MockEndpoint::MockEndpoint(MockInterface& interface, uint32_t id)
     for (Channel* channel : {channel_.get(), acknowledgements_.get()}) {
         channel->source_worker = interface.params.worker_id;
         channel->kind = interface.kind;
+        channel->device = interface.device;
+        channel->source_interface = interface.id;
+        channel->source_endpoint = id;
         channel->usual_delay = fabric.random(fabric.config.max_delay + 1);
     }
     acknowledgements_->acknowledgements = true;
@@ -219,6 +222,35 @@ ucs_status_t MockEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_a
     packet->destination.assign(iov.begin(), iov.end());
     post(packet);
     return UCS_INPROGRESS;
+}
+
+/** The last packet completes it: an error of an earlier one is the endpoint's, and so the last's.
+ */
+ssize_t MockEndpoint::chain(PacketType type, std::span<const ChainPiece> pieces,
+                            Completion* completion) {
+    ssize_t taken = 0;
+    Packet* last = nullptr;
+    for (const ChainPiece& piece : pieces) {
+        if (piece.length > interface_.attributes().put.max_zcopy) return UCS_ERR_INVALID_PARAM;
+        const ucs_status_t status = room();
+        if (status == UCS_ERR_NO_RESOURCE) break;
+        if (status != UCS_OK) return status;
+        last = prepare(type, nullptr);
+        last->remote_address = piece.remote;
+        last->key = piece.key;
+        if (type == PacketType::kPut) {
+            append(last->data, piece.local, piece.length);
+        } else {
+            last->length = piece.length;
+            last->destination.push_back({piece.local, piece.length, piece.memory});
+        }
+        post(last);
+        ++taken;
+    }
+    if (taken == 0) return 0;
+    last->completion = completion;
+    ++interface_.counters().chains;
+    return taken;
 }
 
 ucs_status_t MockEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,

@@ -121,6 +121,8 @@ void FabricState::advance() {
 
 /** The head of a channel takes effect. @return false if it must wait in its place */
 bool FabricState::arrive(Channel& channel, Packet* packet) {
+    const auto device = devices.find(channel.device);
+    if (device != devices.end() && device->second == Fabric::Device::kSilent) return false;
     if (channel.acknowledgements) {
         come_back(packet);
         return true;
@@ -132,7 +134,7 @@ bool FabricState::arrive(Channel& channel, Packet* packet) {
         observer({channel.kind, channel.source_worker, target->params.worker_id,
                   packet->type == PacketType::kAm ? packet->am_id : -1,
                   packet->type == PacketType::kGet ? packet->length : packet->data.size(),
-                  packet_events++});
+                  channel.device, packet_events++});
     }
     if (dead.contains(channel.source_worker)) {
         come_back(packet);
@@ -140,7 +142,9 @@ bool FabricState::arrive(Channel& channel, Packet* packet) {
     }
 
     ucs_status_t status = UCS_ERR_ENDPOINT_TIMEOUT;
-    if (target != nullptr && reachable(channel.source_worker, target->params.worker_id)) {
+    const bool is_broken = devices.contains(channel.device);  // the observer may have seen to it
+    if (target != nullptr && !is_broken &&
+        reachable(channel.source_worker, target->params.worker_id)) {
         status = execute(channel, packet, target);
         if (status == UCS_ERR_NO_RESOURCE) return false;
     }
@@ -180,6 +184,11 @@ void FabricState::kill(uint64_t worker_id) {
 }
 
 ucs_status_t FabricState::execute(const Channel& channel, Packet* packet, MockInterface* target) {
+    const auto cut = severed.find({target->id, channel.source_interface});
+    if (cut != severed.end() && channel.source_endpoint < cut->second) {
+        ++counters[static_cast<size_t>(channel.kind)].cut_off;
+        return UCS_ERR_CONNECTION_RESET;
+    }
     if (channel.kind == Kind::kDedicated) {
         const auto found = dedicated.find(packet->target_endpoint);
         if (found == dedicated.end()) return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -247,6 +256,20 @@ Component& Fabric::component() {
 }
 void Fabric::kill(uint64_t worker_id) {
     state_->kill(worker_id);
+}
+void Fabric::set_device(unsigned device, Device state) {
+    if (state == Device::kWell) {
+        state_->devices.erase(device);
+    } else {
+        state_->devices[device] = state;
+    }
+}
+void Fabric::set_link(unsigned device, bool is_up) {
+    if (is_up) {
+        state_->without_link.erase(device);
+    } else {
+        state_->without_link.insert(device);
+    }
 }
 void Fabric::cut(uint64_t worker_a, uint64_t worker_b) {
     state_->cuts.insert(std::minmax(worker_a, worker_b));

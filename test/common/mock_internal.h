@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <queue>
 #include <random>
 #include <set>
@@ -60,6 +61,9 @@ struct Channel {
     bool acknowledgements = false;
     uint64_t usual_delay = 0;
     uint64_t last_due = 0;
+    unsigned device = 0;
+    uint32_t source_interface = 0;
+    uint32_t source_endpoint = 0;
 };
 
 class MockDomain;
@@ -97,6 +101,10 @@ struct FabricState {
     Counters counters[2];
     std::set<uint64_t> dead;
     std::set<std::pair<uint64_t, uint64_t>> cuts;
+    std::unordered_map<unsigned, Fabric::Device> devices;  //!< those that are not well
+    std::set<unsigned> without_link;
+    /** (target, source) interface -> endpoints of a smaller id are cut off. */
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> severed;
     std::unordered_map<uint32_t, MockInterface*> interfaces;
     std::unordered_map<uint32_t, MockEndpoint*> dedicated;  //!< endpoint id -> endpoint
     std::unordered_map<uint32_t, Region> regions;
@@ -147,6 +155,12 @@ class MockEndpoint final : public Endpoint {
     ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                         void* result, uint64_t remote_address, RemoteKey key,
                         Completion* completion) override;
+    ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) override {
+        return chain(PacketType::kPut, pieces, completion);
+    }
+    ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) override {
+        return chain(PacketType::kGet, pieces, completion);
+    }
     ucs_status_t fence() override { return status_; }
     ucs_status_t flush(Completion* completion) override;
     ucs_status_t check(Completion* completion) override;
@@ -173,6 +187,7 @@ class MockEndpoint final : public Endpoint {
 
   private:
     ucs_status_t room();
+    ssize_t chain(PacketType type, std::span<const ChainPiece> pieces, Completion* completion);
     Packet* prepare(PacketType type, Completion* completion);
     void post(Packet* packet);
     void fail(ucs_status_t status);
@@ -193,7 +208,7 @@ class MockEndpoint final : public Endpoint {
 
 class MockInterface final : public Interface {
   public:
-    MockInterface(FabricState& fabric, Kind kind, const InterfaceParams& params);
+    MockInterface(FabricState& fabric, Kind kind, unsigned device, const InterfaceParams& params);
     ~MockInterface() override;
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
@@ -203,12 +218,15 @@ class MockInterface final : public Interface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
     ucs_status_t flush(Completion* completion) override;
+    ucs_status_t cut_off(const RemoteAddress& remote) override;
+    bool is_link_up() const override { return !fabric.without_link.contains(device); }
 
     /** The interface id in an interface address; 0 if the bytes are not one of this fabric. */
     static uint32_t parse(std::span<const std::byte> address, size_t length);
 
     FabricState& fabric;
     const Kind kind;
+    const unsigned device;
     const uint32_t id;
     InterfaceParams params;
     size_t receive_used = 0;

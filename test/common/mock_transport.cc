@@ -7,12 +7,13 @@
 
 namespace uct::mock {
 
-MockInterface::MockInterface(FabricState& state, Kind which, const InterfaceParams& given)
-    : fabric(state), kind(which), id(state.next_interface++), params(given) {
+MockInterface::MockInterface(FabricState& state, Kind which, unsigned number,
+                             const InterfaceParams& given)
+    : fabric(state), kind(which), device(number), id(state.next_interface++), params(given) {
     const Config& config = state.config;
     const bool scalable = which == Kind::kScalable;
     attributes_.transport = scalable ? "mock_dc" : "mock_rc";
-    attributes_.device = "mock0";
+    attributes_.device = "mock" + std::to_string(number);
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
     attributes_.capabilities = config.capabilities;
     attributes_.atomic32_ops = config.atomic32_ops;
@@ -175,9 +176,16 @@ ucs_status_t MockInterface::flush(Completion* completion) {
     return UCS_INPROGRESS;
 }
 
+ucs_status_t MockInterface::cut_off(const RemoteAddress& remote) {
+    const uint32_t source = parse(remote.interface, kInterfaceAddressLength);
+    if (source == 0) return UCS_ERR_INVALID_ADDR;
+    fabric.severed[{id, source}] = fabric.next_endpoint;
+    return UCS_OK;
+}
+
 class MockDomain final : public MemoryDomain {
   public:
-    explicit MockDomain(FabricState& fabric) : fabric_(fabric) {
+    MockDomain(FabricState& fabric, unsigned device) : fabric_(fabric), device_(device) {
         attributes_.can_register = true;
         attributes_.remote_key_length = 8;
         attributes_.register_overhead = 1e-6;
@@ -215,30 +223,36 @@ class MockDomain final : public MemoryDomain {
                                 std::unique_ptr<Interface>* interface) override {
         if (transport != "mock_dc" && transport != "mock_rc") return UCS_ERR_UNSUPPORTED;
         const Kind kind = transport == "mock_dc" ? Kind::kScalable : Kind::kDedicated;
-        *interface = std::make_unique<MockInterface>(fabric_, kind, params);
+        *interface = std::make_unique<MockInterface>(fabric_, kind, device_, params);
         return UCS_OK;
     }
 
   private:
     FabricState& fabric_;
+    const unsigned device_;
     MemoryDomainAttributes attributes_;
 };
 
 class MockComponent final : public Component {
   public:
     explicit MockComponent(FabricState& fabric) : fabric_(fabric) {
-        if (fabric.config.scalable)
-            resources_.push_back({"mock_dc", "mock0", DeviceType::kNetwork});
-        if (fabric.config.dedicated) {
-            resources_.push_back({"mock_rc", "mock0", DeviceType::kNetwork});
+        for (unsigned device = 0; device < fabric.config.devices; ++device) {
+            const std::string name = "mock" + std::to_string(device);
+            if (fabric.config.scalable)
+                resources_.push_back({"mock_dc", name, DeviceType::kNetwork});
+            if (fabric.config.dedicated)
+                resources_.push_back({"mock_rc", name, DeviceType::kNetwork});
         }
     }
     std::string_view name() const override { return "mock"; }
     std::span<const Resource> resources() override { return resources_; }
     ucs_status_t open_domain(std::string_view device,
                              std::unique_ptr<MemoryDomain>* domain) override {
-        if (device != "mock0") return UCS_ERR_NO_DEVICE;
-        *domain = std::make_unique<MockDomain>(fabric_);
+        unsigned number = 0;
+        while (device != "mock" + std::to_string(number)) {
+            if (++number == fabric_.config.devices) return UCS_ERR_NO_DEVICE;
+        }
+        *domain = std::make_unique<MockDomain>(fabric_, number);
         return UCS_OK;
     }
 

@@ -11,7 +11,8 @@
 
 /**
  * A pair of transports for tests of the protocol layer: "mock_dc" (scalable) and "mock_rc"
- * (dedicated) on a device "mock0", with faults from a seed.
+ * (dedicated) on devices "mock0" and so on, with faults from a seed. Chains are not among the usual
+ * capabilities.
  *
  * Every endpoint's messages keep their order; different endpoints overtake each other. Remote
  * memory access happens in the fabric, whether or not the target runs. Everything is a function of
@@ -47,6 +48,7 @@ struct Config {
     uint8_t atomic32_ops = 0;
     uint8_t atomic64_ops =
         static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
+    unsigned devices = 1;   //!< mock0 and so on, each with both
     bool scalable = true;   //!< list mock_dc
     bool dedicated = true;  //!< list mock_rc
 };
@@ -54,6 +56,8 @@ struct Config {
 /** What went over all endpoints of one kind. */
 struct Counters {
     uint64_t am = 0, put = 0, get = 0, atomic = 0, check = 0;
+    uint64_t chains = 0;   //!< of puts and gets
+    uint64_t cut_off = 0;  //!< packets that came after their endpoint was cut off
     uint64_t bytes = 0;
     uint64_t delivered = 0;       //!< active messages that reached a handler or a gate
     uint64_t held = 0;            //!< of these, those that a closed gate took
@@ -72,6 +76,7 @@ struct PacketEvent {
     uint64_t target_worker;
     int am_id;  //!< -1: not an active message
     size_t length;
+    unsigned device;  //!< of the source
     uint64_t number;  //!< of this event in the fabric's life, from 0
 };
 
@@ -91,6 +96,14 @@ class Fabric {
     /** The worker stops: its packets vanish, and what is sent to it fails. By
      * InterfaceParams::worker_id. */
     void kill(uint64_t worker_id);
+    enum class Device : uint8_t {
+        kWell,
+        kBroken,  //!< packets from it fail, and so do its endpoints
+        kSilent,  //!< packets from it and their acknowledgements wait until it is well again
+    };
+    void set_device(unsigned device, Device state);
+    /** What Interface::is_link_up() says. */
+    void set_link(unsigned device, bool is_up);
     /** Packets between the two workers fail from now on. */
     void cut(uint64_t worker_a, uint64_t worker_b);
     /** Called before each packet takes effect; may kill() and cut(). */

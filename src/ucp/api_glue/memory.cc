@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/memory.h"
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -128,8 +129,9 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     WorkerLock lock(endpoint.worker());
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
     if (!remote) return UCS_ERR_NO_MEMORY;
-    const DomainPair domains = endpoint.domains();
-    status = remote->open(endpoint.worker().context(), packed, {&domains, 1});
+    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+    status = remote->open(endpoint.worker().context(), packed,
+                          endpoint.worker().domain_pairs(endpoint, pairs));
     if (status == UCS_OK) *rkey_p = wrap(remote.release());
     return status;
 }

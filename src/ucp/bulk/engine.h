@@ -65,7 +65,6 @@ class Engine {
 
     /** Work that calls have put aside. */
     void run_deferred();
-    bool has_deferred() const;
     /** Timers: silence, links, probes, CUT. */
     void advance(ucs::Time now);
     ucs::Time next_deadline() const;
@@ -76,10 +75,16 @@ class Engine {
     /** @return whether the transport endpoint was a path's */
     bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
 
+    struct State;  //!< engine_state.h
+    State& state() { return *state_; }
+
   private:
-    struct State;
     std::unique_ptr<State> state_;
 };
 
 }  // namespace bulk
+
+/** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
+void register_for_bulk(const Endpoint& endpoint, const Memory& memory, size_t length);
+
 }  // namespace ucp

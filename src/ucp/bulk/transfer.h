@@ -58,14 +58,12 @@ class Transfer {
     Transfer(std::span<const Piece> pieces, const SliceRules& rules);
 
     std::span<const Piece> pieces() const { return pieces_; }
-    /** Failed runs come first. */
-    bool has_next() const { return !failed_.empty() || next_.piece < pieces_.size(); }
-    /** The next slice; has_next(). */
-    Slice peek() const { return slice_at(failed_.empty() ? next_ : start(failed_.back())); }
-    uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
+    bool has_next() const { return waiting_ != 0; }
     uint64_t bytes_waiting() const { return waiting_; }
+    /** How often the next slices have failed. */
+    uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
 
-    /** Goes along the next slices without taking them. */
+    /** Goes along the next slices, failed ones first, without taking them. */
     class Cursor {
       public:
         bool is_end() const { return left_ == 0; }
@@ -76,25 +74,25 @@ class Transfer {
         friend class Transfer;
         const Transfer* transfer_;
         struct Place {
-            uint32_t piece;
-            uint64_t offset;
-        } at_;
+            uint32_t piece = 0;
+            uint64_t offset = 0;
+        };
+        Place at_;
         uint64_t left_;  //!< bytes
     };
     Cursor cursor() const;
 
-    /** The first `slices` of cursor() are posted. */
-    Run take(uint32_t slices, uint64_t bytes);
-    void completed(const Run& run) { waiting_for_ -= run.bytes; }
-    /** To be posted again, unless the transfer has ended with an error. */
+    /** The `slices` from cursor() up to `end` are posted. */
+    Run take(const Cursor& end, uint32_t slices);
+    void completed(const Run& run) { under_way_ -= run.bytes; }
+    /** To be posted again, unless the transfer has failed. */
     void failed(const Run& run);
-    /** The transfer ends with an error: nothing more is posted. The first error stays. */
+    /** Nothing more is posted. The first error stays. */
     void fail(ucs_status_t status);
 
     ucs_status_t status() const { return status_; }
-    /** Bytes taken and neither completed nor failed. */
-    uint64_t bytes_under_way() const { return waiting_for_; }
-    bool is_complete() const { return waiting_ == 0 && waiting_for_ == 0; }
+    /** Nothing is under way, and nothing is left to be. */
+    bool is_over() const { return waiting_ == 0 && under_way_ == 0; }
 
   private:
     using Place = Cursor::Place;
@@ -104,14 +102,15 @@ class Transfer {
         return {place.piece, place.offset,
                 rest <= rules_.slice + rules_.fragment ? rest : rules_.slice};
     }
+    void skip_empty(Place& place) const;
     void step(Place& place, size_t length) const;
 
     std::span<const Piece> pieces_;
     SliceRules rules_;
     Place next_{};
     std::vector<Run> failed_;
-    uint64_t waiting_ = 0;      //!< bytes to be taken
-    uint64_t waiting_for_ = 0;  //!< bytes taken
+    uint64_t waiting_ = 0;    //!< bytes to be posted
+    uint64_t under_way_ = 0;  //!< bytes posted, of which it is not known what became
     ucs_status_t status_ = UCS_OK;
 };
 

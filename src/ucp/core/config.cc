@@ -21,7 +21,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::estimated_endpoints>("NUM_EPS", "auto",
                                         "Number of endpoints to expect, for the cost of transports "
                                         "that grows with it. auto: what the program says."),
-    field<&Config::max_rails>("MAX_RNDV_RAILS", "2",
+    field<&Config::max_rails>("MAX_RNDV_RAILS", "4",
                               "Devices over which an endpoint spreads large messages, at most."),
     field<&Config::max_rail_ratio>("MULTI_LANE_MAX_RATIO", "4",
                                    "A device takes part in large messages if its bandwidth is at "
@@ -84,6 +84,28 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
                                   "Messages on a new lane until the peer has acknowledged the end "
                                   "of the old one."),
+    field<&Config::bulk_threshold>("BULK_THRESH", "64k",
+                                   "Puts, gets and rendezvous of at least this size are cut into "
+                                   "slices, which go over all paths to the peer; inf: none are."),
+    field<&Config::bulk_slice_size>("BULK_SLICE_SIZE", "64k",
+                                    "Bytes of a slice, as far as all devices in use take it."),
+    field<&Config::bulk_fragment_limit>("BULK_FRAGMENT_LIMIT", "4k",
+                                        "A tail of up to this size joins the slice before it."),
+    field<&Config::bulk_window>("BULK_WINDOW", "4m",
+                                "Bytes under way on one path at most; less on a slow one."),
+    field<&Config::bulk_max_wr_per_post>("BULK_MAX_WR_PER_POST", "64",
+                                         "Slices posted by one doorbell, 1 to 64."),
+    field<&Config::bulk_max_rails>("BULK_MAX_RAILS", "auto",
+                                   "Devices over which an endpoint spreads bulk transfers, at "
+                                   "most. auto: UCX_MAX_RNDV_RAILS."),
+    field<&Config::bulk_max_retries>("BULK_MAX_RETRIES", "8",
+                                     "A slice that has failed more often ends its transfer."),
+    field<&Config::bulk_stall_timeout>("BULK_STALL_TIMEOUT", "400ms",
+                                       "A path on which nothing is completed for so long, while "
+                                       "others to the same peer went on, has failed."),
+    field<&Config::bulk_retry_interval>("BULK_RETRY_INTERVAL", "100ms",
+                                        "A path that has failed is tried again after this time, "
+                                        "doubled at each failure up to 32 times."),
     field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
                                        "How often peers of idle endpoints are checked, if the "
                                        "endpoint's error handling mode is peer; inf: never."),

@@ -60,6 +60,16 @@ struct Config {
     double min_score = 0;
     unsigned switch_window = 0;
 
+    ucs::config::MemorySize bulk_threshold{65536};
+    ucs::config::MemorySize bulk_slice_size{65536};
+    ucs::config::MemorySize bulk_fragment_limit{4096};
+    ucs::config::MemorySize bulk_window{4 << 20};
+    unsigned bulk_max_wr_per_post = 64;
+    std::optional<unsigned> bulk_max_rails;
+    unsigned bulk_max_retries = 8;
+    ucs::Duration bulk_stall_timeout = std::chrono::milliseconds(400);
+    ucs::Duration bulk_retry_interval = std::chrono::milliseconds(100);
+
     ucs::Duration keepalive_interval = ucs::kForever;
     unsigned keepalive_endpoints = 0;  //!< at each interval; 0: none
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/backlog.h"
 #include "ucp/core/endpoint_extras.h"
 #include "ucp/core/flush.h"
@@ -72,6 +73,25 @@ uint8_t Endpoint::one_sided_bit() const {
 
 void Endpoint::note_one_sided(const Lane& lane) {
     one_sided_used_ |= lane_bit(lane);
+}
+
+unsigned Endpoint::interface_of(const Lane& lane) const {
+    return &lane.endpoint == scalable_.get() ? scalable_index_ : lane_state_->interface_index;
+}
+
+ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
+    ucs_status_t result = UCS_OK;
+    const auto flush = [&](uct::Endpoint& lane) {
+        ++completion.count;
+        const ucs_status_t status = lane.flush(&completion);
+        if (status != UCS_INPROGRESS) --completion.count;
+        if (result == UCS_OK || status == UCS_ERR_NO_RESOURCE) result = status;
+    };
+    if ((one_sided_fenced_ & kScalableBit) != 0) flush(*scalable_);
+    const bool has_dedicated =
+        lane_state_ != nullptr && lane_state_->connected && !lane_state_->drained();
+    if ((one_sided_fenced_ & kDedicatedBit) != 0 && has_dedicated) flush(*lane_state_->dedicated);
+    return result;
 }
 
 bool Endpoint::owns(const uct::Endpoint* lane) const {
@@ -187,6 +207,7 @@ void Endpoint::purge() {
         }
         has_backlog_ = false;
     }
+    worker_->bulk().endpoint_failed(*this);
     worker_->abort_named(*this, status_);
     flush_endpoint_failed(*this, status_);
     if (extras_ != nullptr && extras_->stream != nullptr) {

@@ -153,6 +153,17 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** The argument of the error callback, and what stream polls report. */
     void* user_argument() const { return error_argument_; }
     bool owns(const uct::Endpoint* lane) const;
+    /** Worker::interface() of one of its lanes. */
+    unsigned interface_of(const Lane& lane) const;
+    /** The peer is not known yet. */
+    bool is_waiting() const { return remote_uuid_ == 0; }
+    /** One-sided operations before the last fence may not be done yet. */
+    bool has_fenced() const { return one_sided_fenced_ != 0; }
+    /**
+     * Flush the lanes that carried these.
+     * @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
+     */
+    ucs_status_t flush_fenced(uct::Completion& completion);
     /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
     bool is_drained(const uct::Endpoint* lane) const;
     void print_info(FILE* stream) const;

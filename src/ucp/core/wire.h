@@ -41,6 +41,9 @@ enum class AmId : uint8_t {
     kHello = 24,   //!< HelloHeader, the sender's worker address
     kLane = 25,    //!< LaneHeader, an encoded lanes::Message
     kMarker = 26,  //!< LaneHeader, an encoded lanes::Message that takes its place among data
+    // bulk transfers (bulk/cut.h)
+    kBulkCut = 27,      //!< CutMessage, addresses
+    kBulkCutDone = 28,  //!< CutDoneMessage
 };
 
 #pragma pack(push, 1)

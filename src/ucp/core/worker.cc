@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/am/am_handlers.h"
+#include "ucp/bulk/engine.h"
 #include "ucp/bulk/notification.h"
 #include "ucp/core/announce.h"
 #include "ucp/core/flush.h"
@@ -62,6 +63,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     lanes_ = std::make_unique<LaneDriver>(*this);
     tracker_ = lanes_->tracker();
     keepalive_ = std::make_unique<Keepalive>(*this);
+    bulk_ = std::make_unique<bulk::Engine>(*this);
 }
 
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
@@ -97,6 +99,7 @@ Worker::~Worker() {
     while (!endpoints_.empty()) {
         Endpoint& endpoint = endpoints_.front();
         endpoints_.pop_front();
+        bulk_->forget(endpoint);
         lanes_->drop_lane(endpoint);
         delete &endpoint;
     }
@@ -192,8 +195,8 @@ void Worker::count_dedicated(int change) {
 // --------------------------------------------------------------------------------------
 
 // To poll an adapter costs many times what a look into shared memory does. One that has had nothing
-// for long is polled seldom: its next message waits for a few more calls, which is little beside the
-// time that it has been silent.
+// for long is polled seldom: its next message waits for a few more calls, which is little beside
+// the time that it has been silent.
 unsigned Worker::poll() {
     constexpr uint32_t kPatience = 4096, kSeldom = 16;
     unsigned events = 0;
@@ -215,6 +218,7 @@ unsigned Worker::progress() {
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
         progress_countdown_ = std::max(config().progress_factor, 1u);
         lanes_->advance(now());
+        bulk_->advance(now());
         keepalive_->advance(now());
         if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
     }
@@ -264,7 +268,8 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 }
 
 ucs::Time Worker::next_deadline() const {
-    ucs::Time next = std::min(lanes_->next_deadline(), keepalive_->next_deadline());
+    ucs::Time next =
+        std::min({lanes_->next_deadline(), keepalive_->next_deadline(), bulk_->next_deadline()});
     for (const WorkerInterface& interface : interfaces_) {
         next = std::min(next, interface.transport->next_deadline());
     }
@@ -286,7 +291,10 @@ unsigned Worker::run_deferred() {
     failed_lanes_.clear();
     for (const auto& [lane, status] : failures) {
         Endpoint* endpoint = find_owner(lane);
-        if (endpoint == nullptr) continue;
+        if (endpoint == nullptr) {
+            bulk_->transport_failed(lane, status);
+            continue;
+        }
         if (lane == endpoint->scalable()) {
             endpoint->fail(status);
         } else {
@@ -298,6 +306,7 @@ unsigned Worker::run_deferred() {
     to_purge_.clear();
     for (Endpoint* endpoint : purge) endpoint->purge();
     lanes_->run_deferred();
+    bulk_->run_deferred();
     const auto pump = std::move(to_pump_);
     to_pump_.clear();
     for (Endpoint* endpoint : pump) {

@@ -36,6 +36,9 @@ namespace wireup {
 class ConnectionManager;
 }
 class Keepalive;
+namespace bulk {
+class Engine;
+}
 
 class AmHandlers;
 class LaneDriver;
@@ -121,6 +124,8 @@ class Worker {
     unsigned progress();
     /** Work put aside for the next progress(), whatever the transports have. */
     bool has_work() const;
+    /** The next progress() runs what is put aside. */
+    void work_later() { has_work_ = true; }
     /** Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation. */
     ucs_status_t wakeup(Wakeup** wakeup);
     /** The next progress() looks at what it looks at only now and then. */
@@ -142,6 +147,7 @@ class Worker {
     Streams& streams() { return *streams_; }
     NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return *lanes_; }
+    bulk::Engine& bulk() { return *bulk_; }
     std::span<WorkerInterface> interfaces() { return interfaces_; }
     WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
     /** For protocols, before any message can arrive. The argument of the handler is the worker. */
@@ -156,6 +162,12 @@ class Worker {
      * only one or UCX_MAX_RNDV_RAILS allows no more. Valid until the next progress().
      */
     std::span<const Rail> rails(uint64_t uuid) const;
+    /**
+     * The domains of an endpoint's lanes and of its rails, as many as `pairs` takes: what the keys
+     * of a bulk transfer are opened for.
+     */
+    std::span<const DomainPair> domain_pairs(const Endpoint& endpoint,
+                                             std::span<DomainPair> pairs) const;
     /** ucpx_worker_explain(): all candidates for lanes to a peer, and why each is what it is. */
     void explain(const WorkerAddress& peer, FILE* stream);
 
@@ -339,6 +351,7 @@ class Worker {
     NotifyHandler notify_handler_;
     std::vector<WorkerInterface> interfaces_;
     std::unique_ptr<LaneDriver> lanes_;
+    std::unique_ptr<bulk::Engine> bulk_;
     size_t bucket_count_ = 16;
     std::unique_ptr<EndpointTable::bucket_type[]> buckets_;
     EndpointTable by_uuid_;

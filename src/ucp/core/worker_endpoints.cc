@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/backlog.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/worker.h"
@@ -178,6 +179,7 @@ void Worker::reap() {
         if (find_endpoint(endpoint->remote_uuid()) == nullptr) {
             rails_.erase(endpoint->remote_uuid());
         }
+        bulk_->forget(*endpoint);
         endpoints_.erase(endpoints_.iterator_to(*endpoint));
         --endpoint_count_;
         delete endpoint;

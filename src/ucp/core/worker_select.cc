@@ -73,8 +73,9 @@ bool Worker::reaches(uint8_t local, const AddressEntry& remote) const {
 }
 
 select::Options Worker::selection_options() const {
-    return {.max_rails = context_.config().max_rails,
-            .max_rail_ratio = context_.config().max_rail_ratio};
+    const Config& config = context_.config();
+    return {.max_rails = config.bulk_max_rails.value_or(config.max_rails),
+            .max_rail_ratio = config.max_rail_ratio};
 }
 
 ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {
@@ -143,6 +144,17 @@ void Worker::keep_rails(const WorkerAddress& remote, std::span<const select::Can
 std::span<const Rail> Worker::rails(uint64_t uuid) const {
     const auto found = rails_.find(uuid);
     return found == rails_.end() ? std::span<const Rail>() : found->second;
+}
+
+std::span<const DomainPair> Worker::domain_pairs(const Endpoint& endpoint,
+                                                 std::span<DomainPair> pairs) const {
+    size_t count = 0;
+    pairs[count++] = endpoint.domains();
+    for (const Rail& rail : rails(endpoint.remote_uuid())) {
+        if (count == pairs.size()) break;
+        pairs[count++] = rail.domains;
+    }
+    return pairs.first(count);
 }
 
 // --- the reasons

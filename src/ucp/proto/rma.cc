@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/worker.h"
 #include "ucp/dt/datatype.h"
 #include "ucp/mem/memory.h"
@@ -126,6 +127,20 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
     return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
 }
 
+/** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
+static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction,
+                      ucs_status_t* status) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.offset != 0 || rma.length < request.worker->config().bulk_threshold) return false;
+    if (registration(request, lane) == nullptr) return false;
+    const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
+    const bulk::Piece piece{rma.buffer, rma.address, rma.length, memory, rma.remote};
+    bulk::Engine& engine = request.worker->bulk();
+    if (!engine.takes(*request.endpoint, direction, {&piece, 1})) return false;
+    *status = engine.start(request, direction, {&piece, 1});
+    return *status == UCS_OK;
+}
+
 ucs_status_t post_put(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     uct::RemoteKey key;
@@ -133,12 +148,13 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
         emulate_rma(request, true);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
+    ucs_status_t status;
+    if (hand_over(request, lane, bulk::Direction::kPut, &status)) return status;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.put;
     std::byte* data = rma.buffer + rma.offset;
     const uint64_t address = rma.address + rma.offset;
     size_t length = rma.length - rma.offset;
-    ucs_status_t status;
     uct::MemoryHandle* handle = nullptr;
     const bool can_copy = (capabilities & uct::kPutBcopy) != 0;
     if (length <= limits.max_short && (capabilities & uct::kPutShort) != 0) {
@@ -174,12 +190,13 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         emulate_rma(request, false);
         return UCS_ERR_NO_RESOURCE;
     }
+    ucs_status_t status;
+    if (hand_over(request, lane, bulk::Direction::kGet, &status)) return status;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.get;
     std::byte* data = rma.buffer + rma.offset;
     const uint64_t address = rma.address + rma.offset;
     size_t length = rma.length - rma.offset;
-    ucs_status_t status;
     uct::MemoryHandle* handle = nullptr;
     const bool can_copy = (capabilities & uct::kGetBcopy) != 0;
     if ((capabilities & uct::kGetZcopy) != 0 && (!can_copy || length >= zcopy_threshold(request)) &&

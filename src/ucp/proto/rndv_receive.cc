@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <vector>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/endpoint.h"
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
@@ -51,6 +53,7 @@ void ask_sender(Endpoint& endpoint, Request& request, size_t offset, bool offer)
     rtr.receiver = worker.name_request(request);
     rtr.offset = offset;
     rtr.end = receive.wanted;
+    if (offer) register_for_bulk(endpoint, *receive.memory, receive.wanted);
     const size_t key_length = offer ? packed_key_size(*receive.memory) : 0;
     std::vector<std::byte> message(sizeof(rtr) + key_length);
     if (offer) {
@@ -71,6 +74,16 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     if (key == uct::kInvalidRemoteKey || handle == nullptr ||
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
+    if (get.offset == 0 && receive.wanted >= request.worker->config().bulk_threshold) {
+        const bulk::Piece piece{receive.buffer.data(), get.address, receive.wanted,
+                                memory_of(receive), get.remote};
+        bulk::Engine& engine = request.worker->bulk();
+        if (engine.takes(*request.endpoint, bulk::Direction::kGet, {&piece, 1}) &&
+            engine.start(request, bulk::Direction::kGet, {&piece, 1}) == UCS_OK) {
+            get.offset = receive.wanted;
+            return UCS_OK;
+        }
+    }
     const size_t length = std::min(lane.attributes.get.max_zcopy, receive.wanted - get.offset);
     const uct::Iov piece{static_cast<std::byte*>(receive.buffer.data()) + get.offset, length,
                          handle};
@@ -115,7 +128,10 @@ bool start_get(Endpoint& endpoint, Request& request, const Announcement& announc
     const Lane lane = endpoint.one_sided_lane();
     if (!announcement.has_key || (lane.attributes.capabilities & uct::kGetZcopy) == 0) return false;
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
-    if (!remote || remote->open(worker.context(), announcement.key, {&lane.domains, 1}) != UCS_OK ||
+    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+    if (!remote ||
+        remote->open(worker.context(), announcement.key, worker.domain_pairs(endpoint, pairs)) !=
+            UCS_OK ||
         remote->find(lane.domains) == uct::kInvalidRemoteKey)
         return false;
     if (!prepare_memory(worker, receive, lane, false)) return false;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/endpoint.h"
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
@@ -60,6 +62,7 @@ size_t pack_rts(void* destination, void* arg) {
     const auto& [request, lane] = *static_cast<PackRts*>(arg);
     const RndvSend& send = request.part<RndvSend>();
     const Memory* memory = memory_of(send);
+    if (memory != nullptr) register_for_bulk(*request.endpoint, *memory, send.buffer.length());
     RndvRts rts{};
     rts.envelope = send.envelope;
     rts.sender = request.worker->uuid();
@@ -173,6 +176,18 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     }
     if (send.offset == send.end) return UCS_OK;
 
+    if (send.put_lane == nullptr &&
+        send.end - send.offset >= request.worker->config().bulk_threshold) {
+        const bulk::Piece piece{static_cast<std::byte*>(send.buffer.data()) + send.offset,
+                                send.put_address + send.offset, send.end - send.offset,
+                                memory_of(send), send.remote};
+        bulk::Engine& engine = request.worker->bulk();
+        if (engine.takes(*request.endpoint, bulk::Direction::kPut, {&piece, 1}) &&
+            engine.start(request, bulk::Direction::kPut, {&piece, 1}) == UCS_OK) {
+            send.offset = send.end;
+            return UCS_OK;
+        }
+    }
     if (!can_put(send, lane)) [[unlikely]]
         return go_on_with_data(request);
     const uct::RemoteKey key = send.remote->find(lane.domains);
@@ -235,8 +250,9 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         const Lane lane = request->endpoint->one_sided_lane();
         send.remote = new (std::nothrow) RemoteMemory;
         if (send.remote != nullptr) {
-            const ucs_status_t status =
-                send.remote->open(worker.context(), message.key, {&lane.domains, 1});
+            std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+            const ucs_status_t status = send.remote->open(
+                worker.context(), message.key, worker.domain_pairs(*request->endpoint, pairs));
             if (status != UCS_OK || !can_put(send, lane)) {
                 delete send.remote;
                 send.remote = nullptr;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/engine.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ucp/bulk/engine_state.h"
+#include "ucp/core/worker.h"
+#include "ucp/mem/memory.h"
+
+namespace ucp::bulk {
+
+Engine::State::State(Worker& owner)
+    : worker(owner),
+      rules{.slice = std::max<size_t>(owner.config().bulk_slice_size, 1),
+            .window = std::max<size_t>(owner.config().bulk_window, 1),
+            .chain = std::clamp<unsigned>(owner.config().bulk_max_wr_per_post, 1, kMaxChain)},
+      slices{.slice = rules.slice, .fragment = owner.config().bulk_fragment_limit} {
+    worker.set_handler(AmId::kBulkCut, on_cut);
+    worker.set_handler(AmId::kBulkCutDone, on_cut_done);
+}
+
+Engine::Engine(Worker& worker) : state_(std::make_unique<State>(worker)) {}
+Engine::~Engine() = default;
+
+bool Engine::takes(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces) {
+    const Lane lane = endpoint.one_sided_lane();
+    const uint32_t capability = direction == Direction::kPut ? uct::kPutChain : uct::kGetChain;
+    if ((lane.attributes.capabilities & capability) == 0 || pieces.empty() ||
+        endpoint.is_waiting()) {
+        return false;
+    }
+    return std::ranges::all_of(pieces, [&](const Piece& piece) {
+        return piece.memory->handle(lane.domains.local) != nullptr &&
+               piece.key->find(lane.domains) != uct::kInvalidRemoteKey;
+    });
+}
+
+ucs_status_t Engine::start(Request& request, Direction direction, std::span<const Piece> pieces) {
+    State& state = *state_;
+    Group& group = state.make(*request.endpoint);
+    // Slices are the same for all paths, so that any may take over from any.
+    SliceRules rules = state.slices;
+    for (const auto& path : group.paths) {
+        const uct::InterfaceAttributes& attributes = attributes_of(*path);
+        const size_t limit =
+            direction == Direction::kPut ? attributes.put.max_zcopy : attributes.get.max_zcopy;
+        if (limit == 0) continue;
+        rules.slice = std::min(rules.slice, limit);
+        rules.fragment = std::min(rules.fragment, limit - rules.slice);
+    }
+    rules.fragment = std::min(rules.fragment, rules.slice - 1);
+    Job* job = state.jobs.create(pieces, rules);
+    if (job == nullptr) return UCS_ERR_NO_MEMORY;
+    job->engine = &state;
+    job->direction = direction;
+    job->request = &request;
+    job->group = &group;
+    job->fence.job = job;
+    job->fence.due = request.endpoint->has_fenced();
+    ++request.count;
+    request.endpoint->remote_operation_started();
+    group.jobs.push_back(*job);
+    if (!job->work.has_next()) {
+        state.finish_if_over(*job);
+        return UCS_OK;
+    }
+    group.waiting.push_back(*job);
+    state.watch(group);
+    state.pump(group);
+    return UCS_OK;
+}
+
+Path* Engine::add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner) {
+    State& state = *state_;
+    Group& group = state.make(endpoint);
+    if (group.paths.size() == kMaxPaths) return nullptr;
+    const auto& attributes = state.worker.interface(params.interface).transport->attributes();
+    auto path =
+        std::make_unique<Path>(group, Path::Kind::kStrand, attributes.bandwidth * params.weight);
+    path->transport = params.transport;
+    path->interface = params.interface;
+    path->domains = params.domains;
+    path->owner = &owner;
+    path->name = params.name;
+    group.paths.push_back(std::move(path));
+    endpoint.greet();
+    state.wake(group);
+    return group.paths.back().get();
+}
+
+void Engine::remove_path(Path& path) {
+    if (path.state != Path::State::kUp) return;
+    path.state = Path::State::kLeaving;
+    path.stop_waiting();
+    state_->wake(path.group);
+}
+
+void Engine::set_end_owner(PathOwner* owner) {
+    state_->end_owner = owner;
+}
+
+}  // namespace ucp::bulk
+
+void ucp::register_for_bulk(const Endpoint& endpoint, const Memory& memory, size_t length) {
+    Worker& worker = endpoint.worker();
+    if (length < worker.config().bulk_threshold) return;
+    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+    for (const DomainPair pair : worker.domain_pairs(endpoint, pairs)) {
+        (void)memory.handle(pair.local);
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ucp/bulk/cut.h"
+#include "ucp/bulk/engine.h"
+#include "ucp/bulk/path.h"
+#include "ucp/core/wire.h"
+#include "ucs/datastruct/memory_pool.h"
+
+namespace ucp::bulk {
+
+/** At most so many paths of one endpoint: 8 strands on each of 4 rails, and the rails. */
+inline constexpr size_t kMaxPaths = 40;
+inline constexpr size_t kMaxChain = 64;
+
+/**
+ * The engine's inside. Posting and completions are in posting.cc, failures and the clock in
+ * health.cc, CUT in severing.cc.
+ *
+ * Two rules keep it simple. Users' callbacks, destructions and calls of a PathOwner happen only in
+ * run_deferred() and advance(), which no transport calls. What a completion or message finds out
+ * is noted in the path or job, and the group is put among the active.
+ */
+struct Engine::State {
+    explicit State(Worker& owner);
+
+    // --- posting.cc ---
+    Group* find(const Endpoint& endpoint);
+    Group& make(Endpoint& endpoint);
+    void wake(Group& group);
+    void watch(Group& group);
+    void pump(Group& group);
+    void deliver(Job& job);
+    void finish_if_over(Job& job);
+
+    // --- health.cc ---
+    void settle(Group& group);
+    void check(Group& group, ucs::Time now);
+    void give_up(Path& path);
+    void drop_all(Group& group, ucs_status_t status);
+    void release(Group& group);
+
+    // --- severing.cc ---
+    void send_cut(Path& path, ucs::Time now);
+    void carry_out(std::span<const std::byte> message);
+    void send_everywhere(Endpoint& endpoint, AmId id, std::span<const std::byte> message);
+    static ucs_status_t on_cut(void* worker, void* data, size_t length,
+                               uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_cut_done(void* worker, void* data, size_t length,
+                                    uct::ReceiveDescriptor* descriptor);
+
+    Worker& worker;
+    ScheduleRules rules;
+    SliceRules slices;
+    ucs::ObjectPool<Job> jobs{"bulk transfers"};
+    ucs::ObjectPool<Chain> chains{"bulk chains"};
+    std::unordered_map<const Endpoint*, std::unique_ptr<Group>> groups;
+    JobList finished;
+    JobList bereft;  //!< their endpoint is gone, chains on its lane are not
+    std::vector<Group*> active, running, watched;  //!< to be pumped, being so, looked at in time
+    std::vector<std::vector<std::byte>> cuts_due;  //!< CUTs that came
+    CutRecord cuts;
+    uint64_t next_cut = 0;
+    PathOwner* end_owner = nullptr;
+    ucs::Time tick{};  //!< when the watched are looked at next
+
+  private:
+    static void chain_done(uct::Completion* self);
+    static void fence_done(uct::Completion* self);
+    bool passes_fence(Job& job);
+    void add_rails(Group& group);
+    bool post_next(Group& group, Job& job, ucs::Time now);
+    ssize_t post_chain(Job& job, Path& path, size_t bytes, ucs::Time now);
+    void chain_failed(Job& job, Path* path, const Run& run, ucs_status_t status);
+    void requeue(Job& job);
+    void suspend(Job& job, Path& path);
+    ucs_status_t make_rail(Path& path);
+    void fail(Path& path, ucs_status_t status);
+    void rest(Path& path, ucs::Time now);
+    void probe(Path& path, ucs::Time now);
+    void abandon_probe(Path& path);
+    void severed(Path& path, ucs::Time now);
+    bool others_went_on(const Path& path) const;
+};
+
+const uct::InterfaceAttributes& attributes_of(const Path& path);
+
+}  // namespace ucp::bulk

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What becomes of paths: errors, silence, rest, probes, their end.
+
+#include <algorithm>
+
+#include "ucp/bulk/engine_state.h"
+#include "ucp/core/worker.h"
+#include "ucs/log.h"
+
+namespace ucp::bulk {
+namespace {
+
+constexpr unsigned kMaxDoublings = 5;
+constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
+
+}  // namespace
+
+// --- making
+// ----------------------------------------------------------------------------------------
+
+ucs_status_t Engine::State::make_rail(Path& path) {
+    const ucs_status_t status =
+        worker.interface(path.interface)
+            .transport->create_endpoint({path.remote_device, path.remote_interface, {}}, &path.own);
+    if (status == UCS_OK) path.transport = path.own.get();
+    return status;
+}
+
+void Engine::State::rest(Path& path, ucs::Time now) {
+    path.own.reset();
+    path.state = Path::State::kResting;
+    const unsigned doublings = std::min(path.failures, kMaxDoublings);
+    ++path.failures;
+    path.due = ucs::deadline(now, worker.config().bulk_retry_interval * (1 << doublings));
+}
+
+void Engine::State::probe(Path& path, ucs::Time now) {
+    path.failure = UCS_OK;
+    if (make_rail(path) != UCS_OK) return rest(path, now);
+    path.probe = std::make_unique<Path::Probe>();
+    Path::Probe& probe = *path.probe;
+    probe.count = 1;
+    probe.callback = [](uct::Completion* self) {
+        auto* done = static_cast<Path::Probe*>(self);
+        done->is_back = true;
+        if (done->is_abandoned) delete done;
+    };
+    path.state = Path::State::kProbing;
+    path.due = ucs::deadline(now, worker.config().bulk_stall_timeout);
+    const ucs_status_t status = path.own->check(&probe);
+    if (status == UCS_INPROGRESS) return;
+    probe.status = status;
+    probe.is_back = true;
+}
+
+void Engine::State::abandon_probe(Path& path) {
+    if (path.probe == nullptr) return;
+    if (path.probe->is_back) {
+        path.probe.reset();
+    } else {
+        path.probe.release()->is_abandoned = true;
+    }
+}
+
+// --- failing
+// ---------------------------------------------------------------------------------------
+
+/** Its slices are posted elsewhere; the completions of its chains mean nothing any more. */
+void Engine::State::give_up(Path& path) {
+    path.stop_waiting();
+    while (!path.chains.empty()) {
+        Chain& chain = path.chains.front();
+        path.chains.pop_front();
+        Job& job = *chain.job;
+        chain.job = nullptr;
+        chain.path = nullptr;
+        --job.chains;
+        if (chain.run.failures >= worker.config().bulk_max_retries) job.work.fail(path.failure);
+        job.work.failed(chain.run);
+        suspend(job, path);
+        requeue(job);
+        finish_if_over(job);
+    }
+    path.meter.give_up();
+}
+
+void Engine::State::fail(Path& path, ucs_status_t status) {
+    Group& group = path.group;
+    ucs::log_info("bulk: a {} to worker {:016x} gave up: {}",
+                  path.kind == Path::Kind::kRail ? attributes_of(path).device : "queue pair",
+                  group.endpoint.remote_uuid(), ucs_status_string(status));
+    path.failure = status;
+    abandon_probe(path);
+    give_up(path);
+    path.state = Path::State::kCutting;
+    path.is_cut = false;
+    path.cut = ++next_cut;
+    if (path.kind == Path::Kind::kStrand) {
+        path.owner->path_failed(path, status);
+    } else {
+        path.own.reset();
+    }
+    path.transport = nullptr;
+    watch(group);
+    send_cut(path, worker.now());
+}
+
+/** Nothing of the path comes to the peer's memory any more. */
+void Engine::State::severed(Path& path, ucs::Time now) {
+    for (Job* job : path.suspended) {
+        --job->cuts;
+        finish_if_over(*job);
+    }
+    path.suspended.clear();
+    if (path.kind == Path::Kind::kRail) rest(path, now);
+}
+
+/** Does what completions, messages and removals have left to do. */
+void Engine::State::settle(Group& group) {
+    for (size_t index = 0; index < group.paths.size();) {
+        Path& path = *group.paths[index];
+        const bool is_up = path.state == Path::State::kUp || path.state == Path::State::kLeaving;
+        if (path.kind != Path::Kind::kHome && is_up && path.failure != UCS_OK) {
+            fail(path, path.failure);
+        }
+        bool is_gone = false;
+        if (path.state == Path::State::kCutting && path.is_cut) {
+            severed(path, worker.now());
+            is_gone = path.kind == Path::Kind::kStrand;
+        } else if (path.state == Path::State::kLeaving && path.chains.empty()) {
+            is_gone = true;
+        }
+        if (!is_gone) {
+            ++index;
+            continue;
+        }
+        const std::unique_ptr<Path> last = std::move(group.paths[index]);
+        group.paths.erase(group.paths.begin() + static_cast<ptrdiff_t>(index));
+        path.owner->path_gone(path);
+    }
+}
+
+bool Engine::State::others_went_on(const Path& path) const {
+    return std::ranges::any_of(path.group.paths, [&](const auto& other) {
+        return other.get() != &path && other->meter.completed_at() > path.meter.silent_since();
+    });
+}
+
+// --- the clock
+// -------------------------------------------------------------------------------------
+
+void Engine::State::check(Group& group, ucs::Time now) {
+    const Config& config = worker.config();
+    bool other_links = false;
+    for (const auto& path : group.paths) {
+        const bool has_link = worker.interface(path->interface).transport->is_link_up();
+        other_links = other_links || (has_link && path->state == Path::State::kUp);
+    }
+    for (const auto& each : group.paths) {
+        Path& path = *each;
+        const bool had_link = path.link_up;
+        path.link_up = worker.interface(path.interface).transport->is_link_up();
+        const bool is_silent = path.meter.under_way() != 0 &&
+                               now - path.meter.silent_since() >= config.bulk_stall_timeout &&
+                               others_went_on(path);
+        switch (path.state) {
+            case Path::State::kUp:
+            case Path::State::kLeaving:
+                if (path.kind == Path::Kind::kHome) {
+                    path.link_up = path.link_up && !is_silent;
+                } else if (is_silent) {
+                    path.failure = UCS_ERR_TIMED_OUT;
+                } else if (!path.link_up && other_links && path.meter.under_way() != 0) {
+                    path.failure = UCS_ERR_UNREACHABLE;
+                }
+                break;
+            case Path::State::kCutting:
+                if (now >= path.due) send_cut(path, now);
+                break;
+            case Path::State::kResting:
+                if (now >= path.due && path.link_up) probe(path, now);
+                break;
+            case Path::State::kProbing:
+                if (path.probe->is_back && path.probe->status == UCS_OK) {
+                    path.probe.reset();
+                    path.state = Path::State::kUp;
+                } else if (path.probe->is_back || now >= path.due) {
+                    abandon_probe(path);
+                    rest(path, now);
+                }
+                break;
+        }
+        if (path.failure != UCS_OK || path.link_up != had_link) wake(group);
+    }
+    if (!group.waiting.empty()) wake(group);
+}
+
+// --- ends
+// ------------------------------------------------------------------------------------------
+
+/** The endpoint has failed: only what its lane carries is waited for. */
+void Engine::State::drop_all(Group& group, ucs_status_t status) {
+    for (Job& job : group.jobs) job.work.fail(status);
+    group.waiting.clear();
+    for (const auto& path : group.paths) {
+        path->stop_waiting();
+        if (path->kind == Path::Kind::kHome) continue;
+        path->failure = status;
+        give_up(*path);
+        for (Job* job : path->suspended) --job->cuts;
+        path->suspended.clear();
+        abandon_probe(*path);
+        path->own.reset();
+    }
+    while (group.paths.size() > 1) {
+        const std::unique_ptr<Path> last = std::move(group.paths.back());
+        group.paths.pop_back();
+        if (last->kind == Path::Kind::kStrand) last->owner->path_gone(*last);
+    }
+    for (auto job = group.jobs.begin(); job != group.jobs.end();) finish_if_over(*job++);
+    while (!finished.empty()) deliver(finished.front());
+}
+
+void Engine::State::release(Group& group) {
+    drop_all(group, UCS_ERR_CANCELED);
+    for (Chain& chain : group.paths.front()->chains) chain.path = nullptr;
+    group.paths.front()->chains.clear();
+    while (!group.jobs.empty()) {
+        Job& job = group.jobs.front();
+        group.jobs.pop_front();
+        job.group = nullptr;
+        bereft.push_back(job);
+    }
+    std::erase(active, &group);
+    std::erase(watched, &group);
+    groups.erase(&group.endpoint);
+}
+
+// --- the worker's calls
+// ----------------------------------------------------------------------------
+
+void Engine::run_deferred() {
+    State& state = *state_;
+    while (!state.finished.empty()) state.deliver(state.finished.front());
+    const auto cuts = std::move(state.cuts_due);
+    state.cuts_due.clear();
+    for (const auto& message : cuts) state.carry_out(message);
+    if (state.active.empty()) return;
+    state.running.swap(state.active);
+    for (Group* group : state.running) group->is_active = false;
+    for (Group* group : state.running) {
+        state.settle(*group);
+        state.pump(*group);
+    }
+    state.running.clear();
+}
+
+void Engine::advance(ucs::Time now) {
+    State& state = *state_;
+    if (state.watched.empty() || now < state.tick) return;
+    state.tick = ucs::deadline(now, kTick);
+    std::erase_if(state.watched, [](Group* group) {
+        const bool is_healthy = std::ranges::all_of(group->paths, [](const auto& path) {
+            return path->state == Path::State::kUp && path->failure == UCS_OK;
+        });
+        group->is_watched = !is_healthy || !group->jobs.empty();
+        return !group->is_watched;
+    });
+    for (Group* group : state.watched) state.check(*group, now);
+}
+
+ucs::Time Engine::next_deadline() const {
+    return state_->watched.empty() ? ucs::kNever : state_->tick;
+}
+
+void Engine::endpoint_failed(Endpoint& endpoint) {
+    if (Group* group = state_->find(endpoint)) state_->drop_all(*group, endpoint.status());
+}
+
+void Engine::forget(Endpoint& endpoint) {
+    if (Group* group = state_->find(endpoint)) state_->release(*group);
+}
+
+bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t status) {
+    for (const auto& [endpoint, group] : state_->groups) {
+        for (const auto& path : group->paths) {
+            if (path->transport != transport || path->kind == Path::Kind::kHome) continue;
+            if (path->failure == UCS_OK) path->failure = status;
+            state_->wake(*group);
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace ucp::bulk

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What is posted where, and what completions bring.
+
+#include <algorithm>
+#include <array>
+
+#include "ucp/bulk/engine_state.h"
+#include "ucp/core/worker.h"
+#include "ucp/mem/memory.h"
+
+namespace ucp::bulk {
+namespace {
+
+uint32_t chain_capability(Direction direction) {
+    return direction == Direction::kPut ? uct::kPutChain : uct::kGetChain;
+}
+
+size_t longest(const uct::InterfaceAttributes& attributes, Direction direction) {
+    return direction == Direction::kPut ? attributes.put.max_zcopy : attributes.get.max_zcopy;
+}
+
+bool serves(DomainPair domains, const Piece& piece) {
+    return piece.memory->handle(domains.local) != nullptr &&
+           piece.key->find(domains) != uct::kInvalidRemoteKey;
+}
+
+// The lane of the moment. What waits for room on another is to be woken on this one.
+void refresh_home(Group& group) {
+    Path& home = *group.paths.front();
+    const Lane lane = group.endpoint.one_sided_lane();
+    if (home.transport == &lane.endpoint) return;
+    home.stop_waiting();
+    home.transport = &lane.endpoint;
+    home.interface = group.endpoint.interface_of(lane);
+}
+
+}  // namespace
+
+const uct::InterfaceAttributes& attributes_of(const Path& path) {
+    return path.group.endpoint.worker().interface(path.interface).transport->attributes();
+}
+
+// --- groups
+// ----------------------------------------------------------------------------------------
+
+Group* Engine::State::find(const Endpoint& endpoint) {
+    const auto found = groups.find(&endpoint);
+    return found == groups.end() ? nullptr : found->second.get();
+}
+
+Group& Engine::State::make(Endpoint& endpoint) {
+    std::unique_ptr<Group>& group = groups[&endpoint];
+    if (group != nullptr) return *group;
+    group = std::make_unique<Group>(endpoint);
+    const Lane lane = endpoint.one_sided_lane();
+    auto home = std::make_unique<Path>(*group, Path::Kind::kHome, lane.attributes.bandwidth);
+    home->transport = &lane.endpoint;
+    home->interface = endpoint.interface_of(lane);
+    home->domains = lane.domains;
+    group->paths.push_back(std::move(home));
+    add_rails(*group);
+    return *group;
+}
+
+void Engine::State::add_rails(Group& group) {
+    for (const Rail& rail : worker.rails(group.endpoint.remote_uuid())) {
+        const auto& attributes = worker.interface(rail.interface).transport->attributes();
+        auto path = std::make_unique<Path>(group, Path::Kind::kRail, attributes.bandwidth);
+        path->interface = rail.interface;
+        path->domains = rail.domains;
+        path->remote_device = rail.remote_device;
+        path->remote_interface = rail.remote_interface;
+        if (make_rail(*path) != UCS_OK) path->state = Path::State::kResting;
+        group.paths.push_back(std::move(path));
+    }
+    // The peer must be able to answer a CUT.
+    if (group.paths.size() > 1) group.endpoint.greet();
+}
+
+ucs_status_t Path::serve(uct::Pending* self) {
+    Path& path = *static_cast<Path*>(self);
+    path.group.endpoint.worker().bulk().state().wake(path.group);
+    return UCS_OK;
+}
+
+void Engine::State::wake(Group& group) {
+    if (group.is_active) return;
+    group.is_active = true;
+    active.push_back(&group);
+    worker.work_later();
+}
+
+void Engine::State::watch(Group& group) {
+    if (group.is_watched) return;
+    group.is_watched = true;
+    watched.push_back(&group);
+}
+
+// --- posting
+// ---------------------------------------------------------------------------------------
+
+// A chain knows no fence: what came before one is flushed first.
+bool Engine::State::passes_fence(Job& job) {
+    if (job.fence.due) {
+        job.fence.callback = fence_done;
+        const ucs_status_t status = job.group->endpoint.flush_fenced(job.fence);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            wake(*job.group);
+            return false;
+        }
+        job.fence.due = false;
+        if (status != UCS_OK && status != UCS_INPROGRESS) job.work.fail(status);
+    }
+    return job.fence.count == 0;
+}
+
+void Engine::State::fence_done(uct::Completion* self) {
+    Job& job = *static_cast<Job::Fence*>(self)->job;
+    State& state = *job.engine;
+    // A dedicated lane that has gone meanwhile had done all that was posted on it.
+    if (self->status != UCS_OK && self->status != UCS_ERR_CANCELED) job.work.fail(self->status);
+    if (job.group != nullptr) state.wake(*job.group);
+    state.finish_if_over(job);
+}
+
+ssize_t Engine::State::post_chain(Job& job, Path& path, size_t bytes, ucs::Time now) {
+    std::array<uct::ChainPiece, kMaxChain> pieces;
+    const std::span<const Piece> all = job.work.pieces();
+    const size_t longest_slice = longest(attributes_of(path), job.direction);
+    const uct::MemoryHandle* handle = nullptr;
+    uct::RemoteKey key = uct::kInvalidRemoteKey;
+    uint32_t known = UINT32_MAX;
+    size_t count = 0, total = 0;
+    Transfer::Cursor next = job.work.cursor();
+    while (!next.is_end() && count < rules.chain) {
+        const Slice slice = next.slice();
+        if ((count != 0 && total + slice.length > bytes) || slice.length > longest_slice) break;
+        const Piece& piece = all[slice.piece];
+        if (slice.piece != known) {
+            handle = piece.memory->handle(path.domains.local);
+            key = piece.key->find(path.domains);
+            if (handle == nullptr || key == uct::kInvalidRemoteKey) break;
+            known = slice.piece;
+        }
+        pieces[count++] = {static_cast<std::byte*>(piece.local) + slice.offset, slice.length,
+                           handle, piece.remote + slice.offset, key};
+        total += slice.length;
+        next.advance(slice);
+    }
+    if (count == 0) return UCS_ERR_UNSUPPORTED;
+    Chain* chain = chains.create();
+    if (chain == nullptr) return UCS_ERR_NO_MEMORY;
+    chain->callback = chain_done;
+    chain->count = 2;  // one for this call: the transport may complete the chain within its own
+    const std::span<const uct::ChainPiece> given(pieces.data(), count);
+    const ssize_t taken = job.direction == Direction::kPut
+                              ? path.transport->put_chain(given, chain)
+                              : path.transport->get_chain(given, chain);
+    if (taken <= 0) {
+        chains.destroy(chain);
+        return taken;
+    }
+    if (static_cast<size_t>(taken) < count) {
+        next = job.work.cursor();
+        for (ssize_t slice = 0; slice < taken; ++slice) next.advance(next.slice());
+    }
+    chain->run = job.work.take(next, static_cast<uint32_t>(taken));
+    chain->engine = this;
+    chain->job = &job;
+    chain->path = &path;
+    path.chains.push_back(*chain);
+    path.meter.posted(chain->run.bytes, now);
+    ++job.chains;
+    chain->complete(UCS_OK);
+    return taken;
+}
+
+/** @return whether there may be more to post now */
+bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
+    const Slice slice = job.work.cursor().slice();
+    const Piece& piece = job.work.pieces()[slice.piece];
+    const uint32_t capability = chain_capability(job.direction);
+    std::array<Path*, kMaxPaths> paths;
+    std::array<const Meter*, kMaxPaths> meters;
+    size_t count = 0;
+    for (const auto& path : group.paths) {
+        if (!path->may_post() || path->is_linked()) continue;
+        const uct::InterfaceAttributes& attributes = attributes_of(*path);
+        if ((attributes.capabilities & capability) == 0 || !serves(path->domains, piece)) continue;
+        if (slice.length > longest(attributes, job.direction)) continue;
+        paths[count] = path.get();
+        meters[count++] = &path->meter;
+    }
+    const Choice choice =
+        choose({meters.data(), count}, slice.length, job.work.bytes_waiting(), now, rules);
+    if (choice.path < 0) return false;
+    Path& path = *paths[static_cast<size_t>(choice.path)];
+    const ssize_t posted = post_chain(job, path, choice.bytes, now);
+    if (posted > 0) return true;
+    if (posted == 0) {
+        path.waiting_on = path.transport;
+        if (path.transport->pending_add(&path) == UCS_OK) return true;
+        wake(group);
+        return false;
+    }
+    if (posted == UCS_ERR_NO_MEMORY) {
+        wake(group);
+        return false;
+    }
+    path.failure = static_cast<ucs_status_t>(posted);
+    wake(group);
+    return true;
+}
+
+void Engine::State::pump(Group& group) {
+    if (group.waiting.empty()) return;
+    const ucs::Time now = worker.now();
+    refresh_home(group);
+    while (!group.waiting.empty()) {
+        Job& job = group.waiting.front();
+        if (job.work.has_next() && (!passes_fence(job) || !post_next(group, job, now))) return;
+        if (!job.work.has_next()) group.waiting.pop_front();
+    }
+}
+
+// --- completions
+// -----------------------------------------------------------------------------------
+
+void Engine::State::chain_done(uct::Completion* self) {
+    Chain& chain = *static_cast<Chain*>(self);
+    if (chain.job == nullptr) {
+        chain.engine->chains.destroy(&chain);
+        return;
+    }
+    Job& job = *chain.job;
+    State& state = *job.engine;
+    const ucs_status_t status = chain.status;
+    const Run run = chain.run;
+    Path* path = chain.path;
+    if (path != nullptr) path->chains.erase(path->chains.iterator_to(chain));
+    state.chains.destroy(&chain);
+    --job.chains;
+    if (status == UCS_OK) {
+        job.work.completed(run);
+        if (path != nullptr) {
+            path->meter.completed(run.bytes, state.worker.now());
+            path->failures = 0;
+        }
+    } else {
+        state.chain_failed(job, path, run, status);
+    }
+    if (job.group != nullptr) state.wake(*job.group);
+    state.finish_if_over(job);
+}
+
+/** Until the path is cut off, or its endpoint is no more, the job does not end. */
+void Engine::State::suspend(Job& job, Path& path) {
+    if (job.direction == Direction::kGet) return;
+    if (std::ranges::find(path.suspended, &job) != path.suspended.end()) return;
+    path.suspended.push_back(&job);
+    ++job.cuts;
+}
+
+void Engine::State::requeue(Job& job) {
+    if (!job.work.has_next() || static_cast<WaitingHook&>(job).is_linked()) return;
+    job.group->waiting.push_front(job);
+}
+
+void Engine::State::chain_failed(Job& job, Path* path, const Run& run, ucs_status_t status) {
+    const bool is_refused = status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
+                            status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED;
+    const bool is_home = path == nullptr || path->kind == Path::Kind::kHome;
+    if (is_home || is_refused || run.failures >= worker.config().bulk_max_retries) {
+        job.work.fail(status);
+    }
+    job.work.failed(run);
+    if (is_home) return;
+    if (path->failure == UCS_OK) path->failure = status;
+    suspend(job, *path);
+    requeue(job);
+}
+
+void Engine::State::finish_if_over(Job& job) {
+    if (!job.is_over()) return;
+    if (job.group == nullptr) {
+        bereft.erase(bereft.iterator_to(job));
+        finished.push_back(job);
+        deliver(job);
+        return;
+    }
+    if (static_cast<WaitingHook&>(job).is_linked()) {
+        job.group->waiting.erase(job.group->waiting.iterator_to(job));
+    }
+    job.group->jobs.erase(job.group->jobs.iterator_to(job));
+    finished.push_back(job);
+    worker.work_later();
+}
+
+void Engine::State::deliver(Job& job) {
+    finished.erase(finished.iterator_to(job));
+    Request& request = *job.request;
+    Endpoint* endpoint = job.group == nullptr ? nullptr : &job.group->endpoint;
+    const ucs_status_t status = job.work.status();
+    jobs.destroy(&job);
+    request.complete(status);
+    if (endpoint != nullptr) endpoint->remote_operation_finished();
+}
+
+}  // namespace ucp::bulk

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucs/time.h"
+
+// Which path takes the next slices, and how many. Pure: time and sizes in, a choice out.
+namespace ucp::bulk {
+
+struct ScheduleRules {
+    size_t slice = 65536;
+    size_t window = 4 << 20;  //!< bytes under way on one path, at most
+    unsigned chain = 64;      //!< slices of one doorbell, at most
+};
+
+/** What is known of a path: what it has under way, and how fast it gets it done. */
+class Meter {
+  public:
+    /** A path holds what it gets done in so long, so that a slow one holds little of a message. */
+    static constexpr ucs::Duration kWindowTime = std::chrono::milliseconds(20);
+    /** Below that a window does not hide the way there and back. */
+    static constexpr unsigned kMinWindowSlices = 4;
+    /** An idle path's rate is believed so long. */
+    static constexpr ucs::Duration kBelief = std::chrono::milliseconds(100);
+
+    /** @param rate  bytes per second, as long as nothing is measured */
+    explicit Meter(double rate) : rate_(rate) {}
+
+    void posted(size_t bytes, ucs::Time now);
+    void completed(size_t bytes, ucs::Time now);
+    /** All that is under way is given up. The path is on probation: one slice until one is done. */
+    void give_up();
+
+    size_t under_way() const { return under_way_; }
+    double rate() const { return rate_; }
+    double seconds_for(uint64_t bytes) const {
+        return static_cast<double>(under_way_ + bytes) / rate_;
+    }
+    size_t window(const ScheduleRules& rules) const;
+    /** May a slice of that length be posted? One always may on an idle path. */
+    bool has_room(size_t length, const ScheduleRules& rules) const {
+        return under_way_ == 0 || under_way_ + length <= window(rules);
+    }
+
+    /** Since when nothing was completed, if something is under way; else kNever. */
+    ucs::Time silent_since() const { return under_way_ == 0 ? ucs::kNever : last_; }
+    /** When something was completed last. */
+    ucs::Time completed_at() const { return completed_at_; }
+    bool is_believed(ucs::Time now) const { return now - sampled_ < kBelief; }
+
+  private:
+    void sample(ucs::Time now);
+
+    double rate_;
+    size_t under_way_ = 0;
+    size_t done_ = 0;    //!< bytes since `since_`
+    ucs::Time since_{};  //!< start of the sample
+    ucs::Time last_{};   //!< of a completion, or of the first post after idleness
+    ucs::Time completed_at_{};
+    ucs::Time sampled_{};
+    bool is_measured_ = false;
+    bool on_probation_ = false;
+};
+
+/** Some slices to one path. */
+struct Choice {
+    int path = -1;     //!< index; -1: wait, a completion will come
+    size_t bytes = 0;  //!< to post at most; one slice always goes
+};
+
+/**
+ * The path that has the next slice done first.
+ *
+ * A path gets none if another would be done with all that waits before it is done with this one:
+ * the end of a message is not left to the slow. One that has been idle for long gets a slice of a
+ * large message, so that its rate is known.
+ *
+ * @param paths    those that may take it; none is null
+ * @param length   of the next slice
+ * @param waiting  bytes to be posted in all, this slice included
+ */
+Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiting, ucs::Time now,
+              const ScheduleRules& rules);
+
+}  // namespace ucp::bulk

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/transfer.h"
+
+namespace ucp::bulk {
+
+Transfer::Transfer(std::span<const Piece> pieces, const SliceRules& rules)
+    : pieces_(pieces), rules_(rules) {
+    for (const Piece& piece : pieces) waiting_ += piece.length;
+    skip_empty(next_);
+}
+
+void Transfer::skip_empty(Place& place) const {
+    while (place.piece < pieces_.size() && place.offset == pieces_[place.piece].length) {
+        ++place.piece;
+        place.offset = 0;
+    }
+}
+
+void Transfer::step(Place& place, size_t length) const {
+    place.offset += length;
+    skip_empty(place);
+}
+
+void Transfer::Cursor::advance(const Slice& slice) {
+    transfer_->step(at_, slice.length);
+    left_ -= slice.length;
+}
+
+Transfer::Cursor Transfer::cursor() const {
+    Cursor cursor;
+    cursor.transfer_ = this;
+    cursor.at_ = failed_.empty() ? next_ : start(failed_.back());
+    cursor.left_ = failed_.empty() ? waiting_ : failed_.back().bytes;
+    return cursor;
+}
+
+Run Transfer::take(const Cursor& end, uint32_t slices) {
+    Run run;
+    run.slices = slices;
+    if (failed_.empty()) {
+        run.piece = next_.piece;
+        run.offset = next_.offset;
+        run.bytes = waiting_ - end.left_;
+        next_ = end.at_;
+    } else {
+        Run& failed = failed_.back();
+        run.piece = failed.piece;
+        run.offset = failed.offset;
+        run.failures = failed.failures;
+        run.bytes = failed.bytes - end.left_;
+        if (end.left_ == 0) {
+            failed_.pop_back();
+        } else {
+            failed.piece = end.at_.piece;
+            failed.offset = end.at_.offset;
+            failed.slices -= slices;
+            failed.bytes = end.left_;
+        }
+    }
+    waiting_ -= run.bytes;
+    under_way_ += run.bytes;
+    return run;
+}
+
+void Transfer::failed(const Run& run) {
+    under_way_ -= run.bytes;
+    if (status_ != UCS_OK) return;
+    waiting_ += run.bytes;
+    failed_.push_back(run);
+    ++failed_.back().failures;
+}
+
+void Transfer::fail(ucs_status_t status) {
+    if (status_ == UCS_OK) status_ = status;
+    failed_.clear();
+    next_ = {static_cast<uint32_t>(pieces_.size()), 0};
+    waiting_ = 0;
+}
+
+}  // namespace ucp::bulk

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Bulk transfers while paths fail: errors, silence, links down, late writes.
+
+#include "ucp/bulk/engine_state.h"
+#include "unit/ucp/bulk/two_rails.h"
+
+namespace ucp::bulk::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Device = uct::mock::Fabric::Device;
+using ucp::test::Cluster;
+using ucp::test::pattern;
+
+Cluster::Options fast_options(unsigned devices = 2) {
+    Cluster::Options options = BulkCluster::options(devices);
+    options.config.bulk_stall_timeout = 400us;
+    options.config.bulk_retry_interval = 100us;
+    return options;
+}
+
+/** How often the request's callback ran, and with what. */
+struct Ends {
+    unsigned count = 0;
+    ucs_status_t status = UCS_INPROGRESS;
+
+    ucp_request_param_t params() {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+        params.cb.send = [](void*, ucs_status_t status, void* self) {
+            ++static_cast<Ends*>(self)->count;
+            static_cast<Ends*>(self)->status = status;
+        };
+        params.user_data = this;
+        return params;
+    }
+};
+
+void expect_nothing_left(Cluster& cluster) {
+    for (size_t index : {0, 1}) {
+        Engine::State& state = cluster.inner(index).bulk().state();
+        EXPECT_EQ(state.jobs.in_use(), 0u);
+        EXPECT_TRUE(cluster.until([&] { return state.chains.in_use() == 0; }));
+    }
+}
+
+TEST(Faults, AnErrorAtAnySliceOfARailIsMadeGood) {
+    for (const bool is_put : {true, false}) {
+        for (size_t position = 0; position < 32; ++position) {
+            BulkCluster pair(64 << 12, fast_options());
+            pair.fill(position);
+            if (!is_put) pair.fill_there(position + 100);
+            size_t seen = 0;
+            pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+                if (event.am_id >= 0 || event.device != pair.rail()) return;
+                if (seen++ == position)
+                    pair.cluster.fabric.set_device(pair.rail(), Device::kBroken);
+            });
+            Ends ends;
+            const ucp_request_param_t params = ends.params();
+            const ucs_status_ptr_t operation =
+                is_put ? pair.start_put(params)
+                       : ucp_get_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
+                                     pair.remote(), pair.key, &params);
+            EXPECT_EQ(pair.cluster.finish(operation), UCS_OK) << position;
+            EXPECT_EQ(ends.count, 1u);
+            EXPECT_TRUE(pair.there == pair.here) << position;
+            expect_nothing_left(pair.cluster);
+        }
+    }
+}
+
+TEST(Faults, AnErrorAtAnySliceWithoutAnotherPathEndsTheRequestOnce) {
+    for (size_t position = 0; position < 64; position += 3) {
+        BulkCluster pair(64 << 12, fast_options(1));
+        size_t seen = 0;
+        pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+            if (event.am_id >= 0) return;
+            if (seen++ == position) pair.cluster.fabric.set_device(pair.home(), Device::kBroken);
+        });
+        Ends ends;
+        const ucp_request_param_t params = ends.params();
+        EXPECT_NE(pair.cluster.finish(pair.start_put(params)), UCS_OK) << position;
+        pair.cluster.steps(2000);
+        EXPECT_EQ(ends.count, 1u);
+        EXPECT_NE(ends.status, UCS_OK);
+        expect_nothing_left(pair.cluster);
+    }
+}
+
+TEST(Faults, AKeyThatIsNoMoreEndsTheRequest) {
+    BulkCluster pair(1 << 18, fast_options(1));
+    std::vector<uint8_t> gone(1 << 18);
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = gone.data();
+    params.length = gone.size();
+    ucp_mem_h memory = nullptr;
+    ASSERT_EQ(ucp_mem_map(pair.cluster.context(1), &params, &memory), UCS_OK);
+    void* packed = nullptr;
+    size_t size = 0;
+    ASSERT_EQ(ucp_rkey_pack(pair.cluster.context(1), memory, &packed, &size), UCS_OK);
+    ucp_rkey_h key = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(pair.endpoint, packed, &key), UCS_OK);
+    ucp_rkey_buffer_release(packed);
+    ASSERT_EQ(ucp_mem_unmap(pair.cluster.context(1), memory), UCS_OK);
+    const ucs_status_ptr_t put =
+        ucp_put_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
+                    reinterpret_cast<uintptr_t>(gone.data()), key, &kNothing);
+    EXPECT_NE(pair.cluster.finish(put), UCS_OK);
+    ucp_rkey_destroy(key);
+    expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, ASilentRailIsNoticedAndWhatItHeldNeverComesLate) {
+    BulkCluster pair(1 << 20, fast_options());
+    pair.fill(1);
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    ASSERT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+
+    // The buffer is the program's again, and stays as it leaves it when the rail wakes up.
+    std::fill(pair.there.begin(), pair.there.end(), 0x55);
+    const auto left = pair.there;
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    pair.cluster.steps(3000);
+    EXPECT_TRUE(pair.there == left);
+    EXPECT_GT(pair.counters().cut_off, 0u);
+    expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, ASilentRailOfGetsIsNoticed) {
+    BulkCluster pair(1 << 20, fast_options());
+    pair.fill_there(2);
+    const ucs_status_ptr_t get = pair.start_get();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    ASSERT_EQ(pair.cluster.finish(get), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+    std::fill(pair.here.begin(), pair.here.end(), 0x55);
+    const auto left = pair.here;
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    pair.cluster.steps(3000);
+    EXPECT_TRUE(pair.here == left);
+    expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, ARailWithoutLinkIsLeftAtOnce) {
+    Cluster::Options options = fast_options();
+    options.config.bulk_stall_timeout = 1h;
+    options.tick = 10us;
+    BulkCluster pair(1 << 20, options);
+    pair.fill(3);
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    pair.cluster.fabric.set_link(pair.rail(), false);
+    ASSERT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+    expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, ARailComesBackWhenItIsWell) {
+    Cluster::Options options = fast_options();
+    options.tick = 10us;
+    BulkCluster pair(1 << 20, options);
+    std::map<unsigned, size_t> by_device;
+    pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+        if (event.am_id < 0) by_device[event.device] += event.length;
+    });
+    for (int round = 0; round < 3; ++round) {
+        pair.fill(static_cast<uint64_t>(round));
+        pair.cluster.fabric.set_device(pair.rail(), Device::kBroken);
+        ASSERT_EQ(pair.put(), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
+        pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+        by_device.clear();
+        ASSERT_TRUE(pair.cluster.until(
+            [&] {
+                pair.fill(static_cast<uint64_t>(round) + 10);
+                EXPECT_EQ(pair.put(), UCS_OK);
+                return by_device[pair.rail()] > size_t{300} << 10;
+            },
+            100));
+        EXPECT_TRUE(pair.there == pair.here);
+    }
+}
+
+TEST(Faults, AllSilentIsNoFailure) {
+    BulkCluster pair(1 << 20, fast_options());
+    pair.fill(4);
+    Ends ends;
+    const ucp_request_param_t params = ends.params();
+    const ucs_status_ptr_t put = pair.start_put(params);
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.home(), Device::kSilent);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    pair.cluster.steps(5000);
+    EXPECT_EQ(ends.count, 0u);
+    pair.cluster.fabric.set_device(pair.home(), Device::kWell);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+}
+
+TEST(Faults, ADeadPeerEndsAllRequests) {
+    BulkCluster pair(1 << 18, fast_options());
+    std::vector<Ends> ends(8);
+    std::vector<ucp_request_param_t> params;
+    for (Ends& end : ends) params.push_back(end.params());
+    std::vector<ucs_status_ptr_t> puts;
+    for (const auto& param : params) puts.push_back(pair.start_put(param));
+    pair.cluster.steps(10);
+    pair.cluster.kill(1);
+    ASSERT_TRUE(pair.cluster.until(
+        [&] { return std::ranges::all_of(ends, [](const Ends& end) { return end.count != 0; }); }));
+    pair.cluster.steps(2000);
+    for (const Ends& end : ends) {
+        EXPECT_EQ(end.count, 1u);
+    }
+    EXPECT_NE(ends.back().status, UCS_OK);
+    for (const ucs_status_ptr_t put : puts) ucp_request_free(put);
+    EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
+}
+
+TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
+    for (unsigned steps = 0; steps < 60; steps += 4) {
+        BulkCluster pair(1 << 18, fast_options());
+        Ends put_ends, get_ends;
+        const ucp_request_param_t put = put_ends.params(), get = get_ends.params();
+        const ucs_status_ptr_t operations[] = {
+            pair.start_put(put), ucp_get_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
+                                             pair.remote(), pair.key, &get)};
+        pair.cluster.steps(steps);
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        pair.cluster.finish(ucp_ep_close_nbx(pair.endpoint, &force));
+        ASSERT_TRUE(pair.cluster.until([&] { return put_ends.count + get_ends.count == 2; }));
+        pair.cluster.steps(500);
+        EXPECT_EQ(put_ends.count + get_ends.count, 2u);
+        for (const ucs_status_ptr_t operation : operations) ucp_request_free(operation);
+        EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
+        EXPECT_EQ(pair.cluster.inner(0).bulk().state().chains.in_use(), 0u);
+    }
+}
+
+/** The owner of a path that tests fail and take away. */
+struct Owner final : PathOwner {
+    std::unique_ptr<uct::Endpoint> transport;
+    unsigned failed = 0, gone = 0, cut = 0;
+    uint64_t name = 0;
+
+    void path_failed(Path&, ucs_status_t) override {
+        ++failed;
+        transport.reset();
+    }
+    void path_gone(Path&) override {
+        ++gone;
+        transport.reset();
+    }
+    void cut_end(Endpoint&, uint64_t which) override {
+        ++cut;
+        name = which;
+    }
+};
+
+struct StrandPair : BulkCluster {
+    explicit StrandPair(size_t length) : BulkCluster(length, fast_options(2)) {
+        Worker& worker = cluster.inner(0);
+        cluster.inner(1).bulk().set_end_owner(&there_owner);
+        endpoint_of = &unwrap(endpoint);
+        const std::span<const Rail> rails = worker.rails(cluster.uuid(1));
+        EXPECT_EQ(rails.size(), 1u);
+        EXPECT_EQ(worker.interface(rails[0].interface)
+                      .transport->create_endpoint(rails[0].address(), &owner.transport),
+                  UCS_OK);
+        path = worker.bulk().add_path(
+            *endpoint_of,
+            {owner.transport.get(), rails[0].interface, rails[0].domains, 1.0, 0x1234}, owner);
+    }
+    Endpoint* endpoint_of;
+    Owner owner, there_owner;
+    Path* path;
+};
+
+TEST(Strands, AreDrainedBeforeTheyGo) {
+    StrandPair pair(1 << 20);
+    ASSERT_NE(pair.path, nullptr);
+    pair.fill(5);
+    const ucs_status_ptr_t put = pair.start_put();
+    EXPECT_GT(pair.path->meter.under_way(), 0u);
+    pair.cluster.inner(0).bulk().remove_path(*pair.path);
+    EXPECT_EQ(pair.owner.gone, 0u);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    ASSERT_TRUE(pair.cluster.until([&] { return pair.owner.gone != 0; }));
+    EXPECT_EQ(pair.owner.failed, 0u);
+    EXPECT_TRUE(pair.there == pair.here);
+}
+
+TEST(Strands, ThatFailAreCutByTheirNameAndGo) {
+    StrandPair pair(1 << 20);
+    pair.fill(6);
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.inner(0).bulk().transport_failed(pair.path->transport, UCS_ERR_IO_ERROR);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    ASSERT_TRUE(pair.cluster.until([&] { return pair.owner.gone != 0; }));
+    EXPECT_EQ(pair.owner.failed, 1u);
+    EXPECT_GE(pair.there_owner.cut, 1u);
+    EXPECT_EQ(pair.there_owner.name, 0x1234u);
+    EXPECT_TRUE(pair.there == pair.here);
+}
+
+TEST(Strands, GoWithTheirEndpoint) {
+    StrandPair pair(1 << 18);
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.kill(1);
+    EXPECT_NE(pair.cluster.finish(put), UCS_OK);
+    EXPECT_EQ(pair.owner.gone, 1u);
+}
+
+}  // namespace
+}  // namespace ucp::bulk::test

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+namespace ucp::bulk::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kSlice = 65536;
+
+/** A path that gets done what it is given, in order, at its own rate. */
+struct Link {
+    explicit Link(double believed, double real) : meter(believed), rate(real) {}
+
+    Meter meter;
+    double rate;
+    ucs::Time free{};
+    struct Chain {
+        ucs::Time done;
+        size_t bytes;
+    };
+    std::deque<Chain> chains;
+    uint64_t carried = 0;
+
+    void post(size_t bytes, ucs::Time now) {
+        free = std::max(free, now) + ucs::from_seconds(static_cast<double>(bytes) / rate);
+        chains.push_back({free, bytes});
+        meter.posted(bytes, now);
+    }
+    void complete(ucs::Time now) {
+        while (!chains.empty() && chains.front().done <= now) {
+            meter.completed(chains.front().bytes, chains.front().done);
+            carried += chains.front().bytes;
+            chains.pop_front();
+        }
+    }
+};
+
+/** @return when `length` bytes are done */
+ucs::Duration carry(std::vector<Link>& links, uint64_t length, ucs::Time& now,
+                    const ScheduleRules& rules = {}) {
+    const ucs::Time start = now;
+    uint64_t waiting = length;
+    std::vector<const Meter*> meters;
+    for (Link& link : links) meters.push_back(&link.meter);
+    for (;;) {
+        while (waiting != 0) {
+            const size_t slice = std::min<uint64_t>(waiting, kSlice);
+            const Choice choice = choose(meters, slice, waiting, now, rules);
+            if (choice.path < 0) break;
+            const uint64_t bytes = std::min<uint64_t>(
+                {waiting, std::max(slice, choice.bytes / kSlice * kSlice), rules.chain * kSlice});
+            links[static_cast<size_t>(choice.path)].post(bytes, now);
+            waiting -= bytes;
+        }
+        ucs::Time next = ucs::kNever;
+        for (Link& link : links) {
+            if (!link.chains.empty()) next = std::min(next, link.chains.front().done);
+        }
+        if (next == ucs::kNever) return now - start;
+        now = next;
+        for (Link& link : links) link.complete(now);
+    }
+}
+
+double part_of_ideal(std::vector<Link>& links, uint64_t length, ucs::Duration took) {
+    double rates = 0;
+    for (const Link& link : links) rates += link.rate;
+    return static_cast<double>(length) / rates / ucs::seconds(took);
+}
+
+TEST(Schedule, EqualPathsGetEqualShares) {
+    std::vector<Link> links(4, Link(1e9, 1e9));
+    ucs::Time now{1s};
+    const uint64_t length = 1 << 30;
+    EXPECT_GT(part_of_ideal(links, length, carry(links, length, now)), 0.99);
+    for (const Link& link : links) {
+        EXPECT_NEAR(static_cast<double>(link.carried), length / 4.0, length * 0.01);
+    }
+}
+
+TEST(Schedule, UnequalPathsGiveTheSumOfTheirRates) {
+    // 1 Gbit/s and 250 Mbit/s, believed to be alike at first.
+    std::vector<Link> links{Link(125e6, 125e6), Link(125e6, 31.25e6)};
+    ucs::Time now{1s};
+    const uint64_t length = 1 << 30;
+    EXPECT_GT(part_of_ideal(links, length, carry(links, length, now)), 0.98);
+    EXPECT_NEAR(links[1].meter.rate(), 31.25e6, 3e6);
+    // And, the rates known, for a message of some megabytes.
+    EXPECT_GT(part_of_ideal(links, 16 << 20, carry(links, 16 << 20, now)), 0.95);
+}
+
+TEST(Schedule, TheEndOfAMessageIsNotLeftToTheSlow) {
+    std::vector<Link> links{Link(1e9, 1e9), Link(1e6, 1e6)};
+    ucs::Time now{1s};
+    const ucs::Duration alone = ucs::from_seconds((1 << 20) / 1e9);
+    links[0].meter.posted(1, now - 1ms);
+    links[0].meter.completed(1, now);
+    links[1].meter.posted(1, now - 1ms);
+    links[1].meter.completed(1, now);
+    EXPECT_LE(carry(links, 1 << 20, now), alone + 1us);
+    EXPECT_EQ(links[1].carried, 0u);
+}
+
+TEST(Schedule, ARateThatChangedIsFound) {
+    std::vector<Link> links{Link(1e9, 1e9), Link(1e9, 1e9)};
+    ucs::Time now{1s};
+    carry(links, 256 << 20, now);
+    links[1].rate = 1e8;
+    carry(links, 256 << 20, now);
+    EXPECT_NEAR(links[1].meter.rate(), 1e8, 2e7);
+    links[1].rate = 1e9;
+    carry(links, 512 << 20, now);
+    const uint64_t length = 256 << 20;
+    EXPECT_GT(part_of_ideal(links, length, carry(links, length, now)), 0.95);
+}
+
+TEST(Schedule, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
+    Meter fast(1e9), forgotten(1e3);
+    const Meter* const meters[] = {&fast, &forgotten};
+    ucs::Time now{10s};
+    fast.posted(kSlice, now - 1ms);
+    fast.completed(kSlice, now);
+    Choice choice = choose(meters, kSlice, 64 * kSlice, now, {});
+    EXPECT_EQ(choice.path, 1);
+    EXPECT_EQ(choice.bytes, kSlice);
+    choice = choose(meters, kSlice, 2 * kSlice, now, {});
+    EXPECT_EQ(choice.path, 0);
+}
+
+TEST(Schedule, AWindowHoldsNoMoreThanItsSize) {
+    const ScheduleRules rules{.slice = kSlice, .window = 8 * kSlice, .chain = 64};
+    Meter meter(1e12);
+    const Meter* const meters[] = {&meter};
+    const ucs::Time now{1s};
+    size_t posted = 0;
+    for (;;) {
+        const Choice choice = choose(meters, kSlice, 1 << 30, now, rules);
+        if (choice.path < 0) break;
+        EXPECT_LE(choice.bytes, rules.window / 2);
+        meter.posted(choice.bytes, now);
+        posted += choice.bytes;
+    }
+    EXPECT_EQ(posted, rules.window);
+}
+
+TEST(Schedule, ASlowPathHoldsWhatItGetsDoneSoon) {
+    const Meter meter(100e6);
+    EXPECT_EQ(meter.window({}), static_cast<size_t>(100e6 * 0.020));
+    const Meter crawling(1e3);
+    EXPECT_EQ(crawling.window({}), Meter::kMinWindowSlices * kSlice);
+}
+
+TEST(Schedule, APathThatWasGivenUpIsOnProbation) {
+    Meter meter(1e9);
+    const ucs::Time now{1s};
+    meter.posted(kSlice, now);
+    EXPECT_EQ(meter.silent_since(), now);
+    meter.give_up();
+    EXPECT_EQ(meter.silent_since(), ucs::kNever);
+    EXPECT_EQ(meter.window({}), kSlice);
+    meter.posted(kSlice, now);
+    EXPECT_FALSE(meter.has_room(kSlice, {}));
+    meter.completed(kSlice, now + 1ms);
+    EXPECT_GT(meter.window({}), kSlice);
+}
+
+}  // namespace
+}  // namespace ucp::bulk::test
