@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A port of an adapter in words.
 #include <arpa/inet.h>
+#include <endian.h>
 #include <fmt/format.h>
 
 #include "ucs/config/source.h"
@@ -31,6 +32,13 @@ std::string gid_type(ibv_context* context, uint8_t port, uint8_t index) {
         default:
             return "unknown";
     }
+}
+
+/** The key and its place in the port's table. */
+std::string partition_text(const Device& device, uint16_t index) {
+    uint16_t key = 0;
+    if (ibv_query_pkey(device.context(), device.port(), index, &key) != 0) return "unknown";
+    return fmt::format("{:#06x} (entry {})", be16toh(key), index);
 }
 
 const char* atomics_text(const Device& device) {
@@ -66,9 +74,10 @@ std::vector<DeviceFact> Domain::describe() const {
             .load(ucs::config::Source::from_environment(), config, error) == UCS_OK;
     if (is_configured && device.make_path(config, &path) == UCS_OK) {
         std::string address = device.is_ethernet() ? "" : fmt::format("LID {}, ", port.lid);
-        address += fmt::format(
-            "GID {} ({}, {}), partition key {}", path.gid_index, gid_text(path.address.gid),
-            gid_type(device.context(), device.port(), path.gid_index), path.pkey_index);
+        address += fmt::format("GID {} ({}, {}), partition key {}", path.gid_index,
+                               gid_text(path.address.gid),
+                               gid_type(device.context(), device.port(), path.gid_index),
+                               partition_text(device, path.pkey_index));
         facts.push_back({"address", std::move(address)});
     }
     facts.push_back({"limits", fmt::format("{} queue pairs of {} requests, {} completion queues of "
