@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What a device of TCP says of its link, seen in a network namespace of the test's own.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "ucs/random.h"
+#include "uct/tcp/component.h"
+#include "unit/uct/world.h"
+
+namespace uct::test {
+namespace {
+
+bool run(const std::string& command) {
+    return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/** In a thread of a namespace of its own, with two ends of a cable: "near", with an address, "far".
+ */
+template <typename Body>
+void with_cable(Body&& body) {
+    bool is_there = false;
+    std::thread([&] {
+        is_there = unshare(CLONE_NEWNET) == 0 && run("ip link add near type veth peer name far") &&
+                   run("ip addr add 10.77.0.1/24 dev near") && run("ip link set far up") &&
+                   run("ip link set near up");
+        if (is_there) body();
+    }).join();
+    if (!is_there) GTEST_SKIP() << "needs the right to make a network namespace, and the tool ip";
+}
+
+/** An interface on "near". */
+struct Opened {
+    Opened() {
+        EXPECT_EQ(tcp::component().open_domain("near", &domain), UCS_OK);
+        const InterfaceParams params{clock,   random, table, [](void*, Endpoint*, ucs_status_t) {},
+                                     nullptr, 1,      1,     nullptr};
+        if (domain) {
+            EXPECT_EQ(domain->open_interface("tcp", params, &interface), UCS_OK);
+        }
+    }
+    /** The kernel tells of a change in its own time. */
+    bool becomes(bool up) {
+        for (int i = 0; i < 200000 && interface->is_link_up() != up; ++i) {
+            clock.advance(std::chrono::milliseconds(1));
+            interface->progress();
+        }
+        return interface->is_link_up() == up;
+    }
+    ucs::VirtualClock clock;
+    ucs::Random random{1};
+    AmTable table{};
+    std::unique_ptr<MemoryDomain> domain;
+    std::unique_ptr<Interface> interface;
+};
+
+TEST(TcpCarrier, IsLostWithEitherEndAndComesBack) {
+    with_cable([] {
+        Opened opened;
+        ASSERT_TRUE(opened.interface);
+        EXPECT_TRUE(opened.becomes(true));
+        for (const char* end : {"far", "near"}) {
+            EXPECT_TRUE(run(std::string("ip link set down dev ") + end));
+            EXPECT_TRUE(opened.becomes(false)) << end;
+            EXPECT_TRUE(run(std::string("ip link set up dev ") + end));
+            EXPECT_TRUE(opened.becomes(true)) << end;
+        }
+    });
+}
+
+TEST(TcpCarrier, OfOtherDevicesMeansNothing) {
+    with_cable([] {
+        Opened opened;
+        ASSERT_TRUE(opened.interface);
+        EXPECT_TRUE(opened.becomes(true));
+        EXPECT_TRUE(run("ip link add third type veth peer name fourth"));
+        EXPECT_TRUE(run("ip link set third up && ip link set third down && ip link del third"));
+        for (int i = 0; i < 100; ++i) opened.interface->progress();
+        EXPECT_TRUE(opened.interface->is_link_up());
+    });
+}
+
+TEST(TcpCarrier, IsAmongTheFactsOfADevice) {
+    with_cable([] {
+        Opened opened;
+        ASSERT_TRUE(opened.domain);
+        const auto facts = opened.domain->describe();
+        const auto value = [&](const std::string& name) {
+            const auto found = std::ranges::find(facts, name, &DeviceFact::name);
+            return found == facts.end() ? std::string() : found->value;
+        };
+        EXPECT_EQ(value("address"), "10.77.0.1/24");
+        EXPECT_NE(value("link"), "");
+        EXPECT_NE(value("estimate"), "");
+    });
+}
+
+}  // namespace
+}  // namespace uct::test
