@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ucp/api/ucpx.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
 #include "ucp/lanes/lane_driver.h"
@@ -41,7 +42,12 @@ unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
               entry_of(state->interface_index, UCPX_LANE_KIND_DEDICATED,
                        (am_dedicated ? unsigned{UCPX_LANE_ROLE_AM} : 0u) |
                            (one_sided_dedicated ? kOneSided : 0u)));
-    return 2;
+    unsigned count = 2;
+    worker.strands().for_each(endpoint, [&](unsigned interface) {
+        put_entry(out, count++,
+                  entry_of(interface, UCPX_LANE_KIND_DEDICATED, UCPX_LANE_ROLE_BULK));
+    });
+    return count;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ucp/bulk/engine_state.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
 
@@ -53,6 +54,7 @@ Group& Engine::State::make(Endpoint& endpoint) {
     std::unique_ptr<Group>& group = groups[&endpoint];
     if (group != nullptr) return *group;
     group = std::make_unique<Group>(endpoint);
+    worker.strands().wanted(endpoint);
     const Lane lane = endpoint.one_sided_lane();
     auto home = std::make_unique<Path>(*group, Path::Kind::kHome, lane.attributes.bandwidth);
     home->transport = &lane.endpoint;

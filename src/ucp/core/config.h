@@ -70,6 +70,13 @@ struct Config {
     ucs::Duration bulk_stall_timeout = std::chrono::milliseconds(400);
     ucs::Duration bulk_retry_interval = std::chrono::milliseconds(100);
 
+    unsigned bulk_qps = 4;
+    std::optional<unsigned> max_dedicated_qps;
+    /** Queue pairs of promoted endpoints, lanes and strands together. */
+    unsigned dedicated_qps() const {
+        return max_dedicated_qps.value_or(10 * max_priority_endpoints);
+    }
+
     ucs::Duration keepalive_interval = ucs::kForever;
     unsigned keepalive_endpoints = 0;  //!< at each interval; 0: none
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ucp/bulk/engine.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/backlog.h"
 #include "ucp/core/endpoint_extras.h"
 #include "ucp/core/flush.h"
@@ -207,6 +208,7 @@ void Endpoint::purge() {
         }
         has_backlog_ = false;
     }
+    worker_->strands().endpoint_failed(*this);
     worker_->bulk().endpoint_failed(*this);
     worker_->abort_named(*this, status_);
     flush_endpoint_failed(*this, status_);

@@ -44,6 +44,7 @@ enum class AmId : uint8_t {
     // bulk transfers (bulk/cut.h)
     kBulkCut = 27,      //!< CutMessage, addresses
     kBulkCutDone = 28,  //!< CutDoneMessage
+    kStrand = 29,       //!< StrandHeader, StrandMessage (bulk/strand_driver)
 };
 
 #pragma pack(push, 1)

@@ -6,6 +6,7 @@
 #include "ucp/am/am_handlers.h"
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/notification.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/announce.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/reassembly.h"
@@ -64,6 +65,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     tracker_ = lanes_->tracker();
     keepalive_ = std::make_unique<Keepalive>(*this);
     bulk_ = std::make_unique<bulk::Engine>(*this);
+    strands_ = std::make_unique<bulk::StrandDriver>(*this);
 }
 
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
@@ -99,6 +101,7 @@ Worker::~Worker() {
     while (!endpoints_.empty()) {
         Endpoint& endpoint = endpoints_.front();
         endpoints_.pop_front();
+        strands_->forget(endpoint);
         bulk_->forget(endpoint);
         lanes_->drop_lane(endpoint);
         delete &endpoint;
@@ -292,7 +295,7 @@ unsigned Worker::run_deferred() {
     for (const auto& [lane, status] : failures) {
         Endpoint* endpoint = find_owner(lane);
         if (endpoint == nullptr) {
-            bulk_->transport_failed(lane, status);
+            if (!bulk_->transport_failed(lane, status)) strands_->transport_failed(lane);
             continue;
         }
         if (lane == endpoint->scalable()) {
@@ -306,6 +309,7 @@ unsigned Worker::run_deferred() {
     to_purge_.clear();
     for (Endpoint* endpoint : purge) endpoint->purge();
     lanes_->run_deferred();
+    strands_->run_deferred();
     bulk_->run_deferred();
     const auto pump = std::move(to_pump_);
     to_pump_.clear();

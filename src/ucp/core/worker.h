@@ -38,6 +38,7 @@ class ConnectionManager;
 class Keepalive;
 namespace bulk {
 class Engine;
+class StrandDriver;
 }
 
 class AmHandlers;
@@ -148,6 +149,7 @@ class Worker {
     NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return *lanes_; }
     bulk::Engine& bulk() { return *bulk_; }
+    bulk::StrandDriver& strands() { return *strands_; }
     std::span<WorkerInterface> interfaces() { return interfaces_; }
     WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
     /** For protocols, before any message can arrive. The argument of the handler is the worker. */
@@ -352,6 +354,7 @@ class Worker {
     std::vector<WorkerInterface> interfaces_;
     std::unique_ptr<LaneDriver> lanes_;
     std::unique_ptr<bulk::Engine> bulk_;
+    std::unique_ptr<bulk::StrandDriver> strands_;
     size_t bucket_count_ = 16;
     std::unique_ptr<EndpointTable::bucket_type[]> buckets_;
     EndpointTable by_uuid_;

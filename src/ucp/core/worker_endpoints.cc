@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ucp/bulk/engine.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/backlog.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/worker.h"
@@ -171,7 +172,7 @@ void Worker::reap() {
     for (Endpoint* endpoint : doomed) {
         const bool is_busy = endpoint->has_flag(Endpoint::kPumpLater) ||
                              (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
-        if (is_busy || !lanes_->release_endpoint(*endpoint)) {
+        if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint)) {
             doomed_.push_back(endpoint);
             has_work_ = true;
             continue;
@@ -179,6 +180,7 @@ void Worker::reap() {
         if (find_endpoint(endpoint->remote_uuid()) == nullptr) {
             rails_.erase(endpoint->remote_uuid());
         }
+        strands_->forget(*endpoint);
         bulk_->forget(*endpoint);
         endpoints_.erase(endpoints_.iterator_to(*endpoint));
         --endpoint_count_;
@@ -188,12 +190,13 @@ void Worker::reap() {
 
 /** Lanes are given back in agreement with the peers, if they answer soon. */
 void Worker::withdraw_lanes() {
-    if (!lanes_->holds_lanes()) return;
+    const auto holds_any = [this] { return lanes_->holds_lanes() || strands_->held() != 0; };
+    if (!holds_any()) return;
     constexpr ucs::Duration kPatience = std::chrono::milliseconds(200);
     constexpr unsigned kIdleRounds = 2000;
     lanes_->withdraw();
     const ucs::Time limit = ucs::deadline(now(), kPatience);
-    for (unsigned idle = 0; lanes_->holds_lanes() && idle < kIdleRounds && now() < limit;) {
+    for (unsigned idle = 0; holds_any() && idle < kIdleRounds && now() < limit;) {
         idle = progress() == 0 ? idle + 1 : 0;
     }
 }

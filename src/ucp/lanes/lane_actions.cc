@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/backlog.h"
 #include "ucp/core/endpoint.h"
 #include "ucp/core/handles.h"
@@ -251,6 +252,10 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
     ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
                    lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
                    change.score);
+    if (change.to == lanes::LinkState::kEstablished ||
+        change.from == lanes::LinkState::kEstablished) {
+        worker_.strands().lane_changed(owner, change.to == lanes::LinkState::kEstablished);
+    }
     if (callback_ == nullptr) return;
     ucpx_lane_event_t event{};
     event.field_mask = UCPX_LANE_EVENT_FIELD_EP | UCPX_LANE_EVENT_FIELD_PEER_UID |

@@ -31,6 +31,7 @@ lanes::Config negotiator_config(const Config& config) {
         result.cap = kNoCap;
         result.max_links = UINT32_MAX;
     }
+    if (config.max_dedicated_qps) result.cap = std::min(result.cap, *config.max_dedicated_qps);
     result.margin_permille =
         static_cast<uint32_t>(std::clamp(config.hysteresis_margin, 0.0, 4.0) * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
