@@ -210,8 +210,12 @@ bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
         wake(group);
         return false;
     }
-    path.failure = static_cast<ucs_status_t>(posted);
-    wake(group);
+    if (path.kind == Path::Kind::kHome) {
+        job.work.fail(static_cast<ucs_status_t>(posted));
+    } else {
+        path.failure = static_cast<ucs_status_t>(posted);
+        wake(group);
+    }
     return true;
 }
 
@@ -222,7 +226,9 @@ void Engine::State::pump(Group& group) {
     while (!group.waiting.empty()) {
         Job& job = group.waiting.front();
         if (job.work.has_next() && (!passes_fence(job) || !post_next(group, job, now))) return;
-        if (!job.work.has_next()) group.waiting.pop_front();
+        if (job.work.has_next()) continue;
+        group.waiting.pop_front();
+        finish_if_over(job);
     }
 }
 

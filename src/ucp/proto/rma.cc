@@ -74,6 +74,7 @@ ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParam
     Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     begin_rma(*request, endpoint, operation, is_put);
+    worker.touch_if_armed(endpoint, operation.length);
     return endpoint.submit(*request, params);
 }
 
@@ -82,6 +83,7 @@ ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, b
     Request* request = endpoint.worker().allocate_request();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
     begin_rma(*request, endpoint, operation, is_put);
+    endpoint.worker().touch_if_armed(endpoint, operation.length);
     endpoint.start(*request);
     return UCS_INPROGRESS;
 }
@@ -132,7 +134,10 @@ static bool hand_over(Request& request, const Lane& lane, bulk::Direction direct
                       ucs_status_t* status) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.offset != 0 || rma.length < request.worker->config().bulk_threshold) return false;
-    if (registration(request, lane) == nullptr) return false;
+    const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
+    if ((lane.attributes.capabilities & chains) == 0 || registration(request, lane) == nullptr) {
+        return false;
+    }
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
     const bulk::Piece piece{rma.buffer, rma.address, rma.length, memory, rma.remote};
     bulk::Engine& engine = request.worker->bulk();
