@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from topology import Link, NotPermitted, Topology
+from topology import Link, NotPermitted, Topology, goodput
 
 SWIFTLANE = ""
 QUICK, LONG = [], []
@@ -64,11 +64,6 @@ def bench(net, benchmark, *options, ranks=2, timeout=60, **settings):
 def expect(condition, text):
     if not condition:
         raise AssertionError(text)
-
-
-def goodput(bits):
-    """Megabytes of payload per second on Ethernet of so many bits per second, MTU 1500."""
-    return bits / 8e6 * 1448 / 1514
 
 
 # --- quick ---

@@ -13,6 +13,11 @@ import sys
 from dataclasses import dataclass
 
 
+def goodput(bits):
+    """Megabytes of payload per second on Ethernet of so many bits per second, MTU 1500."""
+    return bits / 8e6 * 1448 / 1514
+
+
 class NotPermitted(Exception):
     """Namespaces cannot be made here."""
 
@@ -113,9 +118,16 @@ class Topology:
     def link_down(self, n, i):
         sh(f"ip -n {self.node(n)} link set eth{i} down")
 
+    def link_up(self, n, i):
+        sh(f"ip -n {self.node(n)} link set eth{i} up")
+
     def drop_all(self, n, i):
         """The link swallows every packet without a word."""
         self._lose(n, i, 1.0)
+
+    def pass_all(self, n, i):
+        """The link of which drop_all() took everything works again."""
+        sh(f"ip netns exec {self.node(n)} nft delete table inet loss{i}")
 
     def popen(self, n, command, **options):
         return subprocess.Popen(["ip", "netns", "exec", self.node(n)] + command, **options)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bulk transfers of two nodes over several shaped links, and rails that fail in the midst.
+
+    rails.py SWIFTLANE [--operations put,get,tag] [--time SECONDS] [NAME...]
+
+Prints each rate as a share of what the links carry, beside the goal, and for a rail that fails how
+long the others took to carry what is left to them. Every byte is verified where a rail fails.
+Exit status: 0 all transfers ended well, 1 one did not, 77 no network namespaces here. Rates below
+their goal are marked and do not count: the machine may be busy.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from topology import Link, NotPermitted, Topology, goodput
+
+SWIFTLANE = ""
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def perf_command(net, operation, size, options, report):
+    return [SWIFTLANE, "perf", operation, "--device", "real", "--tls", "self,tcp", "--rails",
+            str(len(net.links)), "--measure", "bandwidth", "--size", f"{size}:{size}", "--prefix",
+            f"ip netns exec {net.base}n%r", "--json", report, *options]
+
+
+def run_perf(net, operation, size, *options, disturb=None):
+    """@return megabytes per second; what `disturb` does goes on beside it"""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        command = perf_command(net, operation, size, options, report.name)
+        child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT)
+        try:
+            if disturb:
+                disturb()
+            out, _ = child.communicate(timeout=180)
+        finally:
+            child.kill()
+            child.wait()
+        if child.returncode != 0:
+            raise AssertionError(f"{' '.join(command)}:\n{out}")
+        with open(report.name) as file:
+            return find_rate(json.load(file))
+
+
+def find_rate(value):
+    """The figure wherever the report has it."""
+    if isinstance(value, dict):
+        if value.get("mb_per_s"):
+            return value["mb_per_s"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            rate = find_rate(item)
+            if rate:
+                return rate
+    return None
+
+
+def say(what, rate, limit, goal):
+    share = rate / limit
+    mark = "" if share >= goal else "  BELOW"
+    print(f"    {what}: {rate:.1f} MB/s of {limit:.1f}: {share:.3f}, goal {goal}{mark}", flush=True)
+
+
+def fill(rates, goal, options):
+    with Topology(2, [Link(rate=f"{rate}mbit") for rate in rates]) as net:
+        limit = sum(goodput(rate * 1e6) for rate in rates)
+        for operation in options.operations.split(","):
+            for size, window in [("64K", "1024"), ("64M", "4"), ("1G", "1")]:
+                rate = run_perf(net, operation, size, "--time", f"{options.time}s", "--window",
+                                window, "--buffer", "1G", "--warmup", "1")
+                say(f"{operation} {size} over {'+'.join(map(str, rates))} Mbit/s", rate, limit, goal)
+
+
+@case
+def one_link(options):
+    fill([1000], 0.99, options)
+
+
+@case
+def two_links(options):
+    fill([1000, 1000], 0.99, options)
+
+
+@case
+def four_links(options):
+    fill([1000] * 4, 0.99, options)
+
+
+@case
+def four_faster_links(options):
+    fill([2500] * 4, 0.95, options)
+
+
+@case
+def unequal_links(options):
+    fill([1000, 250], 0.98, options)
+
+
+class Counters:
+    """Bytes that node 0 has sent over each link, looked at all the time."""
+
+    PROGRAM = ("import sys, time\n"
+               "files = [open(f'/sys/class/net/{n}/statistics/tx_bytes') for n in sys.argv[1:]]\n"
+               "while True:\n"
+               "    values = []\n"
+               "    for f in files:\n"
+               "        f.seek(0)\n"
+               "        values.append(f.read().strip())\n"
+               "    print(time.monotonic(), *values, flush=True)\n"
+               "    time.sleep(0.01)\n")
+
+    def __init__(self, net):
+        names = [f"eth{i}" for i in range(len(net.links))]
+        self.samples = []
+        self.child = net.popen(0, [sys.executable, "-c", self.PROGRAM, *names],
+                               stdout=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.child.stdout:
+            self.samples.append([float(word) for word in line.split()])
+
+    def stop(self):
+        self.child.kill()
+        self.child.wait()
+        self.reader.join()
+
+    def recovered_after(self, moment, link, bytes_per_second):
+        """Seconds from `moment` until `link` carries so much over 50 ms, or None."""
+        for first in self.samples:
+            if first[0] < moment:
+                continue
+            later = next((s for s in self.samples if s[0] >= first[0] + 0.05), None)
+            if later is None:
+                return None
+            if (later[1 + link] - first[1 + link]) / (later[0] - first[0]) >= bytes_per_second:
+                return first[0] - moment
+        return None
+
+
+def rail_fails(options, fail, mend, limit):
+    """Two rails; the second fails while the transfer runs, and comes back."""
+    rate = 500
+    with Topology(2, [Link(rate=f"{rate}mbit"), Link(rate=f"{rate}mbit")]) as net:
+        for operation in options.operations.split(","):
+            counters = Counters(net)
+            moments = {}
+
+            def disturb():
+                time.sleep(2)
+                moments["fails"] = time.monotonic()
+                fail(net)
+                time.sleep(2)
+                moments["returns"] = time.monotonic()
+                mend(net)
+
+            try:
+                run_perf(net, operation, "64M", "--window", "2", "--verify", "--iterations", "16",
+                         "--warmup", "0", disturb=disturb)
+            finally:
+                counters.stop()
+            wanted = 0.9 * rate * 1e6 / 8
+            # A get is sent by node 1: what node 0 sends then says nothing.
+            if operation == "get":
+                print("    get: every byte arrived", flush=True)
+                continue
+            for what, link, goal in [("fails", 0, limit), ("returns", 1, None)]:
+                after = counters.recovered_after(moments[what], link, wanted)
+                took = "never within the transfer" if after is None else f"{after * 1000:.0f} ms"
+                late = goal is not None and (after is None or after > goal)
+                print(f"    {operation}: eth{link} at its rate after the rail {what}: {took}"
+                      f"{'  BELOW' if late else ''}", flush=True)
+
+
+@case
+def a_link_goes_down(options):
+    rail_fails(options, lambda net: net.link_down(0, 1), lambda net: net.link_up(0, 1), 0.1)
+
+
+@case
+def a_link_swallows_everything(options):
+    def fail(net):
+        net.drop_all(0, 1)
+        net.drop_all(1, 1)
+
+    def mend(net):
+        net.pass_all(0, 1)
+        net.pass_all(1, 1)
+
+    rail_fails(options, fail, mend, 1.0)
+
+
+def main():
+    global SWIFTLANE
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("swiftlane")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--operations", default="put,get,tag")
+    parser.add_argument("--time", type=float, default=4, help="seconds of each measurement (4)")
+    options = parser.parse_intermixed_args()
+    SWIFTLANE = os.path.abspath(options.swiftlane)
+    failed = 0
+    for name in options.names or CASES:
+        print(name, flush=True)
+        try:
+            CASES[name](options)
+        except NotPermitted as reason:
+            print(f"skipped: {reason}")
+            return 77
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            failed += 1
+            print(f"    FAILED: {error}", flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
