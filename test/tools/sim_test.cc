@@ -79,6 +79,24 @@ TEST(Sim, AlltoallDoesNotChurn) {
     EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
 }
 
+TEST(Sim, BulkFillsTheLinkWithSeveralQueuePairsWhereOneDoesNot) {
+    const auto rate = [](const std::string& strands) {
+        const SimOutcome run = simulate({"bulk", "--lanes", "dedicated", "--size", "16M:16M",
+                                         "--iterations", "4", "--settle", "1ms", "--model",
+                                         "qp_gbps=50", "--set", "UCX_BULK_QPS=" + strands});
+        const json& observed = run.document.at("modes").at("dedicated").at("observed");
+        EXPECT_GT(observed.at("doorbells").get<int>(), 0);
+        return run.document.at("modes")
+            .at("dedicated")
+            .at("rows")
+            .at(0)
+            .at("mb_per_s")
+            .get<double>();
+    };
+    EXPECT_NEAR(rate("0"), 6250, 100);
+    EXPECT_GT(rate("8"), 0.95 * 50000);
+}
+
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "6ms", "--phases", "3", "--lanes", "dynamic"});
