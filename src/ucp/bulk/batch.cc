@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/batch.h"
 
+#include <new>
+
+#include "ucp/bulk/engine.h"
 #include "ucp/bulk/notification.h"
+#include "ucp/bulk/transfer.h"
 #include "ucp/core/flush.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
@@ -11,31 +15,35 @@
 namespace ucp {
 namespace {
 
-/**
- * The part of a batch's request. Its pieces are requests of their own, which do not outlive it;
- * after them, for a put, comes a flush: the end of a put says only that its bytes have left.
- */
+using bulk::Direction;
+using bulk::Piece;
+
+/** The part of a batch's request. */
 struct BatchPart {
-    Endpoint* endpoint;
-    bool is_put;
+    Direction direction;
     bool notifies;
     uint64_t notification;
-    size_t under_way = 1;  //!< pieces, and one for the call that starts them
+    Piece* pieces;  //!< without the empty ones
+    size_t count;
+    size_t under_way = 0;  //!< pieces that go on their own, and one while they are being started
 };
+
+// Every byte is there, or the batch has failed.
+void finish_batch(Request& batch) {
+    const BatchPart& part = batch.part<BatchPart>();
+    if (batch.status == UCS_OK && part.notifies) {
+        send_notification(*batch.endpoint, part.notification);
+    }
+    delete[] part.pieces;
+}
+
+// --- piece by piece, where the engine of bulk transfers does not serve
 
 Request& batch_of(Request& part) {
     return *static_cast<Request*>(part.user_data);
 }
 
-void finish_batch(Request& batch, ucs_status_t status) {
-    if (batch.status == UCS_OK) batch.status = status;
-    const BatchPart& part = batch.part<BatchPart>();
-    if (batch.status == UCS_OK && part.notifies) {
-        send_notification(*part.endpoint, part.notification);
-    }
-    batch.complete(UCS_OK);
-}
-
+/** A request that tells its batch when it is finished, and does not outlive it. */
 Request* make_part(Request& batch, void (*on_finish)(Request&)) {
     Request* request = batch.worker->allocate_request();
     if (request == nullptr) return nullptr;
@@ -45,20 +53,20 @@ Request* make_part(Request& batch, void (*on_finish)(Request&)) {
     return request;
 }
 
+// The end of a put says only that its bytes have left; a flush says that they are there.
 void pieces_done(Request& batch) {
-    Endpoint& endpoint = *batch.part<BatchPart>().endpoint;
-    if (!batch.part<BatchPart>().is_put || batch.status != UCS_OK) {
-        finish_batch(batch, UCS_OK);
+    if (batch.part<BatchPart>().direction == Direction::kGet || batch.status != UCS_OK) {
+        batch.complete(UCS_OK);
         return;
     }
     Request* flush =
-        make_part(batch, [](Request& request) { finish_batch(batch_of(request), request.status); });
+        make_part(batch, [](Request& request) { batch_of(request).complete(request.status); });
     if (flush == nullptr) {
-        finish_batch(batch, UCS_ERR_NO_MEMORY);
+        batch.complete(UCS_ERR_NO_MEMORY);
         return;
     }
-    make_flush(*flush, endpoint);
-    endpoint.start(*flush);
+    make_flush(*flush, *batch.endpoint);
+    batch.endpoint->start(*flush);
 }
 
 void drop_part(Request& batch, ucs_status_t status) {
@@ -66,28 +74,48 @@ void drop_part(Request& batch, ucs_status_t status) {
     if (--batch.part<BatchPart>().under_way == 0) pieces_done(batch);
 }
 
-void start_pieces(Request& batch, std::span<const ucpx_piece_t> pieces) {
+ucs_status_t start_piece(Request& batch, const Piece& piece) {
+    Request* request =
+        make_part(batch, [](Request& request) { drop_part(batch_of(request), request.status); });
+    if (request == nullptr) return UCS_ERR_NO_MEMORY;
     BatchPart& part = batch.part<BatchPart>();
-    for (const ucpx_piece_t& piece : pieces) {
-        if (piece.length == 0) continue;
-        Request* request = make_part(
-            batch, [](Request& request) { drop_part(batch_of(request), request.status); });
-        if (request == nullptr) {
-            batch.status = UCS_ERR_NO_MEMORY;
-            break;
-        }
-        ++part.under_way;
-        begin_rma(*request, *part.endpoint,
-                  {.buffer = static_cast<std::byte*>(piece.local_addr),
-                   .length = piece.length,
-                   .address = piece.remote_addr,
-                   .remote = &unwrap(piece.rkey),
-                   .user_memory = &unwrap(piece.memh)},
-                  part.is_put);
-        part.endpoint->start(*request);
-        if (batch.status != UCS_OK) break;
+    ++part.under_way;
+    begin_rma(*request, *batch.endpoint,
+              {.buffer = static_cast<std::byte*>(piece.local),
+               .length = piece.length,
+               .address = piece.remote,
+               .remote = piece.key,
+               .user_memory = const_cast<Memory*>(piece.memory)},
+              part.direction == Direction::kPut);
+    batch.endpoint->start(*request);
+    return UCS_OK;
+}
+
+ucs_status_t post_nothing(Request&, const Lane&) {
+    return UCS_OK;
+}
+
+// Starting a piece may serve the queue that the batch itself is at the front of: to that it must
+// look as if all of it had been posted.
+ucs_status_t post_pieces(Request& batch) {
+    BatchPart& part = batch.part<BatchPart>();
+    batch.post = post_nothing;
+    ++batch.count;
+    part.under_way = 1;
+    ucs_status_t status = UCS_OK;
+    for (size_t i = 0; i < part.count && status == UCS_OK && batch.status == UCS_OK; ++i) {
+        status = start_piece(batch, part.pieces[i]);
     }
-    drop_part(batch, UCS_OK);
+    drop_part(batch, status);
+    return UCS_OK;
+}
+
+ucs_status_t post_batch(Request& batch, const Lane&) {
+    const BatchPart& part = batch.part<BatchPart>();
+    const std::span<const Piece> pieces(part.pieces, part.count);
+    bulk::Engine& engine = batch.worker->bulk();
+    if (!engine.takes(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
+    return engine.start(batch, part.direction, pieces);
 }
 
 }  // namespace
@@ -111,12 +139,30 @@ ucs_status_ptr_t start_batch(Endpoint& endpoint, std::span<const ucpx_piece_t> p
                              std::optional<uint64_t> notification, const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
     Worker& worker = endpoint.worker();
-    Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
-    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    request->emplace<BatchPart>(
-        BatchPart{&endpoint, is_put, notification.has_value(), notification.value_or(0)});
-    start_pieces(*request, pieces);
-    return worker.end_call(*request, params);
+    auto* copy = new (std::nothrow) Piece[pieces.size()];
+    Request* request =
+        copy == nullptr ? nullptr : worker.begin_request(params, Request::CallbackKind::kSend);
+    if (request == nullptr) {
+        delete[] copy;
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    size_t count = 0;
+    size_t total = 0;
+    for (const ucpx_piece_t& piece : pieces) {
+        if (piece.length == 0) continue;
+        total += piece.length;
+        copy[count++] = {piece.local_addr, piece.remote_addr, piece.length, &unwrap(piece.memh),
+                         &unwrap(piece.rkey)};
+    }
+    request->emplace<BatchPart>(BatchPart{is_put ? Direction::kPut : Direction::kGet,
+                                          notification.has_value(), notification.value_or(0), copy,
+                                          count});
+    request->endpoint = &endpoint;
+    worker.touch_if_armed(endpoint, total);
+    request->flags |= Request::kOneSided;
+    request->post = post_batch;
+    request->cleanup = finish_batch;
+    return endpoint.submit(*request, params);
 }
 
 }  // namespace ucp

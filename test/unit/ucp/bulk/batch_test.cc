@@ -141,6 +141,8 @@ constexpr Ability kAbilities[] = {
     {"one_sided", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
                       uct::kGetZcopy},
     {"emulated", kMessages},
+    {"chains", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
+                   uct::kGetZcopy | uct::kPutChain | uct::kGetChain},
 };
 
 Cluster::Options options_of(const Ability& ability, uint64_t seed, double trouble) {
@@ -295,13 +297,15 @@ TEST_P(Batch, TheEndOfAPutMeansThatItsBytesAreThere) {
     EXPECT_EQ(check.calls, 1u);
 }
 
-TEST(BatchFailure, AtAnyPacketEndsItOnceWithTheErrorAndWithoutNotification) {
+class BatchFailure : public testing::TestWithParam<Ability> {};
+
+TEST_P(BatchFailure, AtAnyPacketEndsItOnceWithTheErrorAndWithoutNotification) {
     constexpr size_t kPieces = 24;
     constexpr size_t kPiece = 3000;
     for (const bool is_put : {true, false}) {
         for (uint64_t packet = 0;; ++packet) {
             SCOPED_TRACE(packet);
-            Pair pair(kPieces * kPiece, options_of(kAbilities[0], packet + 1, 0.05));
+            Pair pair(kPieces * kPiece, options_of(GetParam(), packet + 1, 0.05));
             uint64_t seen = 0;
             pair.cluster.fabric.observe([&](const uct::mock::PacketEvent&) {
                 if (seen++ == packet) {
@@ -387,6 +391,8 @@ TEST_P(Batch, ManyRequestsAreTestedInOneCall) {
     for (size_t i = 2; i < requests.size(); ++i) ucp_request_free(requests[i]);
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, BatchFailure, testing::Values(kAbilities[0], kAbilities[2]),
+                         [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Transports, Batch, testing::ValuesIn(kAbilities),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Batches over the emulated adapter, and past it.
+
+#include <algorithm>
+#include <cstring>
+
+#include "system/soft_world.h"
+#include "ucp/api/ucpx.h"
+#include "uct/self/self.h"
+#include "uct/sm/sm.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr ucp_request_param_t kNothing{};
+
+/** Memory of one worker, and of another that has keys to it. */
+class Memories {
+  public:
+    Memories(ucp_context_h here, ucp_context_h there, ucp_ep_h endpoint, size_t length)
+        : local(length), remote(length), here_(here), there_(there) {
+        local_memory = map(here_, local);
+        remote_memory = map(there_, remote);
+        void* packed = nullptr;
+        size_t size = 0;
+        EXPECT_EQ(ucp_rkey_pack(there_, remote_memory, &packed, &size), UCS_OK);
+        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
+        ucp_rkey_buffer_release(packed);
+        std::ranges::copy(pattern(length, 7), local.begin());
+    }
+    ~Memories() {
+        if (key != nullptr) ucp_rkey_destroy(key);
+        EXPECT_EQ(ucp_mem_unmap(here_, local_memory), UCS_OK);
+        unmap_remote();
+    }
+    Memories(const Memories&) = delete;
+    Memories& operator=(const Memories&) = delete;
+
+    void unmap_remote() {
+        if (remote_memory == nullptr) return;
+        EXPECT_EQ(ucp_mem_unmap(there_, std::exchange(remote_memory, nullptr)), UCS_OK);
+    }
+    /** Pieces of equal length, the first here being the last there. */
+    std::vector<ucpx_piece_t> pieces(size_t count, size_t offset = 0) {
+        const size_t length = (local.size() - offset) / count;
+        std::vector<ucpx_piece_t> pieces;
+        for (size_t i = 0; i < count; ++i) {
+            pieces.push_back(
+                {local.data() + offset + i * length,
+                 reinterpret_cast<uintptr_t>(remote.data()) + offset + (count - 1 - i) * length,
+                 length, local_memory, key});
+        }
+        return pieces;
+    }
+
+    std::vector<uint8_t> local;
+    std::vector<uint8_t> remote;
+    ucp_mem_h local_memory;
+    ucp_mem_h remote_memory;
+    ucp_rkey_h key = nullptr;
+
+  private:
+    static ucp_mem_h map(ucp_context_h context, std::vector<uint8_t>& bytes) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address = bytes.data();
+        params.length = bytes.size();
+        ucp_mem_h memory = nullptr;
+        EXPECT_EQ(ucp_mem_map(context, &params, &memory), UCS_OK);
+        return memory;
+    }
+
+    ucp_context_h here_;
+    ucp_context_h there_;
+};
+
+bool is_equal(const ucpx_piece_t& piece) {
+    return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),
+                       piece.length) == 0;
+}
+
+ucs_status_ptr_t start(ucp_ep_h endpoint, bool is_put, const std::vector<ucpx_piece_t>& pieces,
+                       std::optional<uint64_t> notification = {}) {
+    ucpx_batch_t batch{};
+    batch.pieces = pieces.data();
+    batch.num_pieces = pieces.size();
+    batch.entry_size = sizeof(ucpx_piece_t);
+    if (notification) {
+        batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION;
+        batch.notification = *notification;
+    }
+    return is_put ? ucpx_put_batch_nbx(endpoint, &batch, &kNothing)
+                  : ucpx_get_batch_nbx(endpoint, &batch, &kNothing);
+}
+
+SoftWorld::Options quiet_world(const softhca::FaultPlan& faults = {}) {
+    SoftWorld::Options options;
+    options.traffic.workers = 2;
+    options.faults = faults;
+    return options;
+}
+
+TEST(SoftBatch, NotificationsOvertakeNoByteOnALossyFabric) {
+    softhca::FaultPlan faults;
+    faults.drop = 0.02;
+    faults.delay = 0.2;
+    faults.delay_ns = 20000;
+    SoftWorld world(quiet_world(faults));
+    Cluster& cluster = world.cluster;
+    constexpr size_t kBatches = 8;
+    constexpr size_t kPieces = 32;
+    std::vector<std::unique_ptr<Memories>> memories;
+    std::vector<std::vector<ucpx_piece_t>> pieces;
+    for (size_t i = 0; i < kBatches; ++i) {
+        memories.push_back(std::make_unique<Memories>(cluster.context(0), cluster.context(1),
+                                                      cluster.endpoint(0, 1), kPieces * 8192));
+        pieces.push_back(memories.back()->pieces(kPieces));
+    }
+    struct Seen {
+        const std::vector<std::vector<ucpx_piece_t>>& pieces;
+        unsigned count = 0;
+    } seen{pieces};
+    const auto on_notified = [](void* arg, uint64_t, uint64_t value) {
+        auto& seen = *static_cast<Seen*>(arg);
+        ++seen.count;
+        for (const ucpx_piece_t& piece : seen.pieces[value]) ASSERT_TRUE(is_equal(piece));
+    };
+    ASSERT_EQ(ucpx_worker_set_notify_handler(cluster.worker(1), on_notified, &seen), UCS_OK);
+    std::vector<ucs_status_ptr_t> requests;
+    for (size_t i = 0; i < kBatches; ++i) {
+        requests.push_back(start(cluster.endpoint(0, 1), true, pieces[i], i));
+    }
+    for (const ucs_status_ptr_t request : requests) EXPECT_EQ(cluster.finish(request), UCS_OK);
+    EXPECT_TRUE(cluster.until([&] { return seen.count == kBatches; }));
+}
+
+// The peer's memory goes while its key is in use: whichever piece meets that first, the batch ends
+// with the error, once.
+TEST(SoftBatch, ARefusedPieceAtAnyPositionEndsItWithTheError) {
+    constexpr size_t kPieces = 16;
+    for (size_t position = 0; position < kPieces; ++position) {
+        SCOPED_TRACE(position);
+        SoftWorld world(quiet_world());
+        Cluster& cluster = world.cluster;
+        const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+        auto whole = std::make_unique<Memories>(cluster.context(0), cluster.context(1), endpoint,
+                                                kPieces * 4096);
+        auto gone =
+            std::make_unique<Memories>(cluster.context(0), cluster.context(1), endpoint, 8192);
+        std::vector<ucpx_piece_t> pieces = whole->pieces(kPieces);
+        pieces[position].remote_addr = reinterpret_cast<uintptr_t>(gone->remote.data());
+        pieces[position].rkey = gone->key;
+        gone->unmap_remote();
+        unsigned notified = 0;
+        const auto on_notified = [](void* arg, uint64_t, uint64_t) {
+            ++*static_cast<unsigned*>(arg);
+        };
+        ASSERT_EQ(ucpx_worker_set_notify_handler(cluster.worker(1), on_notified, &notified),
+                  UCS_OK);
+        EXPECT_NE(cluster.finish(start(endpoint, true, pieces, 1)), UCS_OK);
+        cluster.steps(100);
+        EXPECT_EQ(notified, 0u);
+    }
+}
+
+// --- past the adapter
+
+/** Two workers of one host, or one worker, each with an adapter beside the local transports. */
+class LocalPath : public testing::TestWithParam<bool> {
+  protected:
+    LocalPath() : wire_(2, softhca::Model(), {}, {}) {
+        uct::Component* const components[] = {&uct::self_component(), &uct::sm_component(),
+                                              &wire_.component()};
+        const size_t count = GetParam() ? 1 : 2;
+        for (size_t index = 0; index < count; ++index) {
+            wire_.enter(index);
+            ucp_params_t params{};
+            params.field_mask = UCP_PARAM_FIELD_FEATURES;
+            params.features = kAllFeatures;
+            ContextSeams seams;
+            seams.components = components;
+            std::unique_ptr<Context> context;
+            EXPECT_EQ(Context::create(params, quiet_config(), seams, &context), UCS_OK);
+            contexts_.push_back(std::move(context));
+            ucp_worker_params_t worker_params{};
+            ucp_worker_h worker = nullptr;
+            EXPECT_EQ(ucp_worker_create(wrap(contexts_.back().get()), &worker_params, &worker),
+                      UCS_OK);
+            workers_.push_back(worker);
+        }
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(workers_.back(), &address, &length), UCS_OK);
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = address;
+        EXPECT_EQ(ucp_ep_create(workers_.front(), &params, &endpoint_), UCS_OK);
+        ucp_worker_release_address(workers_.back(), address);
+    }
+    ~LocalPath() override {
+        for (const ucp_worker_h worker : workers_) ucp_worker_destroy(worker);
+    }
+
+    ucs_status_t finish(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        while (ucp_request_is_completed(operation) == 0) step();
+        const ucs_status_t status = ucp_request_check_status(operation);
+        ucp_request_free(operation);
+        return status;
+    }
+    void step() {
+        for (const ucp_worker_h worker : workers_) ucp_worker_progress(worker);
+    }
+    ucp_context_h context(size_t index) { return wrap(contexts_[index % contexts_.size()].get()); }
+
+    SoftWire wire_;
+    std::vector<std::unique_ptr<Context>> contexts_;
+    std::vector<ucp_worker_h> workers_;
+    ucp_ep_h endpoint_ = nullptr;
+};
+
+TEST_P(LocalPath, NoAdapterIsUsedForAPeerOfThisHost) {
+    constexpr size_t kPieces = 500;
+    unsigned notified = 0;
+    const auto on_notified = [](void* arg, uint64_t, uint64_t) { ++*static_cast<unsigned*>(arg); };
+    ASSERT_EQ(ucpx_worker_set_notify_handler(workers_.back(), on_notified, &notified), UCS_OK);
+    {
+        Memories memories(context(0), context(1), endpoint_, kPieces * 4000);
+        const auto pieces = memories.pieces(kPieces);
+        const softhca::Counters before = wire_.fabric().total();
+        ASSERT_EQ(finish(start(endpoint_, true, pieces, 1)), UCS_OK);
+        EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
+        while (notified == 0) step();
+        std::ranges::fill(memories.local, 0);
+        ASSERT_EQ(finish(start(endpoint_, false, pieces, 2)), UCS_OK);
+        EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
+        EXPECT_NE(memories.local, std::vector<uint8_t>(memories.local.size()));
+        while (notified == 1) step();
+        const softhca::Counters after = wire_.fabric().total();
+        EXPECT_EQ(after.wqes, before.wqes);
+        EXPECT_EQ(after.doorbells, before.doorbells);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Peers, LocalPath, testing::Bool(), [](const auto& info) {
+    return std::string(info.param ? "same_worker" : "same_host");
+});
+
+}  // namespace
+}  // namespace ucp::test
