@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// process_soak [--processes N] [--seconds S] [--seed SEED] [--kill]
+// process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--kill]
 //
 // Processes on the host-wide fabric of the emulated adapters, over the shared libraries, each with
 // the traffic of traffic.h to all others, while lanes are switched all the time. With --kill one is
-// killed half way: the others must notice, and go on with each other.
+// killed half way: the others must notice, and go on with each other. What is under way at the end
+// may take as many seconds more as --patience says (30).
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -35,6 +36,7 @@ constexpr ucp_request_param_t kNothing{};
 struct Settings {
     size_t processes = 8;
     unsigned seconds = 15;
+    unsigned patience = 30;
     uint64_t seed = 1;
     bool kill = false;
 };
@@ -62,7 +64,7 @@ class Process {
     int run() {
         if (!start()) return 1;
         const auto end = Clock::now() + std::chrono::seconds(settings_.seconds);
-        const auto limit = end + std::chrono::seconds(30);
+        const auto limit = end + std::chrono::seconds(settings_.patience);
         while (Clock::now() < end) turn(true);
         party_->stop();
         while (!party_->is_done() && party_->errors().empty() && Clock::now() < limit) turn(true);
@@ -273,10 +275,14 @@ int main(int argc, char** argv) {
             settings.processes = std::strtoul(argv[++index], nullptr, 10);
         } else if (name == "--seconds" && has_value) {
             settings.seconds = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
+        } else if (name == "--patience" && has_value) {
+            settings.patience = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
         } else if (name == "--seed" && has_value) {
             settings.seed = std::strtoull(argv[++index], nullptr, 10);
         } else {
-            fmt::print(stderr, "process_soak [--processes N] [--seconds S] [--seed N] [--kill]\n");
+            fmt::print(
+                stderr,
+                "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] [--kill]\n");
             return 2;
         }
     }
