@@ -24,16 +24,19 @@ std::vector<std::byte> Worker::pack_own(uint32_t flags, std::vector<uint8_t>* in
     address.uuid = uuid_;
     address.host = ucs::host_id();
     address.name = name_;
+    // Without a network, what there is has to do: an address of nothing would help nobody.
+    const bool is_network_only =
+        (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&
+        std::ranges::any_of(interfaces_, [](const WorkerInterface& interface) {
+            return interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
+        });
     std::vector<std::vector<std::byte>> storage;
     const auto keep = [&](size_t length) { return std::span(storage.emplace_back(length)); };
     for (size_t index = 0; index < interfaces_.size(); ++index) {
         const WorkerInterface& interface = interfaces_[index];
         const TransportResource& resource = context_.resources()[interface.resource];
         const auto& attributes = interface.transport->attributes();
-        if ((flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&
-            attributes.device_type != uct::DeviceType::kNetwork) {
-            continue;
-        }
+        if (is_network_only && attributes.device_type != uct::DeviceType::kNetwork) continue;
         AddressEntry entry;
         entry.kind = interface.kind;
         entry.domain = static_cast<uint8_t>(interface.domain);

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kZcopyThreshold = 16 * 1024;          //!< memory that is registered already
 constexpr size_t kZcopyThresholdRegister = 64 * 1024;  //!< registration included
 constexpr double kCopyBandwidth = 8e9;                 //!< bytes per second, one copy
+constexpr size_t kHostThreshold = 24 * 1024;           //!< rendezvous within a host
 
 size_t zcopy_threshold(const Request& request, const EagerSend& send) {
     const auto& configured = request.worker->config().zcopy_threshold;
@@ -127,11 +128,13 @@ void close_eager_send(Request& request, EagerSend& send) {
 }
 
 // Announcing costs a round trip and a registration at either end; not announcing costs a copy at
-// either end.
+// either end. Within a host the two sides copy at the same time, piece by piece, which is faster
+// than one copy by the system; but where all ranks are busy, one copy is less work (docs/mpi.md).
 size_t rndv_threshold(Endpoint& endpoint) {
     const Config& config = endpoint.worker().config();
     if (config.rndv_threshold) return *config.rndv_threshold;
     const Lane lane = endpoint.one_sided_lane();
+    if (lane.attributes.device_type == uct::DeviceType::kSharedMemory) return kHostThreshold;
     const auto& domain = *endpoint.worker().context().domains()[lane.domains.local].memory;
     const double round_trip = 2 * lane.attributes.latency.at(1) + 2 * lane.attributes.overhead;
     const double announcing = round_trip + 2 * domain.attributes().register_overhead;

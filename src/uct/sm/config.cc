@@ -15,15 +15,15 @@ namespace {
 using ucs::config::field;
 
 constexpr ucs::config::Field<Config> kFields[] = {
-    field<&Config::fifo_size>("FIFO_SIZE", "256",
+    field<&Config::fifo_size>("FIFO_SIZE", "128",
                               "Messages that a receiver's shared queue holds; a power of two, 8 to "
                               "65536."),
     field<&Config::ring_size>("RING_SIZE", "64",
                               "Messages that the queue of one pair holds; a power of two, 8 to "
                               "65536."),
-    field<&Config::ring_buffers>("RING_BUFFERS", "16",
-                                 "Long messages that the queue of one pair holds; a power of two, "
-                                 "8 to UCX_SM_RING_SIZE."),
+    field<&Config::ring_buffers>("RING_BUFFERS", "32",
+                                 "Memory of the queue of one pair for long messages, in pieces of "
+                                 "UCX_SM_SEG_SIZE; 4 to 1024."),
     field<&Config::segment_size>("SEG_SIZE", "8256",
                                  "The longest message that goes through shared memory in one "
                                  "piece."),
@@ -54,7 +54,7 @@ ucs_status_t load_config(const ucs::config::Source* source, Config* config) {
     }
     config->fifo_size = queue_size(config->fifo_size);
     config->ring_size = queue_size(config->ring_size);
-    config->ring_buffers = std::min(queue_size(config->ring_buffers), config->ring_size);
+    config->ring_buffers = std::clamp(config->ring_buffers, 4u, 1024u);
     config->kept_buffers = std::min(config->kept_buffers, 65536u);
     config->max_poll = std::clamp(config->max_poll, 1u, 65536u);
     config->segment_size = {

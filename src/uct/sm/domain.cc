@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/domain.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <new>
 
 #include "ucs/datastruct/bits.h"
@@ -14,10 +17,40 @@
 
 namespace uct::sm {
 
+namespace {
+
+/** What Yama lets processes of one user do to each other; 0, as without Yama: anything. */
+int ptrace_scope() {
+    std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+    int scope = 0;
+    return file >> scope ? scope : 0;
+}
+
+}  // namespace
+
 Domain::Domain(const Config& config) : config_(config) {
     attributes_.can_register = true;
     attributes_.can_allocate = true;
     attributes_.remote_key_length = sizeof(PackedRegion);
+    // Peers are not descendants, which is all that this scope lets at a process's memory unasked.
+    if (config.single_copy && ptrace_scope() == 1)
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
+
+std::vector<DeviceFact> Domain::describe() const {
+    const int scope = ptrace_scope();
+    std::string single_copy = "yes, unless the system forbids it to a process";
+    if (!config_.single_copy) {
+        single_copy = "no: UCX_SM_SINGLE_COPY=n";
+    } else if (scope > 1) {
+        single_copy =
+            fmt::format("with CAP_SYS_PTRACE only: kernel.yama.ptrace_scope is {}", scope);
+    } else if (scope == 1) {
+        single_copy = "yes: each process permits it (PR_SET_PTRACER)";
+    }
+    return {{"reach", fmt::format("processes of user {} in this pid namespace", geteuid())},
+            {"single copy", std::move(single_copy)},
+            {"pieces", fmt::format("{} bytes", size_t{config_.segment_size})}};
 }
 
 // --- memory of this process

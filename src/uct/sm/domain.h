@@ -21,6 +21,7 @@ class Domain final : public MemoryDomain {
     explicit Domain(const Config& config);
 
     const MemoryDomainAttributes& attributes() const override { return attributes_; }
+    std::vector<DeviceFact> describe() const override;
     ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override;
     void deregister_memory(MemoryHandle* handle) override;
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;

@@ -10,22 +10,23 @@
 namespace uct::sm {
 
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
-    const uint32_t turn = size.turn != 0 && size.senders == 0 ? size.turn : size.slots;
-    const QueueLayout layout{size.slots, turn + size.spares, size.buffer_size, size.senders, turn};
+    const uint32_t own = size.senders == 0 ? 0 : size.slots;
+    const QueueLayout layout{size.slots, own + size.buffers, size.buffer_size, size.senders};
     std::unique_ptr<Segment> segment;
     const ucs_status_t status = Segment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
-    inbox->reset(new Inbox(std::move(segment), layout, size.spares));
+    inbox->reset(new Inbox(std::move(segment), layout));
     return UCS_OK;
 }
 
-Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout, uint32_t spares)
+Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout)
     : slots_(reinterpret_cast<Slot*>(segment->base() + layout.slot_table())),
       mask_(layout.slots - 1),
       publish_mask_(layout.slots / 4 - 1),
       header_(new (segment->base()) QueueHeader{}),
       layout_(layout),
       buffers_(segment->base() + layout.buffer_area()),
+      area_(size_t{layout.buffers} * layout.buffer_size, layout.buffer_size),
       buffer_table_(
           reinterpret_cast<std::atomic<uint32_t>*>(segment->base() + layout.buffer_table())),
       senders_(reinterpret_cast<Sender*>(segment->base() + layout.sender_table())),
@@ -40,18 +41,20 @@ Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout, uint32
     header_->buffers = layout.buffers;
     header_->buffer_size = layout.buffer_size;
     header_->senders = layout.senders;
-    header_->turn = layout.turn;
     header_->wake_descriptor.store(-1, std::memory_order_relaxed);
-    buffer_of_.reserve(layout.turn);
+    if (layout.senders == 0) return;
+    buffer_of_.reserve(layout.slots);
     descriptors_.reserve(layout.buffers);
+    spares_.reserve(layout.buffers);
     for (uint32_t i = 0; i < layout.buffers; ++i) {
         descriptors_.emplace_back(*this, i);
-        if (i >= layout.turn) continue;
+        if (i >= layout.slots) {
+            spares_.push_back(i);
+            continue;
+        }
         buffer_of_.push_back(i);
         buffer_table_[i].store(i, std::memory_order_relaxed);
     }
-    spares_.reserve(layout.buffers);
-    for (uint32_t i = 0; i < spares; ++i) spares_.push_back(layout.turn + i);
 }
 
 Inbox::~Inbox() {

@@ -14,19 +14,18 @@ namespace uct::sm {
 /**
  * A queue of this process: what others send into.
  *
- * A long message lies in the buffer whose turn it was. A handler that keeps it keeps the buffer,
- * and a spare one takes its turns instead; when there is none, long messages cannot be kept and
- * handlers are told so. Nothing read from shared memory is trusted: numbers of buffers are kept in
- * private memory, lengths are checked.
+ * Of many senders, a long message lies in the buffer of its slot. A handler that keeps it keeps the
+ * buffer, and the slot gets a spare one instead; when there is none, and for what one sender sends
+ * (Area), long messages cannot be kept and handlers are told so. Nothing read from shared memory is
+ * trusted: numbers of buffers are kept in private memory, lengths are checked.
  */
 class Inbox {
   public:
     struct Size {
         uint32_t slots;
         uint32_t buffer_size;
-        uint32_t spares;
-        uint32_t senders;   //!< 0: one sender, who keeps the head for itself
-        uint32_t turn = 0;  //!< one sender: buffers in turn; 0: as many as slots
+        uint32_t buffers;  //!< many senders: spare ones beside one a slot; one sender: all
+        uint32_t senders;  //!< 0: one sender, who keeps the head for itself
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
     ~Inbox();
@@ -102,18 +101,21 @@ class Inbox {
         uint32_t index_;
     };
 
-    Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout, uint32_t spares);
+    Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
     void take_buffer(uint64_t word, size_t length, Deliver&& deliver) {
-        const bool one_sender = layout_.senders == 0;
-        const size_t place = (one_sender ? next_buffer_ : next_) & (layout_.turn - 1);
-        if (length <= layout_.buffer_size) deliver_from(place, word, length, deliver);
-        if (one_sender && (++next_buffer_ & (layout_.turn / 4 - 1)) == 0)
-            header_->buffer_tail.store(next_buffer_, std::memory_order_release);
-    }
-    template <typename Deliver>
-    void deliver_from(size_t place, uint64_t word, size_t length, Deliver&& deliver) {
+        if (length > layout_.buffer_size) return;
+        if (layout_.senders == 0) {
+            deliver(control::id(word), buffers_ + area_.next(), length, nullptr);
+            area_.advance(length);
+            if (area_.is_due(area_told_)) {
+                area_told_ = area_.count;
+                header_->area_tail.store(area_told_, std::memory_order_release);
+            }
+            return;
+        }
+        const size_t place = next_ & mask_;
         const uint32_t index = buffer_of_[place];
         std::byte* data = buffers_ + size_t{index} * layout_.buffer_size;
         Buffer* descriptor = spares_.empty() ? nullptr : &descriptors_[index];
@@ -129,14 +131,15 @@ class Inbox {
     }
     bool is_hole();
 
-    uint64_t next_ = 0;         //!< number of the next message
-    uint64_t next_buffer_ = 0;  //!< one sender: number of the next message in a buffer
+    uint64_t next_ = 0;  //!< number of the next message
     Slot* slots_;
     uint64_t mask_;
     uint64_t publish_mask_;
     QueueHeader* header_;
     const QueueLayout layout_;
     std::byte* buffers_;
+    Area area_;  //!< one sender
+    uint64_t area_told_ = 0;
     std::atomic<uint32_t>* buffer_table_;
     Sender* senders_;
     std::vector<uint32_t> buffer_of_;

@@ -12,12 +12,10 @@ namespace uct::sm {
 
 std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t room) {
     constexpr uint32_t kMost = 1u << 20;
-    const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders,
-                             header.turn};
+    const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders};
     if (header.magic != QueueHeader::kMagic || header.version != QueueHeader::kVersion) return {};
     if (!std::has_single_bit(layout.slots) || layout.slots > kMost || layout.buffers > kMost ||
-        !std::has_single_bit(layout.turn) || layout.buffers < layout.turn ||
-        (layout.senders != 0 && layout.turn != layout.slots) ||
+        layout.buffers < (layout.senders == 0 ? Area::kFewestPieces : layout.slots) ||
         layout.buffer_size > control::kLengthMask || layout.buffer_size % kLine != 0 ||
         layout.senders > kMost || layout.size() > room) {
         return {};

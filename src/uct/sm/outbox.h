@@ -30,7 +30,6 @@ class Outbox {
     const Process& owner() const { return owner_; }
     size_t buffer_size() const { return layout_.buffer_size; }
     uint32_t slots() const { return layout_.slots; }
-    uint32_t turn() const { return layout_.turn; }
     bool is_closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
 
     static constexpr uint64_t kFull = ~uint64_t{0};
@@ -81,10 +80,10 @@ class Outbox {
         tail_ = header_->tail.load(std::memory_order_acquire);
         return tail_ + layout_.slots;
     }
-    /** The same for messages in buffers. */
-    uint64_t buffer_limit() const {
-        return header_->buffer_tail.load(std::memory_order_acquire) + layout_.turn;
-    }
+    /** The memory of long messages, what is consumed of it, and a place in it. */
+    Area area() const { return {size_t{layout_.buffers} * layout_.buffer_size, buffer_size()}; }
+    uint64_t area_tail() const { return header_->area_tail.load(std::memory_order_acquire); }
+    std::byte* area_at(size_t offset) const { return buffers_ + offset; }
     /** After publishing: is the receiver to be woken? */
     bool sleeps() const { return header_->sleeping.load(std::memory_order_relaxed) != 0; }
 
@@ -99,8 +98,7 @@ class Outbox {
     }
     /** Many senders: the message's number. Null if what the receiver wrote makes no sense. */
     std::byte* buffer(uint64_t number) {
-        const uint32_t index =
-            buffer_table_[number & (layout_.turn - 1)].load(std::memory_order_relaxed);
+        const uint32_t index = buffer_table_[number & mask_].load(std::memory_order_relaxed);
         return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
     }
     void wake();

@@ -9,10 +9,10 @@
 // A queue of messages in the receiver's segment. What lies where, and who writes it:
 //
 //   QueueHeader        constants; state and tails by the receiver, `head` by senders (fifo only)
-//   uint32_t[turn]     which buffer has its turn when: by the receiver
+//   uint32_t[slots]    which buffer belongs to a slot now: by the receiver (fifo only)
 //   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
 //   Slot[slots]        by the sender that has reserved the slot
-//   buffers            long messages, by the sender whose turn it is
+//   buffers            long messages, by the sender of the slot
 //
 // A slot is a pair of cache lines: a control word and what fits behind it. Processors fetch lines
 // by such pairs, so a receiver that looks at its next slot leaves the one behind it to the sender.
@@ -22,9 +22,8 @@
 // That slots are free again is known by `tail`, which the receiver writes after each quarter of the
 // queue.
 //
-// Buffers are used in turn. With one sender there are fewer of them than slots, and what is used
-// again soon stays in caches; a count of their own (`buffer_tail`) says which are free. With many
-// senders the number of the slot is that of the buffer.
+// With many senders each slot has a buffer. With one sender, long messages lie one behind the other
+// in all of the buffers' memory (Area): what is used again soon stays in caches.
 namespace uct::sm {
 
 inline constexpr size_t kLine = 64;
@@ -99,7 +98,6 @@ struct QueueHeader {
     uint32_t buffers;
     uint32_t buffer_size;
     uint32_t senders;
-    uint32_t turn;
 
     // Seldom written.
     alignas(kLine) std::atomic<uint32_t> sleeping;  //!< ring: wake the receiver
@@ -108,7 +106,7 @@ struct QueueHeader {
 
     alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message
     alignas(kLine) std::atomic<uint64_t> tail;  //!< messages up to here are consumed
-    std::atomic<uint64_t> buffer_tail;          //!< ring: buffers up to here are consumed
+    std::atomic<uint64_t> area_tail;            //!< ring: Area::count of what is consumed
 };
 
 static_assert(sizeof(Slot) == kSlot && sizeof(Sender) == kLine);
@@ -117,13 +115,14 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 /** Sizes of a queue and the places that follow from them. */
 struct QueueLayout {
     uint32_t slots;        //!< a power of two
-    uint32_t buffers;      //!< those that take turns, and spare ones
+    uint32_t buffers;      //!< many senders: one a slot, and spare ones
     uint32_t buffer_size;  //!< a multiple of a line
-    uint32_t senders;
-    uint32_t turn;  //!< so many take turns: a power of two; as many as slots if there are senders
+    uint32_t senders;      //!< 0: one
 
     size_t buffer_table() const { return sizeof(QueueHeader); }
-    size_t sender_table() const { return buffer_table() + align(turn * sizeof(uint32_t)); }
+    size_t sender_table() const {
+        return buffer_table() + align(senders == 0 ? 0 : slots * sizeof(uint32_t));
+    }
     size_t slot_table() const { return align(sender_table() + senders * sizeof(Sender), kSlot); }
     size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }
     size_t size() const { return buffer_area() + size_t{buffers} * buffer_size; }
@@ -136,6 +135,43 @@ struct QueueLayout {
     static constexpr size_t align(size_t size, size_t to = kLine) {
         return (size + to - 1) / to * to;
     }
+};
+
+/**
+ * Where the long messages of one sender lie. Each begins where there is room for the longest piece,
+ * so it can be written before its length is known; where that is follows from the lengths before
+ * it, which both sides count alike.
+ */
+struct Area {
+    static constexpr uint32_t kFewestPieces = 4;
+
+    size_t size;   //!< kFewestPieces pieces at least, or a sender could wait for what is not told
+    size_t piece;  //!< a multiple of a line
+    size_t offset = 0;
+    uint64_t count = 0;  //!< bytes so far, those left out at the end as well
+
+    Area(size_t size, size_t piece) : size(size), piece(piece) {}
+
+    /** The place of the next message. */
+    size_t next() {
+        if (offset + piece > size) {
+            count += size - offset;
+            offset = 0;
+        }
+        return offset;
+    }
+    void advance(size_t length) {
+        const size_t lines = (length + kLine - 1) / kLine * kLine;
+        offset += lines;
+        count += lines;
+    }
+    /** Sender: may the next message be written? */
+    bool has_room(uint64_t tail) {
+        next();
+        return count + piece - tail <= size;
+    }
+    /** Receiver: is it time to tell the sender? */
+    bool is_due(uint64_t told) const { return count - told >= size / 8; }
 };
 
 }  // namespace uct::sm

@@ -59,9 +59,8 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
     const ucs_status_t status =
         Inbox::create({.slots = config_.ring_size,
                        .buffer_size = static_cast<uint32_t>(config_.segment_size),
-                       .spares = config_.kept_buffers,
-                       .senders = 0,
-                       .turn = config_.ring_buffers},
+                       .buffers = config_.ring_buffers,
+                       .senders = 0},
                       &inbox->queue);
     if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
     inbox->queue->set_wake_descriptor(wake_descriptor());
@@ -137,7 +136,7 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
     if (opened->buffer_size() != ring_interface_.segment_size()) return UCS_ERR_UNREACHABLE;
     outbox_ = std::move(opened);
     limit_ = outbox_->limit();
-    buffer_limit_ = outbox_->buffer_limit();
+    area_ = outbox_->area();
     status_ = UCS_OK;
     return UCS_OK;
 }
@@ -146,17 +145,15 @@ bool RingEndpoint::is_connected(const RemoteAddress& remote) const {
     return status_ == UCS_OK && SegmentName::read(remote.endpoint) == outbox_->name();
 }
 
-ucs_status_t RingEndpoint::make_room(bool with_buffer) {
+ucs_status_t RingEndpoint::make_room(bool for_long) {
     if (status_ != UCS_OK) return status_;
     const uint64_t limit = outbox_->limit();
     // A receiver that claims to have read what was never sent gets nothing more.
     if (limit - next_ - 1 >= outbox_->slots()) return UCS_ERR_NO_RESOURCE;
     limit_ = limit;
-    if (!with_buffer || next_buffer_ != buffer_limit_) return UCS_OK;
-    const uint64_t buffer_limit = outbox_->buffer_limit();
-    if (buffer_limit - next_buffer_ - 1 >= outbox_->turn()) return UCS_ERR_NO_RESOURCE;
-    buffer_limit_ = buffer_limit;
-    return UCS_OK;
+    if (!for_long) return UCS_OK;
+    area_tail_ = outbox_->area_tail();
+    return area_.has_room(area_tail_) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
@@ -189,14 +186,12 @@ ucs_status_t RingEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
 
 template <typename Write>
 ssize_t RingEndpoint::send(uint8_t id, Write write) {
-    if (next_ == limit_ || next_buffer_ == buffer_limit_) {
+    if (next_ == limit_ || !area_.has_room(area_tail_)) {
         const ucs_status_t status = make_room(true);
         if (status != UCS_OK) return status;
     }
-    std::byte* const buffer = outbox_->buffer(next_buffer_);
-    if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
-    const size_t length = write(buffer);
-    ++next_buffer_;
+    const size_t length = write(outbox_->area_at(area_.next()));
+    area_.advance(length);
     publish(*outbox_, outbox_->slot(next_), next_,
             control::word(next_, id, length, control::kInBuffer));
     return static_cast<ssize_t>(length);

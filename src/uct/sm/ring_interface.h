@@ -63,17 +63,14 @@ class RingEndpoint final : public SmEndpoint {
     void set_receive_gate(ReceiveGate* gate) override { inbox_.gate = gate; }
 
     bool has_room() override {
-        return (next_ != limit_ && next_buffer_ != buffer_limit_) || make_room(true) == UCS_OK;
+        return (next_ != limit_ && area_.has_room(area_tail_)) || make_room(true) == UCS_OK;
     }
 
   private:
     Outbox* outbox() override { return outbox_.get(); }
-    void stop() override {
-        limit_ = next_;
-        buffer_limit_ = next_buffer_;
-    }
+    void stop() override { limit_ = next_; }
     /** Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent */
-    ucs_status_t make_room(bool with_buffer);
+    ucs_status_t make_room(bool for_long);
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,
                                                  uint32_t length);
     template <typename Write>
@@ -90,8 +87,8 @@ class RingEndpoint final : public SmEndpoint {
     std::unique_ptr<Outbox> outbox_;
     uint64_t next_ = 0;   //!< number of the next message
     uint64_t limit_ = 0;  //!< up to here, exclusive, there is room; next_ while nothing may be sent
-    uint64_t next_buffer_ = 0;  //!< the same for messages in buffers
-    uint64_t buffer_limit_ = 0;
+    Area area_{0, 0};     //!< of long messages
+    uint64_t area_tail_ = 0;
     RingInterface& ring_interface_;
     RingInbox& inbox_;
 };

@@ -115,7 +115,8 @@ TEST_P(Messages, KeptDescriptorsStayIntact) {
     for (size_t i = 0; i < 200; ++i) send_bcopy(world, endpoint, 3, pattern(300, 8));
     world.until([&] { return receiver.received.size() == kKept + 200; });
     EXPECT_EQ(flush(world, endpoint), UCS_OK);
-    EXPECT_EQ(receiver.kept.size(), kKept);
+    // Of a ring's memory nothing can be kept: its handlers are told to copy.
+    EXPECT_EQ(receiver.kept.size(), GetParam().transport == "sm_ring" ? 0 : kKept);
 }
 
 TEST_P(Messages, HandlersMaySendAndAreNotNested) {
