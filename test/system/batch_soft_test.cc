@@ -164,6 +164,86 @@ TEST(SoftBatch, ARefusedPieceAtAnyPositionEndsItWithTheError) {
     }
 }
 
+// --- what it costs, in doorbells and by the adapter's model of time
+
+class BatchCost : public testing::Test {
+  protected:
+    static constexpr size_t kPieces = 1000;
+
+    static SoftWorld::Options options() {
+        SoftWorld::Options options = quiet_world();
+        options.tick = ucs::Duration(50);
+        return options;
+    }
+    struct Cost {
+        uint64_t doorbells;
+        double time;  //!< ns, modelled
+    };
+    template <typename Function>
+    Cost measure(Function function) {
+        const uint64_t before = world.wire.fabric().counters(0).doorbells;
+        const ucs::Time began = cluster.clock.now();
+        function();
+        return {world.wire.fabric().counters(0).doorbells - before,
+                static_cast<double>((cluster.clock.now() - began).count())};
+    }
+    Cost batch(const std::vector<ucpx_piece_t>& pieces) {
+        return measure([&] { EXPECT_EQ(cluster.finish(start(endpoint(), true, pieces)), UCS_OK); });
+    }
+    Cost singles(const std::vector<ucpx_piece_t>& pieces, size_t window) {
+        return measure([&] {
+            std::vector<ucs_status_ptr_t> requests;
+            for (const ucpx_piece_t& piece : pieces) {
+                ucp_request_param_t params{};
+                params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+                params.memh = piece.memh;
+                requests.push_back(ucp_put_nbx(endpoint(), piece.local_addr, piece.length,
+                                               piece.remote_addr, piece.rkey, &params));
+                if (requests.size() < window) continue;
+                for (ucs_status_ptr_t& request : requests) cluster.finish(request);
+                requests.clear();
+            }
+            for (ucs_status_ptr_t& request : requests) cluster.finish(request);
+            EXPECT_EQ(cluster.finish(ucp_ep_flush_nbx(endpoint(), &kNothing)), UCS_OK);
+        });
+    }
+    ucp_ep_h endpoint() { return cluster.endpoint(0, 1); }
+    Memories& memories(size_t length) {
+        if (memories_ == nullptr) {
+            memories_ = std::make_unique<Memories>(cluster.context(0), cluster.context(1),
+                                                   endpoint(), length);
+            // The way to the peer is there, and its memory known to the adapter's model.
+            batch(memories_->pieces(1));
+        }
+        return *memories_;
+    }
+
+    SoftWorld world{options()};
+    Cluster& cluster = world.cluster;
+
+  private:
+    std::unique_ptr<Memories> memories_;
+};
+
+TEST_F(BatchCost, PagesAreAsFastAsOneContiguousTransfer) {
+    Memories& all = memories(kPieces << 16);
+    const Cost whole = batch(all.pieces(1));
+    const Cost pages = batch(all.pieces(kPieces));
+    EXPECT_GE(whole.time / pages.time, 0.95);
+    EXPECT_LE(pages.doorbells * 16, kPieces);
+}
+
+TEST_F(BatchCost, SmallPiecesGainOverSinglePuts) {
+    Memories& all = memories(kPieces << 12);
+    const Cost together = batch(all.pieces(kPieces));
+    const Cost awaited = singles(all.pieces(kPieces), 1);
+    const Cost pipelined = singles(all.pieces(kPieces), kPieces);
+    EXPECT_GE(awaited.time / together.time, 5);
+    // The wire is what limits both. The time of posting, which a batch saves, is not in this clock.
+    EXPECT_GE(pipelined.time / together.time, 0.95);
+    EXPECT_LE(together.doorbells * 16, pipelined.doorbells);
+}
+
 // --- past the adapter
 
 /** Two workers of one host, or one worker, each with an adapter beside the local transports. */
