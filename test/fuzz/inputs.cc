@@ -92,6 +92,7 @@ void read_messages(std::span<const uint8_t> input) {
         victim.message(id, bytes);
         input = input.subspan(2 + length);
     }
+    victim.settle();
 }
 
 void read_lane_message(std::span<const uint8_t> input) {

@@ -92,6 +92,14 @@ Victim::~Victim() {
         if (UCS_PTR_IS_PTR(handle)) ucp_request_free(handle);
     }
     ucp_rkey_destroy(peer_key_);
+    // A worker that goes waits for the peers of its lanes. This one does not run any more.
+    for (Side* side : {&victim_, &peer_}) {
+        side->worker->for_each_endpoint([](Endpoint& endpoint) {
+            endpoint.take_from_user();
+            endpoint.fail(UCS_ERR_CANCELED);
+        });
+        for (unsigned round = 0; round < 4; ++round) side->worker->progress();
+    }
     victim_.worker.reset();
     peer_.worker.reset();
     Memory::destroy(memory_);
@@ -102,7 +110,13 @@ void Victim::start_link(Endpoint& to_peer, Links links) {
     if (links == Links::kScalable) return step_both(20);
     LaneDriver& lanes = victim_.worker->lanes();
     lanes.set_policy(to_peer, lanes::Policy::kDedicated);
-    step_both(links == Links::kGoingUp ? 60 : 1000);
+    if (links == Links::kGoingUp) return step_both(60);
+    const auto is_up = [&] {
+        const lanes::Link* link = lanes.link_of(to_peer);
+        return link != nullptr && link->state == lanes::LinkState::kEstablished;
+    };
+    for (unsigned limit = 1000; limit != 0 && !is_up(); --limit) step_both(1);
+    step_both(20);
     if (links != Links::kGoingDown) return;
     lanes.set_policy(to_peer, lanes::Policy::kScalable);
     step_both(20);
@@ -151,7 +165,7 @@ void Victim::message(uint8_t id, std::span<const std::byte> bytes) {
     // A copy of its own size, so that a sanitizer sees every read past it.
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
     victim_.worker->deliver_held(id, copy.data(), copy.size());
-    step(10);
+    step(1);
 }
 
 void Victim::connect(std::span<const std::byte> address) {

@@ -36,6 +36,8 @@ class Victim {
     Worker& worker() { return *victim_.worker; }
 
     void message(uint8_t id, std::span<const std::byte> bytes);
+    /** What the messages have started comes to its end or waits for the peer. */
+    void settle() { step(20); }
     /** An endpoint to the worker that the address names, if it can be reached, and a send. */
     void connect(std::span<const std::byte> address);
 
