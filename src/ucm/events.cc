@@ -33,6 +33,11 @@ Events& Events::instance() {
     return *events;
 }
 
+// Before the first event, which may come from within the allocator.
+[[gnu::constructor]] static void construct() {
+    (void)Events::instance();
+}
+
 Events::Events() {
     // A thread that changes the table, or reads it, is not in the child.
     (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
