@@ -101,10 +101,11 @@ def loss_loses_nothing():
 
 @quick
 def a_shaped_link_is_filled():
-    with Topology(2, [Link(rate="200mbit")]) as net:
-        rate = bench(net, "mbw_mr", "--size", "1M", "--iterations", "2", "--warmup", "0",
-                     "--window", "16")[1 << 20]
-        expect(rate >= 0.9 * goodput(200e6), f"{rate} MB/s over 200 Mbit/s")
+    # Slow enough that the kernel's buffers keep it busy while a busy machine runs others.
+    with Topology(2, [Link(rate="50mbit")]) as net:
+        rate = bench(net, "mbw_mr", "--size", "256K", "--iterations", "2", "--warmup", "0",
+                     "--window", "32")[256 << 10]
+        expect(rate >= 0.9 * goodput(50e6), f"{rate} MB/s over 50 Mbit/s")
 
 
 @quick

@@ -2,7 +2,6 @@
 #include "uct/tcp/link.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "uct/base/gather.h"
@@ -139,24 +138,24 @@ ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool pr
 }
 
 ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
-    const auto exists = [](const auto& channel) { return channel != nullptr; };
-    const auto needs_peer = [](const auto& channel) { return channel->has_one_sided(); };
-    const auto waits = [](const auto& channel) {
-        return !channel->has_one_sided() && !channel->queue().empty();
+    const auto asks = [](const auto& channel) {
+        return channel != nullptr && channel->has_one_sided();
     };
-    auto channels = channels_ | std::views::filter(exists);
-    const bool asks = std::ranges::any_of(channels, needs_peer);
-    if (!std::ranges::any_of(channels, waits)) {
-        return asks ? ask(owner, completion, false) : UCS_OK;
+    const auto waits = [](const auto& channel) {
+        return channel != nullptr && !channel->has_one_sided() && !channel->queue().empty();
+    };
+    const bool needs_peer = std::ranges::any_of(channels_, asks);
+    if (std::ranges::none_of(channels_, waits)) {
+        return needs_peer ? ask(owner, completion, false) : UCS_OK;
     }
     Gather* parts = Gather::start(completion);
-    for (auto& channel : channels | std::views::filter(waits)) {
-        if (channel->queue().append_marker(owner, parts->add())) continue;
+    for (auto& channel : channels_) {
+        if (!waits(channel) || channel->queue().append_marker(owner, parts->add())) continue;
         parts->cancel();
         parts->abandon();
         return UCS_ERR_NO_RESOURCE;
     }
-    if (asks) {
+    if (needs_peer) {
         const ucs_status_t status = ask(owner, parts->add(), false);
         if (status != UCS_INPROGRESS) {
             parts->cancel();
