@@ -56,7 +56,8 @@ class BulkCluster {
     }
     /** The device of the endpoint's own lane, and the first of another. */
     unsigned home() const {
-        return unwrap(endpoint).scalable_lane().attributes.device == "mock0" ? 0 : 1;
+        return static_cast<unsigned>(unwrap(endpoint).scalable_lane().attributes.device.back() -
+                                     '0');
     }
     unsigned rail() const { return home() == 0 ? 1 : 0; }
     ucs_status_ptr_t start_put(const ucp_request_param_t& params = kNothing) {
