@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Instructions of the library for one 8-byte message, counted by callgrind.
+"""Instructions of the library for one 8-byte message, and for one slice of a bulk transfer, counted
+by callgrind.
 
 The library's part of a call is what the call costs less what it spends inside the adapter
 (src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
@@ -24,6 +25,7 @@ MEASURED = "perf_measured_"
 # Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
 ARMED_EXTRA = 8
 SHARED_MEMORY_SEND = 80
+SLICE = 400  # of 64 KiB, from the call to the completion
 
 CASES = [
     # name, lane, tracker, variables
@@ -111,7 +113,7 @@ class Profile:
         return total, {function: self.own[function] for function in seen}
 
 
-def measure(program, tracker, lane, variables):
+def measure(program, tracker, lane, variables, parts=("send", "receive", "progress")):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "SOFTHCA_"))}
     # Messages of flow control come at other times in other cases: they are not what is counted.
     environment["UCX_RC_FC_WND_SIZE"] = "32000"
@@ -128,7 +130,7 @@ def measure(program, tracker, lane, variables):
             sys.exit(f"{program} {tracker} {lane} failed:\n{run.stderr}")
         messages = int(run.stdout)
         profile = Profile(out)
-        for what in ("send", "receive", "progress"):
+        for what in parts:
             total, functions = profile.library_cost(MEASURED + what)
             results[what] = (total / messages, {f: c / messages for f, c in functions.items()})
         return results
@@ -162,10 +164,23 @@ def main():
                 for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
                     if cost >= 0.05:
                         print(f"    {what:8} {cost:8.2f} {function}")
+    parts = measure(arguments.program, "off", "bulk",
+                    {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
+                    ("put", "progress"))
+    # The two share their functions, so that what each has of one is not known: the sum of all is.
+    own = {**parts["put"][1], **parts["progress"][1]}
+    per_slice = sum(own.values())
+    print(f"{'library instructions per 64 KiB slice':40} {per_slice:8.2f}", flush=True)
+    if arguments.functions:
+        for function, cost in sorted(own.items(), key=lambda item: -item[1]):
+            if cost >= 0.5:
+                print(f"    {'slice':8} {cost:8.2f} {function}")
     if not arguments.check:
         return 0
     base = sends[CASES[0][0]]
     failures = []
+    if per_slice > SLICE:
+        failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):
         if sends[name] != base:
             failures.append(f"{name}: {sends[name] - base:+.2f} instructions, allowed is none")

@@ -2,12 +2,13 @@
 
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
 // are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
-// fifo, ring).
+// fifo, ring), or bulk: puts that go in slices.
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "perf/pair.h"
 #include "ucp/api/ucpx.h"
@@ -33,6 +34,13 @@ extern "C" [[gnu::noinline]] unsigned perf_measured_progress(ucp_worker_h worker
 extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_receive(
     ucp_worker_h worker, uint64_t* value, const ucp_request_param_t* param) {
     return ucp_tag_recv_nbx(worker, value, sizeof(*value), kTag, ~ucp_tag_t{0}, param);
+}
+
+extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_put(ucp_ep_h endpoint,
+                                                                const std::vector<char>& data,
+                                                                uint64_t remote, ucp_rkey_h key,
+                                                                const ucp_request_param_t* param) {
+    return ucp_put_nbx(endpoint, data.data(), data.size(), remote, key, param);
 }
 
 ucs_status_ptr_t receive(ucp_worker_h worker, uint64_t* value, const ucp_request_param_t* param) {
@@ -81,15 +89,72 @@ void exchange(perf::Pair& pair, ucp_ep_h endpoint, bool measured) {
     }
 }
 
+ucp_mem_h map(ucp_context_h context, std::vector<char>& data) {
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = data.data();
+    params.length = data.size();
+    ucp_mem_h memory = nullptr;
+    perf::require(ucp_mem_map(context, &params, &memory) == UCS_OK, "registration");
+    return memory;
+}
+
+/** Puts of 128 slices, from the call to the completion. @return slices */
+unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
+    constexpr unsigned kSlices = 128, kPuts = 8;
+    std::vector<char> here(kSlices * 65536, 'x'), there(here.size());
+    const ucp_mem_h local = map(ucp::wrap(&pair.worker(0).context()), here);
+    const ucp_mem_h remote = map(ucp::wrap(&pair.worker(1).context()), there);
+    void* packed = nullptr;
+    size_t size = 0;
+    perf::require(
+        ucp_rkey_pack(ucp::wrap(&pair.worker(1).context()), remote, &packed, &size) == UCS_OK,
+        "packed key");
+    ucp_rkey_h key = nullptr;
+    perf::require(ucp_ep_rkey_unpack(endpoint, packed, &key) == UCS_OK, "key");
+    ucp_rkey_buffer_release(packed);
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+    params.memh = local;
+    const auto address = reinterpret_cast<uintptr_t>(there.data());
+    for (unsigned count = 0; count < kPuts + 1; ++count) {
+        // The first makes what an endpoint has for bulk.
+        const bool measured = count != 0;
+        const ucs_status_ptr_t put =
+            measured ? perf_measured_put(endpoint, here, address, key, &params)
+                     : ucp_put_nbx(endpoint, here.data(), here.size(), address, key, &params);
+        perf::require(UCS_PTR_IS_PTR(put), "a put in slices");
+        while (ucp_request_check_status(put) == UCS_INPROGRESS) {
+            pair.run_adapters();
+            if (measured) {
+                perf_measured_progress(pair.handle(0));
+            } else {
+                ucp_worker_progress(pair.handle(0));
+            }
+        }
+        perf::require(ucp_request_check_status(put) == UCS_OK, "the end of a put");
+        ucp_request_free(put);
+    }
+    perf::require(there == here, "the data");
+    ucp_rkey_destroy(key);
+    ucp_mem_unmap(ucp::wrap(&pair.worker(0).context()), local);
+    ucp_mem_unmap(ucp::wrap(&pair.worker(1).context()), remote);
+    return kPuts * kSlices;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring");
+    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk");
     const std::string_view tracker = argv[1], lane = argv[2];
     const bool is_shared_memory = lane == "fifo" || lane == "ring";
     perf::Pair pair(
         2, is_shared_memory ? perf::Pair::Over::kSharedMemory : perf::Pair::Over::kAdapters);
     const ucp_ep_h endpoint = pair.connect();
+    if (lane == "bulk") {
+        std::printf("%u\n", put_in_bulk(pair, endpoint));
+        return 0;
+    }
     for (unsigned round = 0; round < 4; ++round) exchange(pair, endpoint, false);
     if (lane == "rc" || lane == "ring") promote(pair, endpoint);
     if (tracker != "off") {

@@ -26,7 +26,7 @@ Pair::Pair(size_t estimated_endpoints, Over over)
     require(ucp::kConfigTable.load(ucs::config::Source(), config, error) == UCS_OK, "settings");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-    params.features = UCP_FEATURE_TAG;
+    params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
     params.estimated_num_eps = estimated_endpoints;
     for (unsigned node = 0; node < 2; ++node) {
         fabric_.set_current_node(node);

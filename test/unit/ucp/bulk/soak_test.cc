@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Transfers of random sizes, several at a time, while rails break, fall silent, lose their link and
-// come back. UCX_BULK_SOAK_SECONDS makes it longer than the moment that it usually takes.
+// come back. BULK_SOAK_SECONDS makes it longer than the moment that it usually takes.
 
 #include <chrono>
 #include <cstdlib>
@@ -123,7 +123,7 @@ void run(uint64_t seed) {
 }
 
 TEST(Soak, TransfersOfAllSizesSurviveTheirRails) {
-    const char* text = std::getenv("UCX_BULK_SOAK_SECONDS");
+    const char* text = std::getenv("BULK_SOAK_SECONDS");
     const auto limit = std::chrono::seconds(text == nullptr ? 0 : std::atoi(text));
     const auto start = std::chrono::steady_clock::now();
     for (uint64_t seed = 1; seed <= 8 || std::chrono::steady_clock::now() - start < limit; ++seed) {
