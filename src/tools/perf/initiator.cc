@@ -215,7 +215,9 @@ Sample Initiator::bandwidth(uint64_t size, const Span& span) {
     while (pace.goes_on(sample.operations)) {
         do {
             window.started(start(sample.operations++, size, params));
-            if (sample.operations % kProgressEvery == 0) peer_.progress();
+            if (sample.operations % kProgressEvery != 0) continue;
+            peer_.progress();
+            done_.store(sample.operations, std::memory_order_relaxed);
         } while (window.outstanding() < window_ && pace.goes_on(sample.operations));
         while (window.outstanding() >= window_) peer_.progress();
         window.check();

@@ -253,7 +253,8 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
         for (const auto& count : done) operations += count.load(std::memory_order_relaxed);
         const double seconds = std::chrono::duration<double>(Clock::now() - looked).count();
         if (seconds < std::chrono::duration<double>(kWatchPeriod).count() / 2) continue;
-        const uint64_t news = operations > seen ? operations - seen : 0;
+        // Counts begin anew with each measurement.
+        const uint64_t news = operations >= seen ? operations - seen : operations;
         listener.on_progress(board.describe(operations, static_cast<double>(news) / seconds));
         seen = operations;
         looked = Clock::now();
