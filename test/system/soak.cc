@@ -175,7 +175,11 @@ bool Soak::is_done() const {
 void Soak::check_caps() {
     for (size_t index = 0; index < cluster_->size(); ++index) {
         const size_t held = cluster_->dedicated_endpoints(index);
-        if (held > options_.cap) {
+        // Lanes, and where there are adapters the strands of bulk transfers beside them.
+        const size_t limit = options_.fabric == Fabric::kMock
+                                 ? options_.cap
+                                 : cluster_->inner(index).config().dedicated_qps();
+        if (held > limit) {
             result_.errors.push_back(
                 fmt::format("seed {}: {} dedicated lanes at cap {} on worker {}",
                             options_.traffic.seed, held, options_.cap, index));
