@@ -93,11 +93,12 @@ ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     uint64_t number;
     if (length > kInlinePayload || status_ != UCS_OK || !outbox.reserve_plain(&number)) [[unlikely]]
         return am_short_slow(id, header, payload, length);
-    Slot& slot = outbox.take_slot(number);
+    Slot& slot = outbox.slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
     slot.control.store(control::word(number, id, sizeof(header) + length, 0),
                        std::memory_order_release);
+    Outbox::send_for_later(slot);
     return UCS_OK;
 }
 

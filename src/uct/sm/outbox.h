@@ -59,13 +59,14 @@ class Outbox {
     }
     /** The same where nothing is special: one try, room as far as known, and nobody to be woken. */
     bool reserve_plain(uint64_t* number) {
-        uint64_t head = header_->head.load(std::memory_order_relaxed);
+        std::atomic<uint64_t>& shared_head = header_->head;
+        uint64_t head = shared_head.load(std::memory_order_relaxed);
         *number = head;
         if (head - tail_ > mask_) [[unlikely]]  // as well if the receiver sleeps: the highest bit
             return false;
         sender_->attempt.store(head + 1, std::memory_order_release);
-        return header_->head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
-                                                     std::memory_order_relaxed);
+        return shared_head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
+                                                   std::memory_order_relaxed);
     }
     bool has_room() {
         const uint64_t number =
@@ -90,12 +91,8 @@ class Outbox {
     // --- both ---
 
     Slot& slot(uint64_t number) { return slots_[number & mask_]; }
-    /** The slot of a message that is about to be written; a later one is sent for. */
-    Slot& take_slot(uint64_t number) {
-        Slot& taken = slots_[number & mask_];
-        prefetch_to_write(&taken + kAhead);
-        return taken;
-    }
+    /** A message is written: a later one's slot is sent for. */
+    static void send_for_later(const Slot& written) { prefetch_to_write(&written + kAhead); }
     /** Many senders: the message's number. Null if what the receiver wrote makes no sense. */
     std::byte* buffer(uint64_t number) {
         const uint32_t index = buffer_table_[number & mask_].load(std::memory_order_relaxed);

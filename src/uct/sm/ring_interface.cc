@@ -162,9 +162,10 @@ ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     if (number == limit_ || length > kInlinePayload) [[unlikely]]
         return am_short_slow(id, header, payload, length);
     Outbox& outbox = *outbox_;
-    Slot& slot = outbox.take_slot(number);
+    Slot& slot = outbox.slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
+    Outbox::send_for_later(slot);
     publish(outbox, slot, number, control::word(number, id, sizeof(header) + length, 0));
     return UCS_OK;
 }
