@@ -1,91 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "unit/uct/world.h"
+#include "unit/uct/chains.h"
 
 /** Chains of bulk transfers, over every transport that has them. */
 namespace uct::test {
 namespace {
-
-const Settings kImpatient = {
-    {"RC_TIMEOUT", "10us"}, {"RC_RETRY_COUNT", "1"}, {"RC_TX_QUEUE_LEN", "32"}};
-constexpr size_t kPiece = 1000;
-
-/** Counts its calls: one is right. */
-struct Once : Completion {
-    Once() {
-        count = 1;
-        callback = [](Completion* self) { ++static_cast<Once*>(self)->calls; };
-    }
-    int calls = 0;
-};
-
-class Chains : public testing::TestWithParam<TransportCase> {
-  protected:
-    explicit Chains(const Settings& settings = kImpatient)
-        : world(GetParam(), 3, settings),
-          near(world.peer(0)),
-          far(world.peer(1)),
-          endpoint(&world.connect(0, 1)) {}
-
-    void SetUp() override {
-        constexpr uint32_t kBoth = kPutChain | kGetChain;
-        if ((near.interface->attributes().capabilities & kBoth) != kBoth) {
-            GTEST_SKIP() << "has no chains";
-        }
-    }
-
-    /** `count` pieces of two buffers, the remote ones from last to first. */
-    std::vector<ChainPiece> pieces(Buffer& local, Buffer& remote, size_t count) {
-        const RemoteKey key = remote.key_for(near);
-        const Iov whole = local.iov(0, local.size());
-        std::vector<ChainPiece> list;
-        for (size_t i = 0; i < count; ++i) {
-            list.push_back({local.data() + i * kPiece, kPiece, whole.memory,
-                            remote.address() + (count - 1 - i) * kPiece, key});
-        }
-        return list;
-    }
-    static std::string reversed(const std::string& text, size_t count) {
-        std::string result;
-        for (size_t i = count; i-- > 0;) result += text.substr(i * kPiece, kPiece);
-        return result;
-    }
-    ssize_t post(bool put, std::span<const ChainPiece> list, Completion* completion) {
-        return put ? endpoint->put_chain(list, completion) : endpoint->get_chain(list, completion);
-    }
-    /** All of the list, with waiting for room; returns the number of chains. */
-    size_t post_all(bool put, std::span<const ChainPiece> list, std::vector<Once>& completions) {
-        size_t chains = 0;
-        while (!list.empty()) {
-            ssize_t taken = 0;
-            world.until([&] {
-                taken = post(put, list, &completions[chains]);
-                return taken != 0;
-            });
-            EXPECT_GT(taken, 0);
-            if (taken <= 0) break;
-            list = list.subspan(static_cast<size_t>(taken));
-            ++chains;
-        }
-        return chains;
-    }
-    /** Chains may end in any order. */
-    static bool all_called(std::span<const Once> completions, size_t count) {
-        return std::ranges::all_of(completions.first(count),
-                                   [](const Once& once) { return once.calls != 0; });
-    }
-    bool is_soft() const { return is_soft_adapter(GetParam().transport) && world_fabric(); }
-    softhca::VirtualFabric* world_fabric() const { return const_cast<World&>(world).fabric(); }
-
-    World world;
-    Peer& near;
-    Peer& far;
-    Endpoint* endpoint;
-};
 
 TEST_P(Chains, PutsAndGetsOfManyPiecesBringEveryByteOnce) {
     constexpr size_t kCount = 200;
@@ -111,21 +33,6 @@ TEST_P(Chains, PutsAndGetsOfManyPiecesBringEveryByteOnce) {
     }
     EXPECT_EQ(flush(world, *endpoint), UCS_OK);
     EXPECT_TRUE(near.failures.empty());
-}
-
-TEST_P(Chains, AChainHasOneDoorbellAndOneCompletion) {
-    if (!is_soft()) GTEST_SKIP() << "counts what the soft adapter sees";
-    Buffer local(near, 16 * kPiece), remote(far, 16 * kPiece);
-    for (const bool put : {true, false}) {
-        const auto before = world.fabric()->counters(0);
-        Once once;
-        ASSERT_EQ(post(put, pieces(local, remote, 16), &once), 16);
-        world.until([&] { return once.calls != 0; });
-        const auto after = world.fabric()->counters(0);
-        EXPECT_EQ(after.doorbells - before.doorbells, 1u);
-        EXPECT_EQ(after.wqes - before.wqes, 16u);
-        EXPECT_EQ(after.cqes - before.cqes, 1u);
-    }
 }
 
 TEST_P(Chains, WithoutRoomNothingIsTakenAndAWaiterIsServedLater) {
@@ -229,31 +136,6 @@ TEST_P(Chains, APeersDeathFailsEveryChainOnce) {
     EXPECT_EQ(puts.calls, 1);
 }
 
-TEST_P(Chains, AQueuePairThatFailsAtAnyPieceEndsItsChainsOnce) {
-    if (!is_soft()) GTEST_SKIP() << "needs the soft adapter's faults";
-    Buffer local(near, 8 * kPiece, 'l'), remote(far, 8 * kPiece, '.');
-    for (unsigned at = 1; at <= 16; ++at) {
-        endpoint = &world.connect(0, 1);
-        softhca::FaultPlan plan;
-        plan.kill_qp_after = at;
-        world.fabric()->set_faults(plan);
-        const auto list = pieces(local, remote, 8);
-        Once first, second;
-        ASSERT_EQ(post(true, list, &first), 8);
-        ASSERT_EQ(post(false, list, &second), 8);
-        world.until([&] { return first.calls != 0 && second.calls != 0; });
-        // Those before it may have been acknowledged, or not.
-        if (at <= 8) {
-            EXPECT_LT(first.status, 0) << at;
-        }
-        EXPECT_LT(second.status, 0) << at;
-        world.progress_some(50);
-        EXPECT_EQ(first.calls, 1);
-        EXPECT_EQ(second.calls, 1);
-        world.fabric()->set_faults({});
-    }
-}
-
 TEST_P(Chains, NothingIsWrittenOnceTheEndpointIsDestroyed) {
     Buffer local(near, 8 * kPiece, 'l'), remote(far, 8 * kPiece, '.');
     const auto list = pieces(local, remote, 8);
@@ -262,7 +144,7 @@ TEST_P(Chains, NothingIsWrittenOnceTheEndpointIsDestroyed) {
         std::memset(local.data(), 'l', local.size());
         Once once;
         ASSERT_EQ(post(false, list, &once), 8);
-        for (int i = 0; i < steps && world.fabric() != nullptr; ++i) world.fabric()->step();
+        world.progress_some(steps);
         world.destroy(*endpoint);
         EXPECT_LE(once.calls, 1);
         std::memset(local.data(), 'm', local.size());
@@ -301,37 +183,7 @@ TEST_P(Chains, APeerThatHasCutOffIsNotWrittenToAnyMore) {
     EXPECT_LE(once.calls, 1);
 }
 
-TEST_P(Chains, ALinkIsUpUntilItsPortSaysOtherwise) {
-    EXPECT_TRUE(near.interface->is_link_up());
-    if (!is_soft()) return;
-    constexpr int kLook = 1100;  // calls in which the events have been looked at
-    for (const bool up : {false, true, false}) {
-        world.fabric()->set_link(0, up);
-        world.progress_some(kLook);
-        EXPECT_EQ(near.interface->is_link_up(), up);
-        EXPECT_TRUE(far.interface->is_link_up());
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(Uct, Chains, testing::ValuesIn(transports_where(has_chains)), case_name);
-
-class RefusedChains : public Chains {};
-
-TEST_P(RefusedChains, ADriverThatRefusesTakesNothing) {
-    Buffer local(near, 8 * kPiece, 'l'), remote(far, 8 * kPiece, '.');
-    const auto list = pieces(local, remote, 8);
-    softhca::FaultPlan plan;
-    plan.fail_post = 1;
-    world.fabric()->set_faults(plan);
-    Once once;
-    EXPECT_EQ(post(true, list, &once), UCS_ERR_IO_ERROR);
-    EXPECT_EQ(post(true, list, &once), 8);
-    world.until([&] { return once.calls == 1; });
-    EXPECT_TRUE(remote.text() == std::string(remote.size(), 'l'));
-}
-
-INSTANTIATE_TEST_SUITE_P(Uct, RefusedChains, testing::ValuesIn(transports_where(grants_credits)),
-                         case_name);
 
 }  // namespace
 }  // namespace uct::test
