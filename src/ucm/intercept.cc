@@ -8,9 +8,11 @@
 #include <link.h>
 #include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -146,9 +148,28 @@ bool is_site(const uint8_t* code) {
     return code[0] == 0xb8 && std::ranges::find(kCalls, number) != kCalls.end();
 }
 
+/** May its first byte be the last but four of a longer instruction, which sets memory to a number?
+ */
+bool may_be_inside_another(const uint8_t* site) {
+    if (site[0] != 0xb8) return false;
+    const auto is_prefix = [](uint8_t byte) { return byte >= 0x40 && byte <= 0x4f; };
+    const auto has_short_offset = [](uint8_t byte) { return byte >= 0x40 && byte <= 0x7f; };
+    static constexpr uint8_t kWithOperand[] = {0x8b, 0x8d, 0x89, 0xc7};
+    return is_prefix(site[-1]) || std::ranges::find(kWithOperand, site[-1]) != kWithOperand + 4 ||
+           (site[-2] == 0xc7 && has_short_offset(site[-1])) ||
+           (site[-3] == 0xc7 && site[-2] == 0x44);
+}
+
+/** Two bytes of it are stored in one piece, which readers see only within a block. */
+bool is_replaceable(const uint8_t* site) {
+    constexpr uintptr_t kBlock = 16;
+    return reinterpret_cast<uintptr_t>(site) % kBlock != kBlock - 1 && !may_be_inside_another(site);
+}
+
 std::vector<uint8_t*> find_sites(const Text& text) {
+    constexpr size_t kLookedAtBefore = 3;
     std::vector<uint8_t*> sites;
-    for (size_t i = 0; i + kJump + kSyscall <= text.size; ++i) {
+    for (size_t i = kLookedAtBefore; i + kJump + kSyscall <= text.size; ++i) {
         if (is_site(text.begin + i)) sites.push_back(text.begin + i);
     }
     return sites;
@@ -260,27 +281,80 @@ bool protect(uint8_t* begin, size_t size, int protection) {
                                  static_cast<long>(last - first), protection));
 }
 
-unsigned patch(const Text& text) {
-    std::vector<uint8_t*> sites = find_sites(text);
-    // Two bytes of a site are stored in one piece.
-    std::erase_if(sites,
-                  [](uint8_t* site) { return reinterpret_cast<uintptr_t>(site) % 64 == 63; });
-    if (sites.empty()) return 0;
-    const size_t bytes = (sites.size() * kStubSize + kPage - 1) & ~(kPage - 1);
-    uint8_t* const stubs = map_near(text, bytes);
-    if (stubs == nullptr) return 0;
-    for (size_t i = 0; i < sites.size(); ++i) write_stub(stubs + i * kStubSize, sites[i]);
-    unsigned patched = 0;
-    if (protect(stubs, bytes, PROT_READ | PROT_EXEC)) {
-        for (size_t i = 0; i < sites.size(); ++i) {
-            if (!protect(sites[i], kJump, PROT_READ | PROT_WRITE | PROT_EXEC)) continue;
-            write_jump(sites[i], stubs + i * kStubSize);
-            protect(sites[i], kJump, PROT_READ | PROT_EXEC);
-            ++patched;
+/**
+ * No signal for this thread: a handler would wait for ever at a site that is a loop just then.
+ * Other threads wait there only until this one is done.
+ */
+class SignalsBlocked {
+  public:
+    SignalsBlocked() {
+        const uint64_t all = ~uint64_t{0};
+        change(&all, &before_);
+    }
+    ~SignalsBlocked() { change(&before_, nullptr); }
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+  private:
+    static void change(const uint64_t* set, uint64_t* old) {
+        raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(set),
+                    reinterpret_cast<long>(old), sizeof(*set));
+    }
+
+    uint64_t before_ = 0;
+};
+
+/** The sites of a text, and stubs for them near it. */
+class Patch {
+  public:
+    explicit Patch(const Text& text) : sites_(find_sites(text)) {}
+
+    size_t sites() const { return sites_.size(); }
+
+    /** Everything that may fail, before anything is replaced. */
+    bool prepare(const Text& text) {
+        if (sites_.empty()) return true;
+        if (!std::ranges::all_of(sites_, is_replaceable)) return false;
+        stubs_.size = (sites_.size() * kStubSize + kPage - 1) & ~(kPage - 1);
+        stubs_.begin = map_near(text, stubs_.size);
+        if (stubs_.begin == nullptr) return false;
+        for (size_t i = 0; i < sites_.size(); ++i) write_stub(stub(i), sites_[i]);
+        return protect(stubs_.begin, stubs_.size, PROT_READ | PROT_EXEC) &&
+               protect_sites(PROT_READ | PROT_WRITE | PROT_EXEC);
+    }
+    void apply() {
+        if (sites_.empty()) return;
+        stub_ranges.push_back(stubs_);
+        const SignalsBlocked blocked;
+        for (size_t i = 0; i < sites_.size(); ++i) write_jump(sites_[i], stub(i));
+        protect_sites(PROT_READ | PROT_EXEC);
+    }
+    void abandon() {
+        protect_sites(PROT_READ | PROT_EXEC);
+        if (stubs_.begin != nullptr) {
+            raw_syscall(SYS_munmap, reinterpret_cast<long>(stubs_.begin),
+                        static_cast<long>(stubs_.size));
         }
     }
-    stub_ranges.push_back({stubs, bytes});
-    return patched;
+
+  private:
+    uint8_t* stub(size_t index) const { return stubs_.begin + index * kStubSize; }
+    bool protect_sites(int protection) const {
+        return std::ranges::all_of(sites_,
+                                   [=](uint8_t* site) { return protect(site, kJump, protection); });
+    }
+
+    std::vector<uint8_t*> sites_;
+    Text stubs_{};
+};
+
+/** Can all threads be made to see new code? */
+bool can_synchronize() {
+    if (!is_error(raw_syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)))
+        return true;
+    // One thread alone needs nothing. The folder's links: two, and one for each thread.
+    struct stat tasks {};
+    return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 2 + 1;
 }
 
 /** How to keep the vector registers over a call: kernel calls leave them alone. */
@@ -303,12 +377,19 @@ void measure_vector_state() {
 
 }  // namespace
 
-unsigned patch_system_calls() {
+bool patch_system_calls() {
+    if (!can_synchronize()) return false;
     measure_vector_state();
-    raw_syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE);
-    unsigned patched = 0;
-    for (const Text& text : texts_of_c_library()) patched += patch(text);
-    return patched;
+    size_t sites = 0;
+    bool is_ready = true;
+    std::vector<Patch> patches;
+    for (const Text& text : texts_of_c_library()) {
+        Patch& patch = patches.emplace_back(text);
+        sites += patch.sites();
+        is_ready = is_ready && patch.prepare(text);
+    }
+    for (Patch& patch : patches) is_ready ? patch.apply() : patch.abandon();
+    return is_ready && sites > 0;
 }
 
 bool is_patched(const void* function) {
@@ -330,8 +411,8 @@ bool is_patched(const void* function) {
 
 namespace ucm {
 
-unsigned patch_system_calls() {
-    return 0;
+bool patch_system_calls() {
+    return false;
 }
 bool is_patched(const void*) {
     return false;

@@ -2,6 +2,7 @@
 #include "ucm/source.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -96,12 +97,12 @@ bool sees_allocator() {
 }
 
 /**
- * Each kind of call, made as any program makes it. Two are only looked at: to move the break and
+ * Each kind of call, made as any program makes it. Three are only looked at: to move the break and
  * move it back would tear it from under a thread that allocates, and a shared segment outlives a
  * process that is killed just then.
  */
 bool sees_all() {
-    Pages pages(8);
+    Pages pages(10);
     if (!pages.is_there()) return false;
     const size_t size = Pages::page();
     return sees(pages.at(1),
@@ -121,19 +122,33 @@ bool sees_all() {
                                   pages.at(5)) != MAP_FAILED;
                 }) &&
            sees(pages.at(7), [&] { return munmap(pages.at(7), size) == 0; }) &&
+           sees(pages.at(8),
+                [&] { return syscall(SYS_madvise, pages.at(8), size, MADV_DONTNEED) == 0; }) &&
+           sees(pages.at(9), [&] { return syscall(SYS_munmap, pages.at(9), size) == 0; }) &&
            is_patched(reinterpret_cast<const void*>(&brk)) &&
+           is_patched(reinterpret_cast<const void*>(&shmat)) &&
            is_patched(reinterpret_cast<const void*>(&shmdt)) && sees_allocator();
+}
+
+std::mutex installing;  //!< of whoever installs hooks or tries them out
+
+// A child in which the code was half replaced, or the mutex taken, would wait for ever. Handlers
+// that are registered later run earlier: this mutex is taken before that of the events.
+[[gnu::constructor]] void keep_forks_away() {
+    (void)Events::instance();
+    (void)pthread_atfork([] { installing.lock(); }, [] { installing.unlock(); },
+                         [] { installing.unlock(); });
 }
 
 }  // namespace
 
 bool is_reported(int events) {
     if ((events & ~kOfHooks) != 0) return false;
-    static std::mutex mutex;
-    std::lock_guard lock(mutex);
+    // Before the lock: they take the dynamic linker's, whose owner may be waiting for ours.
     if (!is_wanted() || has_sanitizer()) return false;
-    static const unsigned patched = patch_system_calls();
-    return patched > 0 && sees_all();
+    std::lock_guard lock(installing);
+    static const bool is_installed = patch_system_calls();
+    return is_installed && sees_all();
 }
 
 }  // namespace ucm

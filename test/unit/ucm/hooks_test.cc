@@ -215,6 +215,26 @@ TEST_F(MemoryHooks, AForkedChildGoesOn) {
     EXPECT_EQ(WEXITSTATUS(system("exit 5")), 5);
 }
 
+// The mutex of whoever tries the hooks out is free in the child.
+TEST_F(MemoryHooks, AForkedChildCanTryThemOut) {
+    std::atomic<bool> stop{false};
+    std::thread other([&stop] {
+        while (!stop) EXPECT_EQ(ucm_test_events(UCM_EVENT_VM_UNMAPPED), UCS_OK);
+    });
+    for (int i = 0; i < 20; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            _exit(ucm_test_events(UCM_EVENT_VM_UNMAPPED) == UCS_OK ? 0 : 1);
+        }
+        int status = -1;
+        EXPECT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+    }
+    stop = true;
+    other.join();
+}
+
 #if defined(__x86_64__)
 // A kernel call leaves vector registers alone: so must what stands in its place.
 TEST_F(MemoryHooks, VectorRegistersStay) {
