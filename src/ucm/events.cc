@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <new>
 #include <vector>
@@ -102,7 +103,7 @@ void Events::wait_for_readers() {
 }
 
 void Events::report_part(ucm_event_type_t type, ucm_event_t& event, bool before, bool after) {
-    if (ucm_global_opts.enable_events == 0) return;
+    const int error = errno;  // of the call that is reported
     std::atomic<unsigned>& readers = readers_[phase_];
     ++readers;
     if (const HandlerTable* const table = table_) {
@@ -112,6 +113,7 @@ void Events::report_part(ucm_event_type_t type, ucm_event_t& event, bool before,
         }
     }
     --readers;
+    errno = error;
 }
 
 void Events::report(ucm_event_type_t type, ucm_event_t& event) {

@@ -58,7 +58,13 @@ class LineReader {
     size_t filled_ = 0;
 };
 
-// Size of what was attached at `address`, which may be several mappings by now; 0: nothing.
+// Everything from there upwards.
+size_t size_of_all(const void* address) {
+    return UINTPTR_MAX - reinterpret_cast<uintptr_t>(address);
+}
+
+// Size of what was attached at `address`, which may be several mappings by now; of all behind it
+// if that is not to be found: the first of them may be gone, or /proc is not there.
 size_t size_attached(const void* address) {
     LineReader maps("/proc/self/maps");
     uintptr_t end_before = 0;
@@ -79,7 +85,16 @@ size_t size_attached(const void* address) {
             break;
         }
     }
-    return end_before == 0 ? 0 : end_before - reinterpret_cast<uintptr_t>(address);
+    return end_before == 0 ? size_of_all(address)
+                           : end_before - reinterpret_cast<uintptr_t>(address);
+}
+
+bool drops_pages(int advice) {
+    // Not in the headers of older systems.
+    constexpr int kDontneedLocked = 24;
+    constexpr int kGuardInstall = 102;
+    return advice == MADV_DONTNEED || advice == MADV_REMOVE || advice == MADV_FREE ||
+           advice == kDontneedLocked || advice == kGuardInstall;
 }
 
 }  // namespace
@@ -142,6 +157,7 @@ void ucm_set_global_opts(const ucm_global_config_t* ucm_opts) {
 }
 
 ucs_status_t ucm_set_event_handler(int events, int priority, ucm_event_callback_t cb, void* arg) {
+    if (ucm_global_opts.enable_events == 0) return UCS_ERR_UNSUPPORTED;
     if ((events & UCM_EVENT_FLAG_NO_INSTALL) == 0 && ucm_test_events(events) != UCS_OK)
         return UCS_ERR_UNSUPPORTED;
     return Events::instance().set_handler(events, priority, cb, arg);
@@ -203,7 +219,8 @@ void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
     Events& events = Events::instance();
     struct shmid_ds segment {};
     const size_t size = shmctl(shmid, IPC_STAT, &segment) == 0 ? segment.shm_segsz : 0;
-    if ((shmflg & SHM_REMAP) != 0) events.report_unmapped(const_cast<void*>(shmaddr), size);
+    if ((shmflg & SHM_REMAP) != 0)
+        events.report_unmapped(const_cast<void*>(shmaddr), size != 0 ? size : size_of_all(shmaddr));
     ucm_event_t event{};
     event.shmat = {kFailed, shmid, shmaddr, shmflg};
     events.around(
@@ -260,8 +277,7 @@ int ucm_brk(void* addr) {
 int ucm_madvise(void* addr, size_t length, int advice) {
     Events& events = Events::instance();
     // The pages go, the addresses stay: what was pinned there is no longer what is there.
-    if (advice == MADV_DONTNEED || advice == MADV_REMOVE || advice == MADV_FREE)
-        events.report_unmapped(addr, length);
+    if (drops_pages(advice)) events.report_unmapped(addr, length);
     ucm_event_t event{};
     event.madvise = {-1, addr, length, advice};
     events.around(

@@ -136,7 +136,7 @@ typedef union ucm_event {
  */
 typedef struct ucm_global_config {
     ucs_log_level_t log_level;
-    int enable_events; /**< 0: no event is reported */
+    int enable_events; /**< 0: no more handlers can be set, those that are go on */
     ucm_mmap_hook_mode_t mmap_hook_mode; /**< UCM_MMAP_HOOK_NONE: no hooks of our own */
     int enable_malloc_hooks;
     int enable_malloc_reloc;

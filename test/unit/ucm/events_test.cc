@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -220,15 +221,54 @@ TEST(MemoryEvents, AHandlerMayCauseEvents) {
     EXPECT_EQ(depth, 2);
 }
 
-TEST(MemoryEvents, SettingsTurnThemOff) {
+TEST(MemoryEvents, HandlersLeaveTheErrorAlone) {
+    const auto clobber = [](ucm_event_type_t, ucm_event_t*, void*) { errno = 0; };
+    ASSERT_EQ(
+        ucm_set_event_handler(UCM_EVENT_MUNMAP | UCM_EVENT_FLAG_NO_INSTALL, 1, clobber, nullptr),
+        UCS_OK);
+    EXPECT_EQ(ucm_munmap(reinterpret_cast<void*>(1), page()), -1);
+    EXPECT_EQ(errno, EINVAL);
+    ucm_unset_event_handler(UCM_EVENT_MUNMAP, clobber, nullptr);
+}
+
+TEST(MemoryEvents, NewKindsOfAdviceDropPagesToo) {
+    void* const memory = map(page());
+    ASSERT_NE(memory, MAP_FAILED);
+    for (const int advice : {24, 102}) {  // MADV_DONTNEED_LOCKED, MADV_GUARD_INSTALL
+        Recorder recorder;
+        (void)ucm_madvise(memory, page(), advice);
+        EXPECT_EQ(recorder.seen, (std::vector<Seen>{{UCM_EVENT_VM_UNMAPPED, memory, page()}}));
+    }
+    EXPECT_EQ(ucm_munmap(memory, page()), 0);
+}
+
+// The first mapping of an attachment may be gone: the rest is detached all the same.
+TEST(MemoryEvents, ASegmentThatIsNotFoundIsAllBehindItsAddress) {
+    const int id = shmget(IPC_PRIVATE, 2 * page(), 0600);
+    ASSERT_NE(id, -1);
+    auto* const memory = static_cast<char*>(ucm_shmat(id, nullptr, 0));
+    EXPECT_EQ(shmctl(id, IPC_RMID, nullptr), 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ASSERT_EQ(ucm_munmap(memory, page()), 0);
+    Recorder recorder;
+    EXPECT_EQ(ucm_shmdt(memory), 0);
+    ASSERT_EQ(recorder.seen.size(), 1u);
+    EXPECT_EQ(recorder.seen[0].address, memory);
+    EXPECT_GE(recorder.seen[0].size, 2 * page());
+}
+
+TEST(MemoryEvents, SettingsTurnThemOffForNewHandlersOnly) {
     const ucm_global_config_t before = ucm_global_opts;
     ucm_global_config_t off = before;
     off.enable_events = 0;
     Recorder recorder;
     ucm_set_global_opts(&off);
     ucm_vm_munmap(&off, 1);
+    const auto ignore = [](ucm_event_type_t, ucm_event_t*, void*) {};
+    EXPECT_EQ(ucm_set_event_handler(kVm | UCM_EVENT_FLAG_NO_INSTALL, 0, ignore, nullptr),
+              UCS_ERR_UNSUPPORTED);
     ucm_set_global_opts(&before);
-    EXPECT_TRUE(recorder.seen.empty());
+    EXPECT_EQ(recorder.seen, (std::vector<Seen>{{UCM_EVENT_VM_UNMAPPED, &off, 1}}));
 }
 
 }  // namespace
