@@ -87,19 +87,12 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
                .remote = piece.key,
                .user_memory = const_cast<Memory*>(piece.memory)},
               part.direction == Direction::kPut);
-    batch.endpoint->start(*request);
+    batch.endpoint->start_within(*request, batch);
     return UCS_OK;
 }
 
-ucs_status_t post_nothing(Request&, const Lane&) {
-    return UCS_OK;
-}
-
-// Starting a piece may serve the queue that the batch itself is at the front of: to that it must
-// look as if all of it had been posted.
 ucs_status_t post_pieces(Request& batch) {
     BatchPart& part = batch.part<BatchPart>();
-    batch.post = post_nothing;
     ++batch.count;
     part.under_way = 1;
     ucs_status_t status = UCS_OK;

@@ -59,7 +59,7 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
     job->fence.job = job;
     job->fence.due = request.endpoint->has_fenced();
     ++request.count;
-    request.endpoint->remote_operation_started();
+    job->number = request.endpoint->remote_operation_started();
     group.jobs.push_back(*job);
     if (!job->work.has_next()) {
         state.finish_if_over(*job);

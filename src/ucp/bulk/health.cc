@@ -283,6 +283,7 @@ void Engine::forget(Endpoint& endpoint) {
 }
 
 bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t status) {
+    if (transport == nullptr) return false;
     for (const auto& [endpoint, group] : state_->groups) {
         for (const auto& path : group->paths) {
             if (path->transport != transport || path->kind == Path::Kind::kHome) continue;

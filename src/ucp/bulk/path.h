@@ -38,6 +38,7 @@ struct Job : WaitingHook, JobHook {
     struct Fence : uct::Completion {
         Job* job = nullptr;
         bool due = false;
+        uint32_t seen = 0;  //!< Endpoint::fence_seen() when the flush was begun
     };
 
     Piece only;  //!< the piece if there is but one
@@ -47,7 +48,8 @@ struct Job : WaitingHook, JobHook {
     Request* request = nullptr;
     Group* group = nullptr;  //!< null: the endpoint's memory is gone
     size_t chains = 0;
-    uint32_t cuts = 0;  //!< failed paths that may still write what they carried
+    uint32_t number = 0;  //!< of the endpoint's remote operation
+    uint32_t cuts = 0;    //!< failed paths that may still write what they carried
     Fence fence;
 };
 using WaitingList = boost::intrusive::list<Job, boost::intrusive::base_hook<WaitingHook>,

@@ -105,13 +105,16 @@ void Engine::State::watch(Group& group) {
 // A chain knows no fence: what came before one is flushed first.
 bool Engine::State::passes_fence(Job& job) {
     if (job.fence.due) {
+        Endpoint& endpoint = job.group->endpoint;
         job.fence.callback = fence_done;
-        const ucs_status_t status = job.group->endpoint.flush_fenced(job.fence);
+        job.fence.seen = endpoint.fence_seen();
+        const ucs_status_t status = endpoint.flush_fenced(job.fence);
         if (status == UCS_ERR_NO_RESOURCE) {
             wake(*job.group);
             return false;
         }
         job.fence.due = false;
+        if (status == UCS_OK) endpoint.fenced_flushed(job.fence.seen);
         if (status != UCS_OK && status != UCS_INPROGRESS) job.work.fail(status);
     }
     return job.fence.count == 0;
@@ -122,7 +125,10 @@ void Engine::State::fence_done(uct::Completion* self) {
     State& state = *job.engine;
     // A dedicated lane that has gone meanwhile had done all that was posted on it.
     if (self->status != UCS_OK && self->status != UCS_ERR_CANCELED) job.work.fail(self->status);
-    if (job.group != nullptr) state.wake(*job.group);
+    if (job.group != nullptr) {
+        if (self->status == UCS_OK) job.group->endpoint.fenced_flushed(job.fence.seen);
+        state.wake(*job.group);
+    }
     state.finish_if_over(job);
 }
 
@@ -225,9 +231,11 @@ void Engine::State::pump(Group& group) {
     refresh_home(group);
     while (!group.waiting.empty()) {
         Job& job = group.waiting.front();
-        if (job.work.has_next() && (!passes_fence(job) || !post_next(group, job, now))) return;
+        if (job.work.has_next() && !passes_fence(job)) return;
+        if (job.work.has_next() && !post_next(group, job, now)) return;
         if (job.work.has_next()) continue;
-        group.waiting.pop_front();
+        if (!static_cast<WaitingHook&>(job).is_linked()) continue;  // ended within the call
+        group.waiting.erase(group.waiting.iterator_to(job));
         finish_if_over(job);
     }
 }
@@ -310,9 +318,10 @@ void Engine::State::deliver(Job& job) {
     Request& request = *job.request;
     Endpoint* endpoint = job.group == nullptr ? nullptr : &job.group->endpoint;
     const ucs_status_t status = job.work.status();
+    const uint32_t number = job.number;
     jobs.destroy(&job);
     request.complete(status);
-    if (endpoint != nullptr) endpoint->remote_operation_finished();
+    if (endpoint != nullptr) endpoint->remote_operation_finished(number);
 }
 
 }  // namespace ucp::bulk

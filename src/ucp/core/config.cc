@@ -109,10 +109,10 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "
                              "device beside its lane: the smaller number of both ends, at most 8."),
-    field<&Config::max_dedicated_qps>(
-        "MAX_DEDICATED_QPS", "auto",
-        "Queue pairs of all promoted endpoints of a worker, lanes and those for bulk, at most. auto: "
-        "ten times UCX_MAX_PRIORITY_EPS."),
+    field<&Config::max_dedicated_qps>("MAX_DEDICATED_QPS", "auto",
+                                      "Queue pairs of all promoted endpoints of a worker, lanes "
+                                      "and those for bulk, at most. auto: "
+                                      "ten times UCX_MAX_PRIORITY_EPS."),
     field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
                                        "How often peers of idle endpoints are checked, if the "
                                        "endpoint's error handling mode is peer; inf: never."),

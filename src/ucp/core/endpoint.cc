@@ -86,7 +86,8 @@ ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
         ++completion.count;
         const ucs_status_t status = lane.flush(&completion);
         if (status != UCS_INPROGRESS) --completion.count;
-        if (result == UCS_OK || status == UCS_ERR_NO_RESOURCE) result = status;
+        const bool is_worse = status < 0 && result != UCS_ERR_NO_RESOURCE;
+        if (result == UCS_OK || status == UCS_ERR_NO_RESOURCE || is_worse) result = status;
     };
     if ((one_sided_fenced_ & kScalableBit) != 0) flush(*scalable_);
     const bool has_dedicated =
@@ -171,10 +172,17 @@ void Endpoint::update_fast_path() {
                 : -1;
 }
 
-void Endpoint::remote_operation_finished() {
+void Endpoint::remote_operation_finished(uint32_t number) {
+    if (number != remote_finished_) {
+        make_extras().finished_early.push_back(number);
+        return;
+    }
     ++remote_finished_;
+    if (extras_ != nullptr) {
+        while (std::erase(extras_->finished_early, remote_finished_) != 0) ++remote_finished_;
+    }
     flush_remote_finished(*this);
-    if (remote_operations() == 0 && has_backlog_) pump();
+    if (!has_remote_operations() && has_backlog_) pump();
 }
 
 void Endpoint::fail(ucs_status_t status) {

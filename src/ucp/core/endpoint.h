@@ -82,11 +82,18 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** Start a request of the library's own (kInternal), or one that was submitted before. */
     void start(Request& request);
     /**
+     * A request that another one, `whole`, is made of: it takes the place before `whole` in the
+     * queue, or, if that does not wait there, is started.
+     */
+    void start_within(Request& part, Request& whole);
+    /**
      * Take a request out of the send queue; its posting reference is the caller's then.
      * @return false if it is not there (any more)
      */
     bool withdraw(Request& request);
     bool has_backlog() const { return has_backlog_; }
+    /** Post the control messages that wait. @return whether none is left */
+    bool post_waiting_controls();
 
     /**
      * Send a message on the scalable lane, before all waiting requests. The bytes are copied.
@@ -105,11 +112,15 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
 
-    /** An operation started whose remote end is known by an answer: flush waits for the answer. */
-    void remote_operation_started() { ++remote_started_; }
-    void remote_operation_finished();
-    uint32_t remote_operations() const { return remote_started_ - remote_finished_; }
+    /**
+     * An operation started whose remote end is known by an answer: flush waits for the answer.
+     * @return its number, which tells when it has finished: they may end in any order
+     */
+    uint32_t remote_operation_started() { return remote_started_++; }
+    void remote_operation_finished(uint32_t number);
+    bool has_remote_operations() const { return remote_started_ != remote_finished_; }
     uint32_t remote_started() const { return remote_started_; }
+    /** All with lower numbers have finished. */
     uint32_t remote_finished() const { return remote_finished_; }
 
     // --- failure ---
@@ -164,6 +175,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      * @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
      */
     ucs_status_t flush_fenced(uct::Completion& completion);
+    uint32_t fence_seen() const { return fence_seen_; }
+    /** That flush is done, and was begun when fence_seen() was `fence`. */
+    void fenced_flushed(uint32_t fence) {
+        if (fence == fence_seen_) one_sided_fenced_ = 0;
+    }
     /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
     bool is_drained(const uct::Endpoint* lane) const;
     void print_info(FILE* stream) const;

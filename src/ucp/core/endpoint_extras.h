@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ucp/stream/stream.h"
 #include "ucp/wireup/connection.h"
@@ -14,6 +16,7 @@ struct EndpointExtras {
     std::string name;                //!< from ucp_ep_params_t
     std::unique_ptr<Stream> stream;  //!< bytes received, and receives that wait for some
     std::unique_ptr<wireup::Connection> connection;  //!< to a peer known by socket address
+    std::vector<uint32_t> finished_early;  //!< remote operations that earlier ones outlast
 };
 
 }  // namespace ucp

@@ -10,7 +10,7 @@ namespace {
 struct FlushPart : uct::Completion {
     enum class Stage : uint8_t { kScalable, kDedicated, kAnswers };
     Stage stage = Stage::kScalable;
-    uint32_t target = 0;  //!< remote operations started before: as many must be finished
+    uint32_t target = 0;  //!< remote operations with lower numbers must be finished
     Request* request = nullptr;
 };
 
@@ -38,6 +38,8 @@ ucs_status_t post_flush(Request& request, const Lane& lane) {
     const bool on_scalable = &lane.endpoint == request.endpoint->scalable();
     ucs_status_t status = UCS_OK;
     if (part.stage == FlushPart::Stage::kScalable) {
+        // Answers to the peer are messages as well.
+        if (!request.endpoint->post_waiting_controls()) return UCS_ERR_NO_RESOURCE;
         status = request.call([&](uct::Completion* done) { return lane.endpoint.flush(done); });
     } else if (!on_scalable) {
         status = flush_dedicated(request, lane);
@@ -67,7 +69,7 @@ bool flush_wants_dedicated(Request& request) {
 
 void Worker::wait_for_answers(Request& request) {
     Endpoint& endpoint = *request.endpoint;
-    if (endpoint.remote_operations() == 0) return;
+    if (!endpoint.has_remote_operations()) return;
     ++request.count;
     request.part<FlushPart>().target = endpoint.remote_started();
     // The request leaves the send queue only after this call: it waits by a pointer of its own.

@@ -54,6 +54,14 @@ void Endpoint::start(Request& request) {
     pump();
 }
 
+void Endpoint::start_within(Request& part, Request& whole) {
+    if ((whole.flags & Request::kQueued) == 0 || is_failed()) return start(part);
+    part.fence = whole.fence;
+    part.flags |= Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.insert(queue.iterator_to(whole), part);
+}
+
 void Endpoint::enqueue(Request& request) {
     request.flags |= Request::kQueued;
     RequestQueue& queue = backlog().requests;
@@ -104,7 +112,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     }
     // Operations before the fence that end with the peer's answer.
     if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != request.fence &&
-        remote_operations() != 0) {
+        has_remote_operations()) {
         return {};
     }
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
@@ -255,6 +263,11 @@ struct PackBytes {
 };
 
 }  // namespace
+
+bool Endpoint::post_waiting_controls() {
+    if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
+    return post_controls() == UCS_OK;
+}
 
 void Endpoint::send_control(AmId id, std::span<const std::byte> message) {
     queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));

@@ -39,7 +39,7 @@ class Keepalive;
 namespace bulk {
 class Engine;
 class StrandDriver;
-}
+}  // namespace bulk
 
 class AmHandlers;
 class LaneDriver;

@@ -171,6 +171,7 @@ void Worker::reap() {
     doomed_.clear();
     for (Endpoint* endpoint : doomed) {
         const bool is_busy = endpoint->has_flag(Endpoint::kPumpLater) ||
+                             (!endpoint->is_failed() && endpoint->has_backlog()) ||
                              (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
         if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint)) {
             doomed_.push_back(endpoint);

@@ -21,7 +21,8 @@ uint64_t word_mask(unsigned size) {
 }
 
 void finish_atomic(Request& request) {
-    if (request.part<AtomicRequest>().counted) request.endpoint->remote_operation_finished();
+    const std::optional<uint32_t> number = request.part<AtomicRequest>().number;
+    if (number) request.endpoint->remote_operation_finished(*number);
 }
 
 bool device_has(const Lane& lane, const AtomicArguments& arguments) {
@@ -127,9 +128,9 @@ ucs_status_t post_swap(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
     const ucs_status_t status = swap(request, lane);
     if (status != UCS_INPROGRESS) return status;
-    ++request.count;        // the loop's, to its end
-    atomic.counted = true;  // between two steps the lane knows nothing of the operation
-    request.endpoint->remote_operation_started();
+    ++request.count;  // the loop's, to its end
+    // Between two steps the lane knows nothing of the operation.
+    atomic.number = request.endpoint->remote_operation_started();
     return UCS_OK;
 }
 

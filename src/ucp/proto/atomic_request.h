@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ucp/core/request.h"
 #include "ucp/mem/remote_memory.h"
@@ -20,9 +21,9 @@ struct AtomicRequest {
     AtomicArguments arguments;
     uint64_t address;
     const RemoteMemory* remote;
-    bool counted = false;  //!< a flush waits for the answer, not for the lane
-    uint64_t guess = 0;    //!< what the 8-byte word is believed to hold
-    uint64_t found = 0;    //!< where the device puts the old value
+    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
+    uint64_t guess = 0;                   //!< what the 8-byte word is believed to hold
+    uint64_t found = 0;                   //!< where the device puts the old value
     struct Step : uct::Completion {
         Request* request = nullptr;
     } step{};  //!< of one compare-swap

@@ -23,10 +23,8 @@ RemoteAccess access_to(const RemoteMemory& remote, uint64_t address) {
  * From its first message on the operation is one that a flush or fence waits for: not before, since
  * what waits in the queue before it may wait for a fence.
  */
-void count_remote(Request& request, bool& counted) {
-    if (counted) return;
-    counted = true;
-    request.endpoint->remote_operation_started();
+void count_remote(Request& request, std::optional<uint32_t>& number) {
+    if (!number) number = request.endpoint->remote_operation_started();
 }
 
 struct PackContext {
@@ -51,7 +49,7 @@ ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     PackContext pack{request, std::min(lane.attributes.am.max_bcopy - sizeof(EmulatedPut),
                                        rma.length - rma.offset)};
-    count_remote(request, rma.counted);
+    count_remote(request, rma.number);
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kPut), pack_put, &pack);
     if (sent < 0) return static_cast<ucs_status_t>(sent);
     rma.offset += pack.length;
@@ -76,7 +74,7 @@ ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
     EmulatedGet message{request.worker->uuid(), request.wire_id,
                         access_to(*rma.remote, rma.address + rma.offset), rma.length - rma.offset};
     rma.arrived = rma.offset;
-    count_remote(request, rma.counted);
+    count_remote(request, rma.number);
     return post_message(lane, AmId::kGetRequest, message);
 }
 
@@ -89,7 +87,7 @@ ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
                            static_cast<uint8_t>(atomic.arguments.size),
                            atomic.arguments.operand,
                            atomic.arguments.compare};
-    count_remote(request, atomic.counted);
+    count_remote(request, atomic.number);
     return post_message(lane, AmId::kAtomicRequest, message);
 }
 

@@ -21,7 +21,7 @@ constexpr size_t kZcopyRegistered = 4096;
 void finish_rma(Request& request) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.memory != nullptr) Memory::destroy(rma.memory);
-    if (rma.counted) request.endpoint->remote_operation_finished();
+    if (rma.number) request.endpoint->remote_operation_finished(*rma.number);
 }
 
 bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "ucp/core/endpoint.h"
 #include "ucp/core/request.h"
@@ -37,11 +38,11 @@ struct RmaOperation {
     uint64_t address;
     const RemoteMemory* remote;
     Memory* user_memory = nullptr;
-    Memory* memory = nullptr;      //!< registration of our own
-    size_t offset = 0;             //!< bytes posted
-    size_t arrived = 0;            //!< emulated get: bytes of the reply
-    bool no_registration = false;  //!< a device refused: copy
-    bool counted = false;          //!< a flush waits for the answer, not for the lane
+    Memory* memory = nullptr;             //!< registration of our own
+    size_t offset = 0;                    //!< bytes posted
+    size_t arrived = 0;                   //!< emulated get: bytes of the reply
+    bool no_registration = false;         //!< a device refused: copy
+    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
 };
 
 /** Make a request a put or get; start it with Endpoint::submit() or start(). */

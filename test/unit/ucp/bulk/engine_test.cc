@@ -71,6 +71,26 @@ TEST(Engine, FlushWaitsForTransfers) {
     EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
 }
 
+TEST(Engine, AFlushWaitsForWhatWasStartedBeforeItThoughLaterTransfersEndFirst) {
+    Cluster::Options options = BulkCluster::options();
+    options.fabric.stall_probability = 0.05;
+    constexpr size_t kLast = 16 << 10;
+    BulkCluster pair(256 << 10, options);
+    const size_t first = pair.here.size() - kLast;
+    for (uint64_t round = 1; round < 50; ++round) {
+        pair.fill(round);
+        const ucs_status_ptr_t before =
+            ucp_put_nbx(pair.endpoint, pair.here.data(), first, pair.remote(), pair.key, &kNothing);
+        const ucs_status_ptr_t flush = ucp_ep_flush_nbx(pair.endpoint, &kNothing);
+        const ucs_status_ptr_t after = ucp_put_nbx(pair.endpoint, pair.here.data() + first, kLast,
+                                                   pair.remote(first), pair.key, &kNothing);
+        EXPECT_EQ(pair.cluster.finish(flush), UCS_OK);
+        ASSERT_EQ(std::memcmp(pair.there.data(), pair.here.data(), first), 0) << round;
+        EXPECT_EQ(pair.cluster.finish(before), UCS_OK);
+        EXPECT_EQ(pair.cluster.finish(after), UCS_OK);
+    }
+}
+
 TEST(Engine, AFenceOrdersTransfersAndSmallPuts) {
     Cluster::Options options = BulkCluster::options();
     options.fabric.stall_probability = 0.05;
