@@ -273,14 +273,7 @@ void Channel::drain() {
 }
 
 void Channel::leave() {
-    if (!is_open()) return;
-    if (queue_.empty()) {
-        const wire::Frame frame{0, wire::FrameType::kLeave, 0, wire::kMark};
-        [[maybe_unused]] const ssize_t sent_bytes =
-            ::send(socket_.get(), &frame, sizeof(frame), MSG_NOSIGNAL);
-    }
-    shutdown(socket_.get(), SHUT_WR);
-    discard_input();
+    if (is_open()) lingers();
 }
 
 /** With unread bytes the kernel would reset the connection, and the peer lose what is under way. */
@@ -292,9 +285,28 @@ void Channel::discard_input() {
 
 bool Channel::lingers() {
     if (!is_open()) return false;
+    if (pending_error(socket_.get()) != 0) {
+        close();
+        return false;
+    }
     discard_input();
-    int unsent = 0;
-    return ioctl(socket_.get(), SIOCOUTQNSD, &unsent) == 0 && unsent > 0;
+    if (!queue_.empty()) transmit_queue();
+    if (!is_open()) return false;
+    if (!queue_.empty()) return true;
+    wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
+    if (leave_sent_ < sizeof(farewell)) {
+        const iovec rest{reinterpret_cast<std::byte*>(&farewell) + leave_sent_,
+                         sizeof(farewell) - leave_sent_};
+        leave_sent_ += static_cast<uint8_t>(transmit({&rest, 1}));
+        if (leave_sent_ < sizeof(farewell)) return true;
+        end_output();
+    }
+    // Sent is not enough: what the peer sends to a closed socket would throw it away.
+    return has_bytes_under_way();
+}
+
+void Channel::end_output() {
+    if (is_open()) shutdown(socket_.get(), SHUT_WR);
 }
 
 bool Channel::has_bytes_under_way() const {

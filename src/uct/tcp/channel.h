@@ -84,10 +84,12 @@ class Channel final : public EventTarget, public TimerHook {
     bool must_yield_to(uint64_t sender) const;
     /** Everything that the peer still sent before it closed. */
     void drain();
-    /** Tell the peer, if it still listens, that this end goes in good order. */
+    /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
     void leave();
-    /** After leave(): is the kernel still sending? What comes meanwhile is thrown away. */
+    /** After leave(): is there something that the peer has not got? What comes is thrown away. */
     bool lingers();
+    /** The peer is to see the end behind all that the kernel has. */
+    void end_output();
     /** The queue got something from elsewhere. */
     void want_output();
     /** Forget connection and input; the queue stays. */
@@ -144,6 +146,7 @@ class Channel final : public EventTarget, public TimerHook {
     bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
     bool peer_left_ = false;
     bool was_open_ = false;
+    uint8_t leave_sent_ = 0;  //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;

@@ -223,14 +223,19 @@ void Link::room_made() {
 void Link::forget(const TcpEndpoint* endpoint, ucs_status_t status) {
     OutputList items;
     std::vector<Completion*> waiting;
+    bool made_room = false;
     for (auto& channel : channels_) {
-        if (channel != nullptr) channel->queue().forget(endpoint, items);
+        if (channel == nullptr) continue;
+        const bool was_full = !channel->has_room();
+        channel->queue().forget(endpoint, items);
+        made_room |= was_full && channel->has_room();
     }
     for (RemoteOperation* operation : operations_) {
         if (operation == nullptr || operation->owner != endpoint || operation->abandoned) continue;
         operation->abandoned = true;
         if (operation->completion != nullptr) waiting.push_back(operation->completion);
     }
+    if (made_room) room_made();
     complete_all(interface_.output_pools(), items, status);
     for (Completion* completion : waiting) completion->complete(status);
 }
@@ -319,6 +324,11 @@ void Link::cut() {
     peer_number_ = 0;
     if (is_clean) {
         interface_.look_at_links();
+        // Whoever waited for the connection that was being made waits for another.
+        const auto waits = [](const TcpEndpoint& endpoint) {
+            return !endpoint.PendingQueue::Group::empty();
+        };
+        if (std::ranges::any_of(endpoints_, waits)) channel(0).want_output();
     } else {
         fail(UCS_ERR_CONNECTION_RESET);
     }
@@ -358,8 +368,15 @@ void Link::leave() {
 }
 
 bool Link::lingers() {
-    return std::ranges::any_of(
-        channels_, [](const auto& channel) { return channel != nullptr && channel->lingers(); });
+    bool any = false;
+    for (auto& channel : channels_) any |= channel != nullptr && channel->lingers();
+    return any;
+}
+
+void Link::end_output() {
+    for (auto& channel : channels_) {
+        if (channel != nullptr) channel->end_output();
+    }
 }
 
 }  // namespace uct::tcp

@@ -122,10 +122,11 @@ class Link final : public LinkHook {
     void cut();
     /** Nobody needs it, and its connections may be stuck: the next endpoint is to begin anew. */
     void abandon();
-    /** The interface goes: what the kernel has is still sent, nothing is received. */
+    /** The interface goes: what waits is still sent, nothing is received. */
     void leave();
-    /** Are there bytes that would be lost if the link went now? */
+    /** Are there bytes that would be lost if the link went now? Carries on with sending them. */
     bool lingers();
+    void end_output();
 
   private:
     using Endpoints = boost::intrusive::list<TcpEndpoint, boost::intrusive::base_hook<EndpointHook>,

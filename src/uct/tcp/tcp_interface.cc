@@ -120,9 +120,13 @@ TcpInterface::~TcpInterface() {
     for (Link& link : links_) link.leave();
     // A peer that sends to a closed connection resets it, and what it has not received is lost.
     constexpr int kPatience = 100;  // milliseconds
-    for (int i = 0; i < kPatience && std::ranges::any_of(links_, &Link::lingers); ++i) {
-        ::poll(nullptr, 0, 1);
-    }
+    const auto lingers = [this] {
+        bool any = false;
+        for (Link& link : links_) any |= link.lingers();
+        return any;
+    };
+    for (int i = 0; i < kPatience && lingers(); ++i) ::poll(nullptr, 0, 1);
+    for (Link& link : links_) link.end_output();
     links_.clear_and_dispose([](Link* link) { delete link; });
 }
 

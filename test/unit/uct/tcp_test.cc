@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "ucs/log.h"
@@ -218,6 +219,35 @@ TEST(TcpConnections, AnEndpointThatGoesLetsGoOfItsBuffers) {
     EXPECT_EQ(flush(world, staying), UCS_OK);
     EXPECT_EQ(world.peer(1).received.size(), 1u);
     EXPECT_TRUE(world.peer(1).failures.empty());
+}
+
+TEST(TcpConnections, AnEndpointThatGoesMakesRoomForThoseThatWait) {
+    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_TX_QUEUE_LEN", "4"}});
+    Endpoint& going = world.connect(0, 1);
+    Endpoint& staying = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    world.peer(1).runs = false;
+    Buffer source(world.peer(0), 8000, 'x');
+    const Iov from[] = {source.iov(0, source.size())};
+    std::deque<Waiter> waiters(1);
+    for (int refusals = 0; refusals < 100; world.progress()) {
+        if (going.am_zcopy(1, {}, from, &waiters.back()) == UCS_ERR_NO_RESOURCE) {
+            ++refusals;
+            continue;
+        }
+        waiters.emplace_back();
+        refusals = 0;
+    }
+    static Endpoint* sender;
+    sender = &staying;
+    static ucs_status_t status;
+    status = UCS_INPROGRESS;
+    Pending pending([](Pending*) { return status = sender->am_short(1, 7, nullptr, 0); });
+    ASSERT_EQ(staying.pending_add(&pending), UCS_OK);
+    world.progress_some(100);
+    EXPECT_NE(status, UCS_OK);
+    world.destroy(going);
+    world.until([&] { return status == UCS_OK; });
 }
 
 TEST(TcpFlush, BehindMessagesDoesNotNeedThePeersProgress) {
