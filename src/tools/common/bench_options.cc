@@ -26,24 +26,27 @@ CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanos
         ->always_capture_default();
 }
 
-void add_common_options(CLI::App& command, BenchOptions& options) {
-    command.add_option("--ranks", options.ranks, "Ranks")
-        ->check(CLI::Range(2, 4096))
-        ->capture_default_str();
-    const auto read_sizes = [&options](const std::string& text) {
+void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::string& help) {
+    const auto read = [&min, &max](const std::string& text) {
         try {
             const SizeRange range = parse_size_range(text);
-            options.size_min = range.min;
-            options.size_max = range.max;
+            min = range.min;
+            max = range.max;
         } catch (const std::invalid_argument& error) {
             throw CLI::ValidationError("--size", error.what());
         }
     };
-    command
-        .add_option_function<std::string>("--size", read_sizes,
-                                          "Message sizes, powers of two; units K, M, G")
+    command.add_option_function<std::string>("--size", read, help)
         ->type_name("MIN:MAX")
-        ->default_str(fmt::format("{}:{}", options.size_min, options.size_max));
+        ->default_str(fmt::format("{}:{}", min, max));
+}
+
+void add_common_options(CLI::App& command, BenchOptions& options) {
+    command.add_option("--ranks", options.ranks, "Ranks")
+        ->check(CLI::Range(2, 4096))
+        ->capture_default_str();
+    add_sizes(command, options.size_min, options.size_max,
+              "Message sizes, powers of two; units K, M, G");
     command
         .add_option("--iterations", options.iterations,
                     "Windows (mbw_mr) or exchanges (alltoall) a size, instead of a time")

@@ -11,9 +11,10 @@ namespace tools {
 void add_common_options(CLI::App& command, BenchOptions& options);
 void add_mbw_mr_options(CLI::App& command, BenchOptions& options);
 
-// An option whose value is a time, a size or a range of sizes, read with tools/common/units.h.
+// An option whose value is a time, or --size with a range of sizes, read with tools/common/units.h.
 CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
                       const std::string& help);
+void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::string& help);
 
 // What does not fit together. Throws CLI::ValidationError.
 void check_options(const BenchOptions& options, bool mbw_mr);

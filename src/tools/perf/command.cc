@@ -209,20 +209,8 @@ void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std
 
 void add_measure_options(CLI::App& app, PerfCommand& command) {
     Options& options = command.options;
-    const auto read_sizes = [&options](const std::string& text) {
-        try {
-            const SizeRange range = parse_size_range(text);
-            options.size_min = range.min;
-            options.size_max = range.max;
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError("--size", error.what());
-        }
-    };
-    app.add_option_function<std::string>("--size", read_sizes,
-                                         "Sizes of messages or pieces, each the double of the one "
-                                         "before; units K, M, G")
-        ->type_name("MIN:MAX")
-        ->default_str(fmt::format("{}:{}", options.size_min, options.size_max));
+    add_sizes(app, options.size_min, options.size_max,
+              "Sizes of messages or pieces, each the double of the one before; units K, M, G");
     app.add_option("--window", options.window, "Operations under way at a time (bandwidth)")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
