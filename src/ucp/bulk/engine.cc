@@ -71,6 +71,12 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
     return UCS_OK;
 }
 
+bool Engine::hand_over(Request& request, Direction direction, const Piece& piece) {
+    return piece.length >= request.worker->config().bulk_threshold &&
+           takes(*request.endpoint, direction, {&piece, 1}) &&
+           start(request, direction, {&piece, 1}) == UCS_OK;
+}
+
 Path* Engine::add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner) {
     State& state = *state_;
     Group& group = state.make(endpoint);

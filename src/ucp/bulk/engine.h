@@ -51,6 +51,13 @@ class Engine {
      */
     ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces);
 
+    /**
+     * Start a put or get of one piece if it is long enough (UCX_BULK_THRESH) and takes() it, from
+     * the request's post(), which then returns UCS_OK.
+     * @return whether it was: if not, it takes its usual way
+     */
+    bool hand_over(Request& request, Direction direction, const Piece& piece);
+
     // --- paths that others own ---
 
     /** Null without memory, or if the endpoint has kMaxPaths already. */

@@ -130,8 +130,7 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
 }
 
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
-static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction,
-                      ucs_status_t* status) {
+static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.offset != 0 || rma.length < request.worker->config().bulk_threshold) return false;
     const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
@@ -139,11 +138,8 @@ static bool hand_over(Request& request, const Lane& lane, bulk::Direction direct
         return false;
     }
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
-    const bulk::Piece piece{rma.buffer, rma.address, rma.length, memory, rma.remote};
-    bulk::Engine& engine = request.worker->bulk();
-    if (!engine.takes(*request.endpoint, direction, {&piece, 1})) return false;
-    *status = engine.start(request, direction, {&piece, 1});
-    return *status == UCS_OK;
+    return request.worker->bulk().hand_over(
+        request, direction, {rma.buffer, rma.address, rma.length, memory, rma.remote});
 }
 
 ucs_status_t post_put(Request& request, const Lane& lane) {
@@ -154,7 +150,7 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
     ucs_status_t status;
-    if (hand_over(request, lane, bulk::Direction::kPut, &status)) return status;
+    if (hand_over(request, lane, bulk::Direction::kPut)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.put;
     std::byte* data = rma.buffer + rma.offset;
@@ -196,7 +192,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         return UCS_ERR_NO_RESOURCE;
     }
     ucs_status_t status;
-    if (hand_over(request, lane, bulk::Direction::kGet, &status)) return status;
+    if (hand_over(request, lane, bulk::Direction::kGet)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.get;
     std::byte* data = rma.buffer + rma.offset;

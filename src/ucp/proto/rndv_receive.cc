@@ -74,15 +74,12 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     if (key == uct::kInvalidRemoteKey || handle == nullptr ||
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
-    if (get.offset == 0 && receive.wanted >= request.worker->config().bulk_threshold) {
-        const bulk::Piece piece{receive.buffer.data(), get.address, receive.wanted,
-                                memory_of(receive), get.remote};
-        bulk::Engine& engine = request.worker->bulk();
-        if (engine.takes(*request.endpoint, bulk::Direction::kGet, {&piece, 1}) &&
-            engine.start(request, bulk::Direction::kGet, {&piece, 1}) == UCS_OK) {
-            get.offset = receive.wanted;
-            return UCS_OK;
-        }
+    if (get.offset == 0 &&
+        request.worker->bulk().hand_over(
+            request, bulk::Direction::kGet,
+            {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
+        get.offset = receive.wanted;
+        return UCS_OK;
     }
     const size_t length = std::min(lane.attributes.get.max_zcopy, receive.wanted - get.offset);
     const uct::Iov piece{static_cast<std::byte*>(receive.buffer.data()) + get.offset, length,

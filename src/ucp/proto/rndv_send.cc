@@ -177,16 +177,12 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     if (send.offset == send.end) return UCS_OK;
 
     if (send.put_lane == nullptr &&
-        send.end - send.offset >= request.worker->config().bulk_threshold) {
-        const bulk::Piece piece{static_cast<std::byte*>(send.buffer.data()) + send.offset,
-                                send.put_address + send.offset, send.end - send.offset,
-                                memory_of(send), send.remote};
-        bulk::Engine& engine = request.worker->bulk();
-        if (engine.takes(*request.endpoint, bulk::Direction::kPut, {&piece, 1}) &&
-            engine.start(request, bulk::Direction::kPut, {&piece, 1}) == UCS_OK) {
-            send.offset = send.end;
-            return UCS_OK;
-        }
+        request.worker->bulk().hand_over(request, bulk::Direction::kPut,
+                                         {static_cast<std::byte*>(send.buffer.data()) + send.offset,
+                                          send.put_address + send.offset, send.end - send.offset,
+                                          memory_of(send), send.remote})) {
+        send.offset = send.end;
+        return UCS_OK;
     }
     if (!can_put(send, lane)) [[unlikely]]
         return go_on_with_data(request);
