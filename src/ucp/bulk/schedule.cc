@@ -12,6 +12,22 @@ constexpr double kNewest = 0.5;  // weight of a sample of many bytes in the aver
 constexpr double kManyBytes = 1 << 20;
 constexpr uint64_t kLargeMessage = 8;  // slices that make one to find out rates with
 
+// Two chains keep a path busy: one under way while the other's completion is handled.
+size_t portion(const Meter& meter, size_t length, uint64_t waiting, double all_rates,
+               const ScheduleRules& rules) {
+    const size_t window = meter.window(rules);
+    const size_t room = window > meter.under_way() ? window - meter.under_way() : length;
+    const double share = static_cast<double>(waiting) * meter.rate() / all_rates;
+    const size_t fair = std::max(length, static_cast<size_t>(share));
+    return std::min({room, std::max(length, window / 2), fair});
+}
+
+bool is_to_be_measured(const Meter& meter, uint64_t waiting, ucs::Time now,
+                       const ScheduleRules& rules) {
+    return meter.under_way() == 0 && waiting >= kLargeMessage * rules.slice &&
+           !meter.is_believed(now);
+}
+
 }  // namespace
 
 void Meter::posted(size_t bytes, ucs::Time now) {
@@ -66,8 +82,7 @@ Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiti
         all_rates += meter.rate();
         all_done = std::min(all_done, meter.seconds_for(waiting));
         if (!meter.has_room(length, rules)) continue;
-        if (meter.under_way() == 0 && waiting >= kLargeMessage * rules.slice && paths.size() > 1 &&
-            !meter.is_believed(now)) {
+        if (paths.size() > 1 && is_to_be_measured(meter, waiting, now, rules)) {
             return {static_cast<int>(index), length};
         }
         const double done = meter.seconds_for(length);
@@ -78,12 +93,20 @@ Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiti
     }
     if (best < 0 || soonest > all_done) return {};
     const Meter& meter = *paths[static_cast<size_t>(best)];
-    // Two chains keep a path busy: one under way while the other's completion is handled.
-    const size_t window = meter.window(rules);
-    const size_t room = window > meter.under_way() ? window - meter.under_way() : length;
-    const double share = static_cast<double>(waiting) * meter.rate() / all_rates;
-    const size_t fair = std::max(length, static_cast<size_t>(share));
-    return {best, std::min({room, std::max(length, window / 2), fair})};
+    return {best, portion(meter, length, waiting, all_rates, rules)};
+}
+
+size_t pull(const Meter& own, std::span<const Meter* const> all, size_t length, uint64_t waiting,
+            ucs::Time now, const ScheduleRules& rules) {
+    if (!own.has_room(length, rules)) return 0;
+    if (all.size() > 1 && is_to_be_measured(own, waiting, now, rules)) return length;
+    const double done = own.seconds_for(length);
+    double all_rates = 0;
+    for (const Meter* meter : all) {
+        if (meter != &own && meter->seconds_for(waiting) < done) return 0;
+        all_rates += meter->rate();
+    }
+    return portion(own, length, waiting, all_rates, rules);
 }
 
 }  // namespace ucp::bulk

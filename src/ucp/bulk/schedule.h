@@ -31,6 +31,8 @@ class Meter {
 
     void posted(size_t bytes, ucs::Time now);
     void completed(size_t bytes, ucs::Time now);
+    /** What was counted as posted and was not. */
+    void withdrawn(size_t bytes) { under_way_ -= bytes; }
     /** All that is under way is given up. The path is on probation: one slice until one is done. */
     void give_up();
 
@@ -84,5 +86,16 @@ struct Choice {
  */
 Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiting, ucs::Time now,
               const ScheduleRules& rules);
+
+/**
+ * The same seen from one path, for who serves only that one: what it may take, by the same rules.
+ * Of all paths, if each asks when it has room, at least one gets something as long as anything
+ * waits.
+ *
+ * @param all  `own` and the others
+ * @return 0: it has no room, or others do it sooner; else bytes, one slice at least
+ */
+size_t pull(const Meter& own, std::span<const Meter* const> all, size_t length, uint64_t waiting,
+            ucs::Time now, const ScheduleRules& rules);
 
 }  // namespace ucp::bulk

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/transfer.h"
 
+#include <utility>
+
 namespace ucp::bulk {
 
 Transfer::Transfer(std::span<const Piece> pieces, const SliceRules& rules)
@@ -63,17 +65,45 @@ Run Transfer::take(const Cursor& end, uint32_t slices) {
 }
 
 void Transfer::failed(const Run& run) {
+    returned(run);
+    if (status_ == UCS_OK) ++failed_.back().failures;
+}
+
+void Transfer::returned(const Run& run) {
     under_way_ -= run.bytes;
     if (status_ != UCS_OK) return;
     waiting_ += run.bytes;
     failed_.push_back(run);
-    ++failed_.back().failures;
+}
+
+void Transfer::lend(Transfer& to) {
+    to.next_ = next_;
+    to.failed_ = std::move(failed_);
+    to.waiting_ = waiting_;
+    under_way_ += waiting_;
+    waiting_ = 0;
+    failed_.clear();
+    next_ = end();
+}
+
+uint64_t Transfer::take_back(Transfer& from) {
+    const uint64_t bytes = from.waiting_;
+    under_way_ -= bytes;
+    if (status_ == UCS_OK) {
+        waiting_ += bytes;
+        failed_.insert(failed_.end(), from.failed_.begin(), from.failed_.end());
+        if (from.next_.piece != from.end().piece) next_ = from.next_;
+    }
+    from.waiting_ = 0;
+    from.failed_.clear();
+    from.next_ = from.end();
+    return bytes;
 }
 
 void Transfer::fail(ucs_status_t status) {
     if (status_ == UCS_OK) status_ = status;
     failed_.clear();
-    next_ = {static_cast<uint32_t>(pieces_.size()), 0};
+    next_ = end();
     waiting_ = 0;
 }
 

@@ -58,6 +58,8 @@ class Transfer {
     Transfer(std::span<const Piece> pieces, const SliceRules& rules);
 
     std::span<const Piece> pieces() const { return pieces_; }
+    /** Bytes of a slice at most. */
+    size_t longest_slice() const { return rules_.slice + rules_.fragment; }
     bool has_next() const { return waiting_ != 0; }
     uint64_t bytes_waiting() const { return waiting_; }
     /** How often the next slices have failed. */
@@ -87,6 +89,12 @@ class Transfer {
     void completed(const Run& run) { under_way_ -= run.bytes; }
     /** To be posted again, unless the transfer has failed. */
     void failed(const Run& run);
+    /** The same without counting a failure: it was not posted after all. */
+    void returned(const Run& run);
+    /** All that waits here waits in `to`, of the same pieces and fresh, and is under way here. */
+    void lend(Transfer& to);
+    /** What waits in `from`, which it was lent to, waits here again. @return how many bytes */
+    uint64_t take_back(Transfer& from);
     /** Nothing more is posted. The first error stays. */
     void fail(ucs_status_t status);
 
@@ -104,6 +112,7 @@ class Transfer {
     }
     void skip_empty(Place& place) const;
     void step(Place& place, size_t length) const;
+    Place end() const { return {static_cast<uint32_t>(pieces_.size()), 0}; }
 
     std::span<const Piece> pieces_;
     SliceRules rules_;

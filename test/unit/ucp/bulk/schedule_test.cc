@@ -69,6 +69,37 @@ ucs::Duration carry(std::vector<Link>& links, uint64_t length, ucs::Time& now,
     }
 }
 
+/** The same if each path asks for itself when it has room, in the order of their numbers. */
+ucs::Duration carry_by_pull(std::vector<Link>& links, uint64_t length, ucs::Time& now) {
+    const ucs::Time start = now;
+    uint64_t waiting = length;
+    std::vector<const Meter*> meters;
+    for (Link& link : links) meters.push_back(&link.meter);
+    for (;;) {
+        for (Link& link : links) {
+            while (waiting != 0) {
+                const size_t slice = std::min<uint64_t>(waiting, kSlice);
+                const size_t given = pull(link.meter, meters, slice, waiting, now, {});
+                if (given == 0) break;
+                const uint64_t bytes = std::min<uint64_t>(
+                    {waiting, std::max(slice, given / kSlice * kSlice), 64 * kSlice});
+                link.post(bytes, now);
+                waiting -= bytes;
+            }
+        }
+        ucs::Time next = ucs::kNever;
+        for (Link& link : links) {
+            if (!link.chains.empty()) next = std::min(next, link.chains.front().done);
+        }
+        if (next == ucs::kNever) {
+            EXPECT_EQ(waiting, 0u);
+            return now - start;
+        }
+        now = next;
+        for (Link& link : links) link.complete(now);
+    }
+}
+
 double part_of_ideal(std::vector<Link>& links, uint64_t length, ucs::Duration took) {
     double rates = 0;
     for (const Link& link : links) rates += link.rate;
@@ -94,6 +125,28 @@ TEST(Schedule, UnequalPathsGiveTheSumOfTheirRates) {
     EXPECT_NEAR(links[1].meter.rate(), 31.25e6, 3e6);
     // And, the rates known, for a message of some megabytes.
     EXPECT_GT(part_of_ideal(links, 16 << 20, carry(links, 16 << 20, now)), 0.95);
+}
+
+TEST(Schedule, PathsThatAskForThemselvesGiveTheSumOfTheirRatesToo) {
+    std::vector<Link> links{Link(125e6, 31.25e6), Link(125e6, 125e6)};
+    ucs::Time now{1s};
+    const uint64_t length = 1 << 30;
+    EXPECT_GT(part_of_ideal(links, length, carry_by_pull(links, length, now)), 0.98);
+    EXPECT_GT(part_of_ideal(links, 16 << 20, carry_by_pull(links, 16 << 20, now)), 0.95);
+    std::vector<Link> slow{Link(1e6, 1e6), Link(1e9, 1e9)};
+    for (Link& link : slow) {
+        link.meter.posted(1, now - 1ms);
+        link.meter.completed(1, now);
+    }
+    carry_by_pull(slow, 1 << 20, now);
+    EXPECT_EQ(slow[0].carried, 0u);
+}
+
+TEST(Schedule, WhatWasNotPostedLeavesRoom) {
+    Meter meter(1e9);
+    meter.posted(3 * kSlice, ucs::Time{1s});
+    meter.withdrawn(2 * kSlice);
+    EXPECT_EQ(meter.under_way(), kSlice);
 }
 
 TEST(Schedule, TheEndOfAMessageIsNotLeftToTheSlow) {

@@ -115,6 +115,52 @@ TEST(Transfer, PostsFailedSlicesAgainAndNoOthers) {
     EXPECT_TRUE(transfer.is_over());
 }
 
+TEST(Transfer, WhatWaitsIsLentAndWhatIsLeftOfItComesBack) {
+    const std::vector<Piece> pieces{piece(3 * 65536), piece(2 * 65536)};
+    Transfer transfer(pieces, {65536, 4096});
+    const auto first = take(transfer, 1);
+    const auto second = take(transfer, 1);
+    transfer.failed(first);
+    Transfer other(pieces, {65536, 4096});
+    transfer.lend(other);
+    EXPECT_FALSE(transfer.has_next());
+    EXPECT_EQ(other.bytes_waiting(), 4 * 65536u);
+    EXPECT_EQ(other.failures(), 1u);
+    transfer.completed(second);
+    EXPECT_FALSE(transfer.is_over());
+
+    // The failed one, and one that was not posted after all.
+    const auto again = take(other, 1);
+    EXPECT_EQ(again.offset, 0u);
+    const auto third = take(other, 1);
+    EXPECT_EQ(third.offset, 2 * 65536u);
+    other.returned(third);
+    other.completed(again);
+    EXPECT_EQ(other.failures(), 0u);
+    EXPECT_EQ(transfer.take_back(other), 3 * 65536u);
+    EXPECT_TRUE(other.is_over());
+    const auto left = slices(transfer);
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(left[0].offset, 2 * 65536u);
+    transfer.completed(take(transfer, 1));
+    const auto rest = take(transfer, 2);
+    EXPECT_EQ(rest.piece, 1u);
+    EXPECT_EQ(rest.offset, 0u);
+    transfer.completed(rest);
+    EXPECT_FALSE(transfer.has_next());
+    // What was done by the other.
+    transfer.completed(again);
+    EXPECT_TRUE(transfer.is_over());
+
+    Transfer failed(pieces, {});
+    Transfer to(pieces, {});
+    failed.lend(to);
+    failed.fail(UCS_ERR_CANCELED);
+    EXPECT_EQ(failed.take_back(to), 5 * 65536u);
+    EXPECT_FALSE(failed.has_next());
+    EXPECT_TRUE(failed.is_over());
+}
+
 TEST(Transfer, EndsWithItsFirstErrorWhenNothingIsUnderWay) {
     const Piece only = piece(4 * 65536);
     Transfer transfer({&only, 1}, {});
