@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a guest boots: Debian's stock kernel, a few of its modules and an initial root with programs.
+"""What a guest boots: the distribution's stock kernel, a few of its modules and an initial root with
+programs.
 
 Nothing is installed: packages are downloaded with apt-get and unpacked into a cache. A file that is
 an ELF program or library comes with the libraries that it needs.
@@ -20,7 +21,9 @@ import struct
 import subprocess
 import tempfile
 
-KERNEL_PACKAGE = "linux-image-amd64"  # depends on the image proper
+# Debian's and Ubuntu's: each depends on the image proper. Ubuntu has the modules in packages of their own.
+KERNEL_PACKAGES = ["linux-image-amd64", "linux-image-virtual"]
+MODULE_PACKAGES = ["linux-modules-", "linux-modules-extra-"]
 MODULES = ["virtio_pci", "9pnet_virtio", "9p", "virtio_net", "dummy", "crc32_generic", "ib_uverbs",
            "rdma_ucm", "rdma_rxe"]
 TOOLS = ["ip", "rdma"]  # of iproute2, from the host
@@ -49,6 +52,22 @@ def download(package, folder):
         run("apt-get", "-q", "update")
         run(*command, cwd=folder)
     return glob.glob(f"{glob.escape(str(folder))}/{package}_*.deb")[0]
+
+
+def kernel_packages():
+    """Names of the packages that the kernel and its modules are in."""
+    for package in KERNEL_PACKAGES:
+        depends = subprocess.run(["apt-cache", "depends", package], capture_output=True).stdout
+        image = re.search(r"Depends: linux-image-(\S+)", depends.decode())
+        if image:
+            version = image.group(1)
+            names = [f"{prefix}{version}" for prefix in MODULE_PACKAGES]
+            return [f"linux-image-{version}"] + [name for name in names if is_known(name)]
+    raise Missing(f"apt-cache knows none of {', '.join(KERNEL_PACKAGES)}")
+
+
+def is_known(package):
+    return subprocess.run(["apt-cache", "show", package], capture_output=True).returncode == 0
 
 
 def dependencies(package):
@@ -147,20 +166,16 @@ class Cache:
 
     def _fill(self):
         with tempfile.TemporaryDirectory(dir=self.folder) as work:
-            depends = run("apt-cache", "depends", KERNEL_PACKAGE).decode()
-            image = re.search(r"Depends: (linux-image-\S+)", depends)
-            if not image:
-                raise Missing(f"apt-cache knows no {KERNEL_PACKAGE}")
-            deb = download(image.group(1), work)
             files = f"{work}/kernel"
             os.mkdir(files)
-            archive = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
-            run("tar", "-x", "-C", files, "--wildcards", "./boot/vmlinuz*", "*/modules.builtin",
-                "*/kernel/drivers/infiniband/*", "*/kernel/drivers/virtio/*", "*/kernel/net/*",
-                "*/kernel/drivers/net/*.ko*", "*/kernel/fs/*", "*/kernel/lib/*", "*/kernel/crypto/*",
-                "*/kernel/arch/*", stdin=archive.stdout)
-            if archive.wait() != 0:
-                raise Missing(f"{deb} cannot be unpacked")
+            for package in kernel_packages():
+                deb = download(package, work)
+                archive = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
+                run("tar", "-x", "-C", files, "--wildcards", "--exclude", "*/drivers/[a-hj-mo-uw-z]*",
+                    stdin=archive.stdout)
+                if archive.wait() != 0:
+                    raise Missing(f"{deb} cannot be unpacked")
+                os.remove(deb)
             boot = next(pathlib.Path(files, "boot").iterdir())
             self.kernel.write_bytes(decompressed_kernel(boot.read_bytes()))
             builtin_list = next(pathlib.Path(files).rglob("modules.builtin")).read_text()
@@ -172,7 +187,7 @@ class Cache:
             for number, (name, content) in enumerate(order):
                 (self.folder / "modules" / f"{number:02}-{name}.ko").write_bytes(content)
             run("dpkg-deb", "-x", download("busybox-static", work), f"{work}/busybox")
-            shutil.copy(f"{work}/busybox/bin/busybox", self.busybox)
+            shutil.copy(next(pathlib.Path(work, "busybox").rglob("bin/busybox")), self.busybox)
 
 
 def is_installed(package):
