@@ -3,7 +3,8 @@
 // Bulk transfers. A chain goes over one connection, handed to the kernel with
 // as few calls as it takes: puts with a flush behind them, whose answer says
 // that all bytes are placed; gets, which are answered in their order, so that
-// the last one tells of all.
+// the last one tells of all. Pieces that follow each other at both ends are one
+// operation: a frame for each would be a system call for each at the receiver.
 
 #include <algorithm>
 #include <cstring>
@@ -14,36 +15,60 @@
 
 namespace uct::tcp {
 
+namespace {
+
+/** Leading pieces that are one operation: `count` of them, `length` bytes. */
+struct Stretch {
+    explicit Stretch(std::span<const ChainPiece> pieces) : count(1), length(pieces.front().length) {
+        const ChainPiece& first = pieces.front();
+        for (const ChainPiece& next : pieces.subspan(1)) {
+            if (next.local != static_cast<std::byte*>(first.local) + length ||
+                next.remote != first.remote + length || next.key != first.key ||
+                next.memory != first.memory || length + next.length > wire::kMaxPayload) {
+                break;
+            }
+            length += next.length;
+            ++count;
+        }
+    }
+    size_t count;
+    size_t length;
+};
+
+}  // namespace
+
 ssize_t TcpEndpoint::put_chain(std::span<const ChainPiece> pieces, Completion* completion) {
     if (status_ != UCS_OK) return status_;
     Channel& channel = link_.bulk_channel();
     OutputQueue& queue = channel.queue();
-    pieces = pieces.first(std::min(pieces.size(), channel.room()));
-    if (pieces.empty() || !link_.has_operation_room()) return 0;
+    size_t room = channel.room();
+    if (pieces.empty() || room == 0 || !link_.has_operation_room()) return 0;
     RemoteOperation* operation = link_.start_put_chain(this, completion);
     if (operation == nullptr) return 0;
     const bool was_empty = queue.empty();
-    uint64_t taken = 0;
+    size_t taken = 0;
     // The flush's record is made first: what was taken must be followed by it.
     ReferringOutput* flush = queue.make();
-    for (const ChainPiece& piece : pieces) {
+    for (; taken < pieces.size() && room > 0; --room) {
         ReferringOutput* output = flush != nullptr ? queue.make() : nullptr;
         if (output == nullptr) break;
+        const ChainPiece& first = pieces[taken];
+        const Stretch stretch(pieces.subspan(taken));
         output->set_head(head_of(wire::FrameType::kPut,
-                                 wire::Put{piece.remote, piece.key, name_, 0}, piece.length));
-        output->pieces[0] = {piece.local, piece.length};
+                                 wire::Put{first.remote, first.key, name_, 0}, stretch.length));
+        output->pieces[0] = {first.local, stretch.length};
         output->pieces_count = 1;
-        output->tail = static_cast<uint8_t>(wire::padding(piece.length));
+        output->tail = static_cast<uint8_t>(wire::padding(stretch.length));
         output->owner = this;
         queue.append(output);
-        ++taken;
+        taken += stretch.count;
+        ++channel.one_sided;
     }
     if (taken == 0) {
         if (flush != nullptr) link_.interface().output_pools().destroy(flush);
         link_.cancel_operation(*operation);
         return 0;
     }
-    channel.one_sided += taken;
     operation->covered[channel.index()] = channel.one_sided;
     flush->set_head(head_of(wire::FrameType::kFlush, wire::Reply{operation->name, 0}, 0));
     queue.append(flush);
@@ -57,30 +82,32 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
     using Request = Head<wire::Get>;
     std::array<Request, 64> requests;
     const size_t room = channel.has_room() ? link_.operation_room() : 0;
-    const size_t limit = std::min({pieces.size(), room, requests.size()});
-    size_t taken = 0;
+    const size_t most = std::min(room, requests.size());
+    size_t taken = 0, count = 0;
     RemoteOperation* last = nullptr;
-    for (; taken < limit; ++taken) {
-        const ChainPiece& piece = pieces[taken];
+    while (taken < pieces.size() && count < most) {
+        const ChainPiece& first = pieces[taken];
+        const Stretch stretch(pieces.subspan(taken));
         RemoteOperation* operation =
             link_.start_operation(RemoteOperation::Kind::kGet, this, nullptr);
         if (operation == nullptr) break;
         operation->chained = true;
-        operation->length = piece.length;
-        operation->pieces[0] = {piece.local, piece.length};
+        operation->length = stretch.length;
+        operation->pieces[0] = {first.local, stretch.length};
         operation->pieces_count = 1;
-        requests[taken] =
+        requests[count++] =
             head_of(wire::FrameType::kGet,
-                    wire::Get{piece.remote, piece.key, static_cast<uint32_t>(piece.length), name_,
+                    wire::Get{first.remote, first.key, static_cast<uint32_t>(stretch.length), name_,
                               operation->name, 0},
                     0);
+        taken += stretch.count;
         last = operation;
     }
     if (taken == 0) return 0;
     last->completion = completion;
-    channel.one_sided += taken;
+    channel.one_sided += count;
     last->covered[channel.index()] = channel.one_sided;
-    const iovec all{requests.data(), taken * sizeof(Request)};
+    const iovec all{requests.data(), count * sizeof(Request)};
     channel.send({&all, 1}, all.iov_len);
     return static_cast<ssize_t>(taken);
 }

@@ -35,6 +35,31 @@ TEST_P(Chains, PutsAndGetsOfManyPiecesBringEveryByteOnce) {
     EXPECT_TRUE(near.failures.empty());
 }
 
+TEST_P(Chains, PiecesThatFollowEachOtherAndGapsBetweenThem) {
+    constexpr size_t kCount = 40;
+    Buffer local(near, kCount * kPiece), remote(far, kCount * kPiece, '.');
+    const std::string content = pattern(kCount * kPiece, 5);
+    std::memcpy(local.data(), content.data(), content.size());
+    std::string expected(kCount * kPiece, '.');
+    std::vector<ChainPiece> list;
+    for (const ChainPiece& piece : pieces(local, remote, kCount)) {
+        const size_t i = list.size() + list.size() / 4;  // every fifth is left out
+        if (i >= kCount) break;
+        list.push_back(piece);
+        list.back().local = local.data() + i * kPiece;
+        list.back().remote = remote.address() + i * kPiece;
+        expected.replace(i * kPiece, kPiece, content, i * kPiece, kPiece);
+    }
+    std::vector<Once> puts(kCount), gets(kCount);
+    const size_t put_chains = post_all(true, list, puts);
+    world.until([&] { return all_called(puts, put_chains); });
+    EXPECT_TRUE(remote.text() == expected);
+    std::memset(local.data(), '.', local.size());
+    const size_t get_chains = post_all(false, list, gets);
+    world.until([&] { return all_called(gets, get_chains); });
+    EXPECT_TRUE(local.text() == expected);
+}
+
 TEST_P(Chains, WithoutRoomNothingIsTakenAndAWaiterIsServedLater) {
     constexpr size_t kCount = 400;
     Buffer local(near, kCount * kPiece), remote(far, kCount * kPiece);
