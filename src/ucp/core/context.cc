@@ -250,6 +250,12 @@ void Context::measure_distances() {
     }
 }
 
+void Context::collect_registrations() {
+    if (registrations_ == nullptr) return;
+    ContextLock lock(*this);
+    registrations_->collect();
+}
+
 uint64_t Context::draw_uuid() {
     for (;;) {
         const uint64_t drawn =

@@ -106,6 +106,8 @@ class Context {
     RegionTable& regions() { return regions_; }
     /** Null: every operation registers for itself. */
     RegistrationCache* registrations() { return registrations_.get(); }
+    /** From time to time: what was unmapped does not stay pinned until the next lookup. */
+    void collect_registrations();
     uint64_t draw_uuid();
     void print_info(FILE* stream) const;
 

@@ -66,7 +66,9 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     else
         memory->type_ = ucs::detect_memory(address, params.length).type;
     if (status == UCS_OK && memory->type_ != UCS_MEMORY_TYPE_HOST) status = UCS_ERR_UNSUPPORTED;
-    if (status == UCS_OK) status = memory->register_everywhere();
+    // Memory of ours goes with its handle: nothing of it is worth keeping.
+    if (status == UCS_OK)
+        status = memory->register_everywhere(allocate ? nullptr : context.registrations());
     if (status != UCS_OK) {
         destroy(memory);
         return status;
@@ -81,7 +83,7 @@ ucs_status_t Memory::import(Context& context, const void* packed, Memory** resul
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     ucs_status_t status = SharedPages::open(packed, &memory->pages_, &memory->length_);
     memory->address_ = memory->pages_.address();
-    if (status == UCS_OK) status = memory->register_everywhere();
+    if (status == UCS_OK) status = memory->register_everywhere(nullptr);
     if (status != UCS_OK) {
         destroy(memory);
         return status;
@@ -175,13 +177,16 @@ ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, si
     return UCS_OK;
 }
 
-ucs_status_t Memory::register_everywhere() {
+ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
     ContextLock lock(context_);
     handles_.assign(context_.domains().size(), nullptr);
     if (length_ == 0) return UCS_OK;
-    for (size_t i = 0; i < handles_.size(); ++i) {
+    if (cache != nullptr) cached_ = cache->get(address_, length_);
+    for (unsigned i = 0; i < handles_.size(); ++i) {
         Domain& domain = context_.domains()[i];
         if (!domain.memory->attributes().can_register) continue;
+        // As with buffers, what stands beside it need not be fit for registration.
+        if (cached_ != nullptr && cache->handle(*cached_, i) != nullptr) continue;
         const ucs_status_t status = register_range(*domain.memory, address_, length_, &handles_[i]);
         if (status != UCS_OK) {
             ucs::log_debug("{} refuses to register {} bytes: {}", domain.device, length_,

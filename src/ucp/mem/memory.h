@@ -13,6 +13,7 @@
 namespace ucp {
 
 class Context;
+class RegistrationCache;
 struct CachedRegion;
 
 /**
@@ -20,10 +21,10 @@ struct CachedRegion;
  * buffer of an operation that came without a handle.
  *
  * Registrations of mapped memory are rounded outward to 8 bytes, so that an atomic operation on a
- * smaller word at the edge can go through the 8-byte word around it. Buffers use the context's
- * registration cache, if there is one: whole pages, which stay registered for the next operation.
- * While it lives, the context's RegionTable names it, so that emulated remote accesses are checked
- * against it.
+ * smaller word at the edge can go through the 8-byte word around it. Buffers, and mapped memory
+ * that is the program's own, use the context's registration cache, if there is one: whole pages,
+ * which stay registered for the next operation or the next handle. While it lives, the context's
+ * RegionTable names it, so that emulated remote accesses are checked against it.
  *
  * Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
  * handles; the rest is constant.
@@ -74,7 +75,8 @@ class Memory {
     explicit Memory(Context& context) : context_(context) {}
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
-    ucs_status_t register_everywhere();
+    /** @param cache  may have it registered already; null: registered for this handle alone */
+    ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
     void release();
 
@@ -87,7 +89,7 @@ class Memory {
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;
     uint64_t region_ = 0;
-    CachedRegion* cached_ = nullptr;  //!< of a buffer; we are one of its users
+    CachedRegion* cached_ = nullptr;  //!< we are one of its users
     bool is_on_demand_ = false;
     bool is_distrusted_ = false;
     mutable unsigned refused_ = ~0u;                   //!< a domain that is not asked again

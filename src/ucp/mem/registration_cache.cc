@@ -21,8 +21,7 @@ RegistrationCache::~RegistrationCache() {
 }
 
 CachedRegion* RegistrationCache::get(const void* address, size_t length) {
-    if (!invalidations_.is_empty()) [[unlikely]]
-        take_invalidations();
+    collect();
     const auto begin = reinterpret_cast<uintptr_t>(address);
     const uintptr_t end = begin + length;
     auto behind = current_.upper_bound(begin);
@@ -97,12 +96,16 @@ uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned doma
     auto* const start = reinterpret_cast<void*>(region.begin);
     ucs_status_t status = memory.register_memory(start, region.size(), &handle);
     // Perhaps what others keep for later is in the way: memory that may be pinned, keys.
-    if (status != UCS_OK && !unused_.empty()) {
+    if (status == UCS_ERR_NO_MEMORY && !unused_.empty()) {
         while (evict_oldest()) {
         }
         status = memory.register_memory(start, region.size(), &handle);
     }
-    if (status != UCS_OK) return nullptr;
+    if (status != UCS_OK) {
+        // Whoever found it next would be refused as well.
+        if (region.is_current) forget(region);
+        return nullptr;
+    }
     return region.handles[domain] = handle;
 }
 

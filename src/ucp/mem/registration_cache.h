@@ -69,8 +69,15 @@ class RegistrationCache {
     void put(CachedRegion& region);
     /** As put(); nobody may find it any more, as a peer may still write there. */
     void put_for_good(CachedRegion& region);
-    /** The registration with a domain, made at need; null if it refuses. */
+    /** The registration with a domain, made at need; null if it refuses: then nobody else finds it.
+     */
     uct::MemoryHandle* handle(CachedRegion& region, unsigned domain);
+
+    /** Deregisters what was unmapped meanwhile and has no user; next to nothing if none was. */
+    void collect() {
+        if (!invalidations_.is_empty()) [[unlikely]]
+            take_invalidations();
+    }
 
     Invalidations& invalidations() { return invalidations_; }
     const Statistics& statistics() const { return statistics_; }

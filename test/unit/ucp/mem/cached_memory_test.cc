@@ -51,6 +51,20 @@ class CachedMemory : public testing::Test {
         EXPECT_NE(memory->handle(0), nullptr);
         Memory::destroy(memory);
     }
+    ucp_mem_h map(Cluster& cluster, void* address, size_t length, unsigned flags = 0) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                            UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+        params.address = address;
+        params.length = length;
+        params.flags = flags;
+        ucp_mem_h memory = nullptr;
+        EXPECT_EQ(ucp_mem_map(wrap(&cluster.a.context()), &params, &memory), UCS_OK);
+        return memory;
+    }
+    void unmap(Cluster& cluster, ucp_mem_h memory) {
+        EXPECT_EQ(ucp_mem_unmap(wrap(&cluster.a.context()), memory), UCS_OK);
+    }
     static ucs_status_t open(ucs::config::Ternary enable, bool memory_events = true) {
         Config config;
         std::string error;
@@ -100,6 +114,50 @@ TEST_F(CachedMemory, BuffersStayRegisteredUntilTheyGo) {
     events.unmap(buffer_, sizeof(buffer_));
     use(cluster);
     EXPECT_EQ(statistics(cluster).made, 2u);
+}
+
+TEST_F(CachedMemory, WhatIsUnmappedIsLetGoByAWorkerThatOnlyWaits) {
+    Cluster cluster;
+    use(cluster);
+    EXPECT_EQ(cluster.a.context().registrations()->regions(), 1u);
+    events.unmap(buffer_, sizeof(buffer_));
+    for (int i = 0; i < 100; ++i) ucp_worker_progress(cluster.a.handle());
+    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+}
+
+TEST_F(CachedMemory, MemoryIsMappedAgainWithoutARegistration) {
+    Cluster cluster;
+    const ucp_mem_h first = map(cluster, buffer_, sizeof(buffer_));
+    const ucp_mem_h second = map(cluster, buffer_, sizeof(buffer_));
+    EXPECT_EQ(unwrap(first).handle(0), unwrap(second).handle(0));
+    EXPECT_NE(unwrap(first).handle(0), nullptr);
+    unmap(cluster, first);
+    unmap(cluster, second);
+    unmap(cluster, map(cluster, buffer_, sizeof(buffer_)));
+    use(cluster);
+    EXPECT_EQ(statistics(cluster).made, 1u);
+    EXPECT_EQ(statistics(cluster).found, 3u);
+}
+
+TEST_F(CachedMemory, AHandleKeepsItsRegistrationWhateverBecomesOfTheMemory) {
+    Cluster cluster;
+    const ucp_mem_h old = map(cluster, buffer_, sizeof(buffer_));
+    uct::MemoryHandle* const before = unwrap(old).handle(0);
+    events.unmap(buffer_, sizeof(buffer_));
+    const ucp_mem_h anew = map(cluster, buffer_, sizeof(buffer_));
+    EXPECT_EQ(unwrap(old).handle(0), before);
+    EXPECT_NE(unwrap(anew).handle(0), before);
+    unmap(cluster, old);
+    EXPECT_EQ(cluster.a.context().registrations()->regions(), 1u);
+    unmap(cluster, anew);
+}
+
+TEST_F(CachedMemory, MemoryOfTheLibraryIsRegisteredForItsHandleAlone) {
+    Cluster cluster;
+    const ucp_mem_h memory = map(cluster, nullptr, 10000, UCP_MEM_MAP_ALLOCATE);
+    EXPECT_NE(unwrap(memory).handle(0), nullptr);
+    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+    unmap(cluster, memory);
 }
 
 TEST_F(CachedMemory, AForkForgetsAll) {

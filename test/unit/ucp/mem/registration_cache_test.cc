@@ -27,6 +27,7 @@ class FakeDomain : public uct::MemoryDomain {
     const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
     ucs_status_t register_memory(void* address, size_t length,
                                  uct::MemoryHandle** handle) override {
+        if (is_forbidden(reinterpret_cast<uintptr_t>(address), length)) return UCS_ERR_IO_ERROR;
         if (registered.size() >= limit || length > longest) return UCS_ERR_NO_MEMORY;
         auto* made = new FakeHandle;
         made->begin = reinterpret_cast<uintptr_t>(address);
@@ -50,9 +51,14 @@ class FakeDomain : public uct::MemoryDomain {
 
     size_t limit = SIZE_MAX;
     size_t longest = SIZE_MAX;
+    uintptr_t forbidden = 0;  //!< an address that cannot be registered
     std::vector<FakeHandle*> registered;
 
   private:
+    bool is_forbidden(uintptr_t address, size_t length) const {
+        return forbidden - address < length;
+    }
+
     uct::MemoryDomainAttributes attributes_{.can_register = true};
 };
 
@@ -147,6 +153,18 @@ TEST_F(RegistrationCaching, UnmappedMemoryIsNotFound) {
     EXPECT_EQ(cache().statistics().invalidated, 1u);
 }
 
+TEST_F(RegistrationCaching, UnmappedMemoryIsLetGoWithoutALookup) {
+    use(0, 1);
+    CachedRegion* const held = cache().get(at(10), bytes(1));
+    EXPECT_NE(cache().handle(*held, 0), nullptr);
+    unmap(0, 20);
+    cache().collect();
+    EXPECT_EQ(cache().regions(), 0u);
+    EXPECT_EQ(fake(0).registered.size(), 1u);
+    cache().put(*held);
+    EXPECT_TRUE(fake(0).registered.empty());
+}
+
 TEST_F(RegistrationCaching, WhatIsUnmappedInUseLivesUntilItsLastUserLetsGo) {
     CachedRegion* const first = cache().get(at(0), bytes(1));
     CachedRegion* const second = cache().get(at(0), bytes(1));
@@ -230,6 +248,17 @@ TEST_F(RegistrationCaching, UnusedRegistrationsMakeWayForADeviceThatIsFull) {
     EXPECT_NE(cache().handle(*refused, 0), nullptr);
     cache().put(*refused);
     cache().put(*held);
+}
+
+TEST_F(RegistrationCaching, MemoryThatCannotBeRegisteredLeavesTheRestAlone) {
+    use(0, 1);
+    fake(0).forbidden = reinterpret_cast<uintptr_t>(at(11));
+    CachedRegion* const refused = cache().get(at(10), bytes(2));
+    EXPECT_EQ(cache().handle(*refused, 0), nullptr);
+    cache().put(*refused);
+    EXPECT_TRUE(use(0, 1));
+    EXPECT_FALSE(use(10, 1));  // not the region that was refused
+    EXPECT_TRUE(use(10, 1));
 }
 
 TEST_F(RegistrationCaching, DistrustedMemoryIsNotUsedAgain) {
