@@ -105,6 +105,7 @@ struct Flow {
     Endpoint* endpoint;
     uint64_t number = 0;
     uint64_t received = 0;
+    std::string next;  //!< to be sent as soon as there is room; empty: not made yet
 };
 
 std::string message_of(uint64_t flow, uint64_t number, size_t length) {
@@ -170,7 +171,8 @@ std::string check_seed(double rate, uint64_t seed) {
             }
             const uint64_t name = node * kNodes + to;
             const size_t most = random.below(3) == 0 ? limits.max_bcopy : 300;
-            std::string data = message_of(name, flow.number, 16 + random.below(most - 15));
+            std::string& data = flow.next;
+            if (data.empty()) data = message_of(name, flow.number, 16 + random.below(most - 15));
             ucs_status_t status;
             if (data.size() <= 8 + limits.max_short) {
                 uint64_t front;
@@ -190,6 +192,7 @@ std::string check_seed(double rate, uint64_t seed) {
             }
             if (status == UCS_OK) {
                 ++flow.number;
+                data.clear();
                 has_more = true;
             } else if (status != UCS_ERR_NO_RESOURCE) {
                 error = fmt::format("flow {}: send failed: {}", name, ucs_status_string(status));

@@ -312,9 +312,9 @@ uint64_t World::receivers_not_ready() {
 std::string pattern(size_t length, unsigned seed) {
     std::string text(length, '\0');
     uint64_t state = seed + 1;
-    for (char& c : text) {
+    for (size_t i = 0; i < length; i += sizeof(state)) {
         state = ucs::mix64(state);
-        c = static_cast<char>(state);
+        std::memcpy(text.data() + i, &state, std::min(sizeof(state), length - i));
     }
     return text;
 }
