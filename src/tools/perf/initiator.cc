@@ -214,6 +214,9 @@ Sample Initiator::bandwidth(uint64_t size, const Span& span) {
     const Pace pace(span.operations, span.time);
     while (pace.goes_on(sample.operations)) {
         do {
+            // Messages end in any order, and each has a content of its own until then.
+            const bool is_turn = sample.operations % slots_ == 0;
+            if (is_turn && options_.verify && is_two_sided()) peer_.drain(window);
             window.started(start(sample.operations++, size, params));
             if (sample.operations % kProgressEvery != 0) continue;
             peer_.progress();
