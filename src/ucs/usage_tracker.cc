@@ -70,7 +70,7 @@ double UsageTracker::weight_variance(const Sample& sample) const {
     return sample.messages == 0 ? 0 : total * total / static_cast<double>(sample.messages);
 }
 
-void UsageTracker::touch_slow(Hook& hook, OwnerId id, size_t bytes) {
+void UsageTracker::touch_slow(Hook& hook, const OwnerId& id, size_t bytes) {
     Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) {
         samples_ += oldest.messages;
         keep_evicted(oldest);

@@ -199,7 +199,7 @@ class UsageTracker {
         double variance;
     };
 
-    void touch_slow(Hook& hook, OwnerId id, size_t bytes);
+    void touch_slow(Hook& hook, const OwnerId& id, size_t bytes);
     double weight(const Sample& sample) const;
     double weight_variance(const Sample& sample) const;
     void keep_evicted(const Sample& sample);

@@ -28,7 +28,8 @@ inline void copy_ends(std::byte* to, const std::byte* from, size_t length) {
 }  // namespace internal
 
 /** Copy at most kInlinePayload bytes, without a call. */
-inline void copy_inline(std::byte* to, const void* payload, uint32_t length) {
+[[gnu::always_inline]] inline void copy_inline(std::byte* to, const void* payload,
+                                               uint32_t length) {
     const auto* from = static_cast<const std::byte*>(payload);
     struct Sixteen {
         uint64_t words[2];
