@@ -44,10 +44,9 @@ bool repair_remote_key(std::vector<std::byte>& bytes) {
     if (bytes.size() < sizeof(PackedKeyHeader)) return false;
     put_at(bytes, 0, PackedKeyHeader::kMagic);
     put_at(bytes, offsetof(PackedKeyHeader, size), static_cast<uint32_t>(bytes.size()));
-    uint32_t hash = 0x811c9dc5;
-    for (const std::byte byte : std::span(bytes).subspan(offsetof(PackedKeyHeader, version)))
-        hash = (hash ^ std::to_integer<uint8_t>(byte)) * 0x01000193;
-    put_at(bytes, offsetof(PackedKeyHeader, checksum), hash);
+    put_at(bytes, offsetof(PackedKeyHeader, checksum),
+           key_checksum(
+               std::span<const std::byte>(bytes).subspan(offsetof(PackedKeyHeader, version))));
     return true;
 }
 

@@ -306,6 +306,15 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
         fail(UCS_ERR_EXCEEDS_LIMIT);
         return;
     }
+    // Most find room: those are not copied first.
+    const bool is_first = backlog_ == nullptr ||
+                          (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
+    if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
+        PackBytes pack{message};
+        const ssize_t sent = scalable_->am_bcopy(static_cast<uint8_t>(id), PackBytes::pack, &pack);
+        if (sent >= 0) return;
+        if (sent != UCS_ERR_NO_RESOURCE) return fail(static_cast<ucs_status_t>(sent));
+    }
     backlog().controls.push_back(
         *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
     pump_controls();

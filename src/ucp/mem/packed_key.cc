@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/packed_key.h"
 
+#include <bit>
 #include <cstring>
 
 #include "ucp/core/context.h"
@@ -8,14 +9,21 @@
 
 namespace ucp {
 
-namespace {
-
-/** Fowler, Noll, Vo: FNV-1a with 32 bits. Against accidents, not against intent. */
-uint32_t checksum(std::span<const std::byte> bytes) {
-    uint32_t hash = 0x811c9dc5;
-    for (std::byte byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x01000193;
-    return hash;
+uint32_t key_checksum(std::span<const std::byte> bytes) {
+    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+    constexpr int kTurn = 29;
+    uint64_t hash = bytes.size();
+    for (; bytes.size() >= sizeof(uint64_t); bytes = bytes.subspan(sizeof(uint64_t))) {
+        uint64_t word;
+        std::memcpy(&word, bytes.data(), sizeof(word));
+        hash = std::rotl(hash ^ word, kTurn) * kOdd;
+    }
+    for (const std::byte byte : bytes)
+        hash = std::rotl(hash ^ static_cast<uint8_t>(byte), kTurn) * kOdd;
+    return static_cast<uint32_t>(hash ^ hash >> 32);
 }
+
+namespace {
 
 constexpr size_t kChecked = offsetof(PackedKeyHeader, version);
 
@@ -59,7 +67,7 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
         ++header.entries;
     });
     std::memcpy(bytes.data(), &header, sizeof(header));
-    header.checksum = checksum(bytes.subspan(kChecked));
+    header.checksum = key_checksum(bytes.subspan(kChecked));
     std::memcpy(bytes.data(), &header, sizeof(header));
 }
 
@@ -79,7 +87,7 @@ ucs_status_t PackedKey::parse(std::span<const std::byte> bytes, PackedKey* key) 
     if (header.magic != PackedKeyHeader::kMagic || header.version != PackedKeyHeader::kVersion ||
         header.size != bytes.size() || header.reserved != 0 ||
         header.memory_type >= UCS_MEMORY_TYPE_LAST ||
-        header.checksum != checksum(bytes.subspan(kChecked)))
+        header.checksum != key_checksum(bytes.subspan(kChecked)))
         return UCS_ERR_INVALID_ADDR;
     uint64_t end = 0;
     if (__builtin_add_overflow(header.address, header.length, &end)) return UCS_ERR_INVALID_ADDR;

@@ -39,6 +39,12 @@ struct PackedKeyEntry {
 
 inline constexpr size_t kMaxPackedKey = 16384;
 
+/**
+ * Of a key's bytes behind the field. Against accidents, not against intent; word by word, since
+ * each announcement of a message carries a key.
+ */
+uint32_t key_checksum(std::span<const std::byte> bytes);
+
 /** A remote key's bytes that have been checked: header and entries are consistent and in bounds. */
 class PackedKey {
   public:

@@ -19,6 +19,10 @@ namespace ucp {
 
 namespace {
 
+bool needs_handle(Worker& worker, const Lane& lane) {
+    return worker.context().domains()[lane.domains.local].memory->attributes().needs_handle;
+}
+
 /** The part of the internal request that gets the data. */
 struct RndvGet {
     Request* receive;  //!< ends when this request ends, and not before
@@ -69,12 +73,15 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     RndvGet& get = request.part<RndvGet>();
     TagReceive& receive = get.receive->part<TagReceive>();
     const uct::RemoteKey key = get.remote->find(lane.domains);
-    uct::MemoryHandle* handle = memory_of(receive)->handle(lane.domains.local);
+    const bool by_handle = needs_handle(*request.worker, lane);
+    uct::MemoryHandle* handle = nullptr;
+    if (by_handle && memory_of(receive) != nullptr)
+        handle = memory_of(receive)->handle(lane.domains.local);
     // A lane that cannot go on by itself leaves the rest to the sender.
-    if (key == uct::kInvalidRemoteKey || handle == nullptr ||
+    if (key == uct::kInvalidRemoteKey || (by_handle && handle == nullptr) ||
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
-    if (get.offset == 0 &&
+    if (get.offset == 0 && by_handle &&
         request.worker->bulk().hand_over(
             request, bulk::Direction::kGet,
             {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
@@ -131,7 +138,7 @@ bool start_get(Endpoint& endpoint, Request& request, const Announcement& announc
             UCS_OK ||
         remote->find(lane.domains) == uct::kInvalidRemoteKey)
         return false;
-    if (!prepare_memory(worker, receive, lane, false)) return false;
+    if (needs_handle(worker, lane) && !prepare_memory(worker, receive, lane, false)) return false;
     Request* get = worker.allocate_request();
     if (get == nullptr) return false;
     get->emplace<RndvGet>(&request, remote.release(), announcement.rts.address, size_t{0});

@@ -25,6 +25,7 @@ class MemoryHandle {
 struct MemoryDomainAttributes {
     bool can_register = false;
     bool can_allocate = false;     //!< allocate_memory() works
+    bool needs_handle = true;      //!< zero-copy operations use registrations of the local memory
     size_t remote_key_length = 0;  //!< bytes of a packed key; 0: no remote access
     double register_overhead = 0;  //!< seconds per registration
     double register_per_byte = 0;  //!< seconds per byte registered

@@ -31,6 +31,7 @@ int ptrace_scope() {
 Domain::Domain(const Config& config) : config_(config) {
     attributes_.can_register = true;
     attributes_.can_allocate = true;
+    attributes_.needs_handle = false;
     attributes_.remote_key_length = sizeof(PackedRegion);
     // Peers are not descendants, which is all that this scope lets at a process's memory unasked.
     if (config.single_copy && ptrace_scope() == 1)
