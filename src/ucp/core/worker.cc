@@ -176,6 +176,11 @@ ucs_status_t Worker::open_interfaces() {
     const bool has_scalable = std::ranges::any_of(interfaces_, [](const auto& interface) {
         return interface.transport->attributes().reach == uct::Reach::kInterface;
     });
+    for (WorkerInterface& interface : interfaces_) {
+        const bool is_network =
+            interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
+        (is_network ? networks_ : memories_).push_back(&interface);
+    }
     if (!has_scalable) {
         ucs::log_error("no scalable transport works here: UCX_TLS must admit one, dc_mlx5 say");
         return UCS_ERR_NO_DEVICE;
@@ -200,16 +205,42 @@ void Worker::count_dedicated(int change) {
 // To poll an adapter costs many times what a look into shared memory does. One that has had nothing
 // for long is polled seldom: its next message waits for a few more calls, which is little beside
 // the time that it has been silent.
-unsigned Worker::poll() {
+unsigned Worker::poll_networks() {
     constexpr uint32_t kPatience = 4096, kSeldom = 16;
+    const uint32_t seldom = busy_ == nullptr ? kSeldom : kSeldom / kAlone;
     unsigned events = 0;
-    for (WorkerInterface& interface : interfaces_) {
-        if (interface.quiet >= kPatience && ++interface.quiet % kSeldom != 0) continue;
-        const unsigned found = interface.transport->progress();
+    bool is_quiet = true;
+    for (WorkerInterface* interface : networks_) {
+        if (interface->quiet >= kPatience && ++interface->quiet % seldom != 0) continue;
+        const unsigned found = interface->transport->progress();
         events += found;
-        if (interface.may_rest) interface.quiet = found != 0 ? 0 : interface.quiet + 1;
+        if (interface->may_rest) interface->quiet = found != 0 ? 0 : interface->quiet + 1;
+        is_quiet &= interface->quiet >= kPatience;
     }
+    if (!is_quiet) busy_ = nullptr;
     return events;
+}
+
+// While no adapter has anything, the queues in memory that the last messages came through are
+// looked at in each call, and alone in most: what a program waits for is likely to come there, and
+// an answer need not wait for looks elsewhere.
+unsigned Worker::poll() {
+    uct::Interface* const busy = busy_;
+    unsigned events = 0;
+    if (busy != nullptr) {
+        events = busy->progress();
+        if (++polled_alone_ % kAlone != 0) return events;
+    }
+    for (WorkerInterface* interface : memories_) {
+        uct::Interface& transport = *interface->transport;
+        if (&transport == busy) continue;
+        const unsigned found = transport.progress();
+        if (found == 0) continue;
+        events += found;
+        if (transport.attributes().device_type == uct::DeviceType::kSharedMemory)
+            busy_ = &transport;
+    }
+    return networks_.empty() ? events : events + poll_networks();
 }
 
 unsigned Worker::progress() {

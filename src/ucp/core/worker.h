@@ -224,6 +224,22 @@ class Worker {
      * recycle() if it was in vain.
      */
     Request* begin_request(const OpParams& params, Request::CallbackKind kind);
+    /**
+     * A posted receive has got all it waited for: what complete() does for a request with one
+     * reference, outside of calls, with no name and nothing to clean up.
+     */
+    void end_receive(Request& request) {
+        const bool is_given_up = (request.flags & Request::kFreed) != 0;
+        const ucp_tag_recv_nbx_callback_t callback = request.on_finish.tag_receive;
+        request.count = 0;
+        request.cleanup = nullptr;
+        request.set_finished();
+        // As in deliver(): the request may be gone from here on.
+        if (callback != nullptr)
+            callback(request.handle(), UCS_OK, &request.tag_info, request.user_data);
+        if (is_given_up) [[unlikely]]
+            recycle(request);
+    }
     /** A request that was never started, or is finished, and whose handle nobody holds. */
     void recycle(Request& request);
     /**
@@ -246,6 +262,8 @@ class Worker {
     /** @return null for a name that is not in use: names come from outside */
     Request* find_request(uint64_t wire_id);
     void unname_request(Request& request);
+    /** Requests are under way that messages of peers will name. */
+    bool has_named_requests() const { return named_.size() != 0; }
     uint64_t next_message_number() { return ++message_number_; }
 
     // --- ordering ---
@@ -307,6 +325,7 @@ class Worker {
     void retire(Endpoint& endpoint);
     void withdraw_lanes();
     unsigned poll();
+    unsigned poll_networks();
     void finish(Request& request);
     void deliver(Request& request);
     void defer(Request& request);
@@ -339,6 +358,10 @@ class Worker {
     unsigned progress_countdown_ = 0;
     bool in_progress_ = false;
     bool uses_device_atomics_ = false;
+    /** Of those in shared memory, the one that messages came from last; null: none goes before. */
+    uct::Interface* busy_ = nullptr;
+    static constexpr uint32_t kAlone = 4;  //!< one of so many looks goes to all others as well
+    uint32_t polled_alone_ = 0;
 
     RequestChunks request_chunks_;
     ucs::MemoryPool requests_;
@@ -352,6 +375,8 @@ class Worker {
     std::unique_ptr<Streams> streams_;
     NotifyHandler notify_handler_;
     std::vector<WorkerInterface> interfaces_;
+    std::vector<WorkerInterface*> networks_;  //!< those of interfaces_ to be polled seldom
+    std::vector<WorkerInterface*> memories_;  //!< the others
     std::unique_ptr<LaneDriver> lanes_;
     std::unique_ptr<bulk::Engine> bulk_;
     std::unique_ptr<bulk::StrandDriver> strands_;

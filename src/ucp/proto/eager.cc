@@ -6,14 +6,16 @@
 
 #include "ucp/core/endpoint.h"
 #include "ucp/core/worker.h"
+#include "ucp/tag/engine.h"
 
 namespace ucp {
 namespace {
 
-constexpr size_t kZcopyThreshold = 16 * 1024;          //!< memory that is registered already
-constexpr size_t kZcopyThresholdRegister = 64 * 1024;  //!< registration included
-constexpr double kCopyBandwidth = 8e9;                 //!< bytes per second, one copy
-constexpr size_t kHostThreshold = 24 * 1024;           //!< rendezvous within a host
+constexpr size_t kZcopyThreshold = 16 * 1024;               //!< memory that is registered already
+constexpr size_t kZcopyThresholdRegister = 64 * 1024;       //!< registration included
+constexpr double kCopyBandwidth = 8e9;                      //!< bytes per second, one copy
+constexpr size_t kHostThreshold = 24 * 1024;                //!< rendezvous within a host
+constexpr size_t kDialogueThreshold = 4 * 1024 * 1024 + 1;  //!< the same, in a dialogue
 
 size_t zcopy_threshold(const Request& request, const EagerSend& send) {
     const auto& configured = request.worker->config().zcopy_threshold;
@@ -129,7 +131,15 @@ void close_eager_send(Request& request, EagerSend& send) {
 
 // Announcing costs a round trip and a registration at either end; not announcing costs a copy at
 // either end. Within a host the two sides copy at the same time, piece by piece, which is faster
-// than one copy by the system; but where all ranks are busy, one copy is less work (docs/mpi.md).
+// than one copy by the system; but where all ranks are busy, one copy is less work (docs/mpi.md):
+// so only messages that a program is likely to wait for go in pieces.
+bool goes_in_pieces(Endpoint& endpoint, size_t length) {
+    Worker& worker = endpoint.worker();
+    return length < kDialogueThreshold && !worker.config().rndv_threshold &&
+           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
+           worker.tags().take_turn() && !endpoint.has_backlog() && !worker.has_named_requests();
+}
+
 size_t rndv_threshold(Endpoint& endpoint) {
     const Config& config = endpoint.worker().config();
     if (config.rndv_threshold) return *config.rndv_threshold;

@@ -56,6 +56,11 @@ void close_eager_send(Request& request, EagerSend& send);
 
 /** From which length on a message goes by rendezvous: UCX_RNDV_THRESH, or by cost. */
 size_t rndv_threshold(Endpoint& endpoint);
+/**
+ * A tagged message of that length or more, to the same host, is better not announced: nothing else
+ * is under way, and the program has received since its last long message, as in a dialogue.
+ */
+bool goes_in_pieces(Endpoint& endpoint, size_t length);
 
 // --- tag matching ---
 

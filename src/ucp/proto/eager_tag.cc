@@ -91,13 +91,13 @@ void acknowledge(Worker& worker, uint64_t sender, uint64_t sync_request) {
     endpoint->send_control(AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
 }
 
-void arrived_whole(Worker& worker, uint64_t tag, const std::byte* payload, size_t length,
-                   uint64_t sync_sender, uint64_t sync_request) {
+/** @param receive  what it goes to; null: no receive was posted */
+[[gnu::noinline]] void arrived_whole(Worker& worker, Request* receive, uint64_t tag,
+                                     const std::byte* payload, size_t length, uint64_t sync_sender,
+                                     uint64_t sync_request) {
     TagEngine& tags = worker.tags();
-    if (Request* receive = tags.take_expected(tag)) {
+    if (receive != nullptr) {
         acknowledge(worker, sync_sender, sync_request);
-        if (tags.receive_at_once(*receive, tag, payload, length)) [[likely]]
-            return;
         tags.matched(*receive, tag, length);
         tags.store(*receive, 0, payload, length);
         receive->complete(UCS_OK);
@@ -123,8 +123,14 @@ ucs_status_t on_tag(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         return UCS_OK;
     }
     std::memcpy(&tag, data, sizeof(tag));
-    arrived_whole(*static_cast<Worker*>(arg), tag,
-                  static_cast<const std::byte*>(data) + sizeof(tag), length - sizeof(tag), 0, 0);
+    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
+    length -= sizeof(tag);
+    auto& worker = *static_cast<Worker*>(arg);
+    TagEngine& tags = worker.tags();
+    Request* receive = tags.take_expected(tag);
+    if (receive != nullptr && tags.receive_at_once(*receive, tag, payload, length)) [[likely]]
+        return UCS_OK;
+    arrived_whole(worker, receive, tag, payload, length, 0, 0);
     return UCS_OK;
 }
 
@@ -135,7 +141,8 @@ ucs_status_t on_tag_sync(void* arg, void* data, size_t length, uct::ReceiveDescr
         return UCS_OK;
     }
     std::memcpy(&header, data, sizeof(header));
-    arrived_whole(*static_cast<Worker*>(arg), header.tag,
+    auto& worker = *static_cast<Worker*>(arg);
+    arrived_whole(worker, worker.tags().take_expected(header.tag), header.tag,
                   static_cast<const std::byte*>(data) + sizeof(header), length - sizeof(header),
                   header.sender, header.sync_request);
     return UCS_OK;
@@ -221,7 +228,7 @@ ucs_status_ptr_t tag_send(Endpoint& endpoint, const void* buffer, size_t count, 
     }
     request->endpoint = &endpoint;
     auto* memory = reinterpret_cast<Memory*>(params.memory());
-    if (packer.length() >= rndv_threshold(endpoint)) {
+    if (packer.length() >= rndv_threshold(endpoint) && !goes_in_pieces(endpoint, packer.length())) {
         const ucs_status_t begun = begin_rndv_send(*request, packer, tag, nullptr, memory);
         if (begun != UCS_OK) {
             worker.recycle(*request);

@@ -82,6 +82,7 @@ TagEngine::~TagEngine() {
 
 ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
                                     const OpParams& params) {
+    ++receives_;
     UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
@@ -135,11 +136,6 @@ bool TagEngine::cancel(Request& request) {
     return true;
 }
 
-Request* TagEngine::take_expected(Tag tag) {
-    ExpectedReceive* expected = matcher_.take_expected(tag);
-    return expected == nullptr ? nullptr : static_cast<TagReceive*>(expected)->request;
-}
-
 TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
     TagMessage* message = messages_.create();
     if (message == nullptr) return nullptr;
@@ -177,8 +173,7 @@ bool TagEngine::receive_at_once(Request& receive, Tag tag, const void* data, siz
         std::memcpy(part.buffer.data(), data, length);
     }
     receive.tag_info = {tag, length};
-    receive.cleanup = nullptr;
-    receive.complete(UCS_OK);
+    worker_.end_receive(receive);
     return true;
 }
 

@@ -78,11 +78,23 @@ class TagEngine {
                                      const OpParams& params);
     /** @return false if the receive has been matched: it ends as it ends */
     bool cancel(Request& receive);
+    /**
+     * A long message is to be sent. @return whether it is the program's turn in a dialogue: it has
+     * received since it was last asked, and waits for nothing now
+     */
+    bool take_turn() {
+        const bool has_received = receives_ != receives_at_turn_;
+        receives_at_turn_ = receives_;
+        return has_received && !matcher_.has_expected();
+    }
 
     // --- arriving messages ---
 
     /** The receive that an arriving message goes to, taken out of the queues; null if none. */
-    Request* take_expected(Tag tag);
+    Request* take_expected(Tag tag) {
+        ExpectedReceive* expected = matcher_.take_expected(tag);
+        return expected == nullptr ? nullptr : static_cast<TagReceive*>(expected)->request;
+    }
 
     /** A message without a receive, with room for `bytes`. @return null if there is no memory */
     TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
@@ -111,6 +123,8 @@ class TagEngine {
     void give(Request& receive, TagMessage& message);
 
     Worker& worker_;
+    uint64_t receives_ = 0;  //!< calls of receive()
+    uint64_t receives_at_turn_ = 0;
     Matcher matcher_;
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };

@@ -129,7 +129,7 @@ void SelfInterface::send(SelfMessage* message) {
     queue_.push_back(*message);
 }
 
-unsigned SelfInterface::progress() {
+unsigned SelfInterface::deliver_all() {
     // Only what is there now: a handler that answers itself for ever must not hold us here.
     Queue arrived;
     arrived.swap(queue_);

@@ -40,7 +40,7 @@ class SelfInterface final : public Interface {
     bool is_reachable(const RemoteAddress& remote) const override;
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
-    unsigned progress() override;
+    unsigned progress() override { return queue_.empty() && pending_.empty() ? 0 : deliver_all(); }
     ucs_status_t flush(Completion* completion) override { return UCS_OK; }
 
     /** Null if too many messages are queued or kept. */
@@ -53,6 +53,8 @@ class SelfInterface final : public Interface {
     static constexpr size_t kMaxMessages = 256;
     using Queue = boost::intrusive::slist<SelfMessage, boost::intrusive::cache_last<true>,
                                           boost::intrusive::constant_time_size<false>>;
+
+    unsigned deliver_all();
 
     InterfaceParams params_;
     ucs::MemoryPool pool_;

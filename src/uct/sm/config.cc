@@ -18,7 +18,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::fifo_size>("FIFO_SIZE", "128",
                               "Messages that a receiver's shared queue holds; a power of two, 8 to "
                               "65536."),
-    field<&Config::ring_size>("RING_SIZE", "64",
+    field<&Config::ring_size>("RING_SIZE", "128",
                               "Messages that the queue of one pair holds; a power of two, 8 to "
                               "65536."),
     field<&Config::ring_buffers>("RING_BUFFERS", "32",

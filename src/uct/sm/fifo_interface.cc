@@ -54,7 +54,7 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
     std::shared_ptr<Outbox> outbox = known == outboxes_.end() ? nullptr : known->second.lock();
     if (outbox == nullptr || outbox->name() != name) {
         std::unique_ptr<Outbox> opened;
-        const ucs_status_t status = Outbox::open(name, &opened);
+        const ucs_status_t status = Outbox::open(name, Outbox::Kind::kManySenders, &opened);
         if (status != UCS_OK) return status;
         if (opened->buffer_size() != config_.segment_size) {
             ucs::log_error("UCX_SM_SEG_SIZE is {} here and {} in process {}: it must be the same",
@@ -69,12 +69,16 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 }
 
 unsigned FifoInterface::progress() {
-    const unsigned count = inbox_->poll(
-        config_.max_poll, [this](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
-            return deliver(id, data, length, kept);
-        });
+    const unsigned count = inbox_->has_message() ? take_messages() : 0;
     after_poll();
     return count;
+}
+
+unsigned FifoInterface::take_messages() {
+    return inbox_->poll(config_.max_poll,
+                        [this](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
+                            return deliver(id, data, length, kept);
+                        });
 }
 
 ucs_status_t FifoInterface::fall_asleep() {
@@ -114,7 +118,7 @@ ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
     }
     if (status_ != UCS_OK) return status_;
     bool sleeps;
-    const uint64_t number = outbox_->reserve(&sleeps);
+    const uint64_t number = outbox_->reserve(false, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
     Slot& slot = outbox_->slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
@@ -129,14 +133,18 @@ template <typename Write>
 ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     if (status_ != UCS_OK) return status_;
     bool sleeps;
-    const uint64_t number = outbox_->reserve(&sleeps);
+    const uint64_t number = outbox_->reserve(true, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
     std::byte* const buffer = outbox_->buffer(number);
     // The slot is reserved, so a message without content takes it if the receiver is out of its
     // mind.
     const size_t length = buffer == nullptr ? 0 : write(buffer);
-    outbox_->slot(number).control.store(control::word(number, id, length, control::kInBuffer),
-                                        std::memory_order_release);
+    Slot& slot = outbox_->slot(number);
+    slot.control.store(control::word(number, id, length, control::kInBuffer),
+                       std::memory_order_release);
+    Outbox::send_for_later(slot);
+    if (std::byte* const next = outbox_->buffer(number + 1); next != nullptr)
+        Outbox::send_for_later(next, length);
     if (sleeps) outbox_->wake();
     if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     return static_cast<ssize_t>(length);

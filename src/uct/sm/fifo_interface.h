@@ -23,6 +23,7 @@ class FifoInterface final : public SmInterface {
 
   private:
     FifoInterface(const Config& config, const InterfaceParams& params);
+    [[gnu::noinline]] unsigned take_messages();
     ucs_status_t fall_asleep() override;
     void wake_up() override {}
     void look_after_queues() override { inbox_->bury_dead(); }

@@ -10,8 +10,8 @@
 namespace uct::sm {
 
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
-    const uint32_t own = size.senders == 0 ? 0 : size.slots;
-    const QueueLayout layout{size.slots, own + size.buffers, size.buffer_size, size.senders};
+    QueueLayout layout{size.slots, size.buffers, size.buffer_size, size.senders};
+    if (size.senders != 0) layout.buffers += layout.places();
     std::unique_ptr<Segment> segment;
     const ucs_status_t status = Segment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
@@ -22,7 +22,7 @@ ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
 Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout)
     : slots_(reinterpret_cast<Slot*>(segment->base() + layout.slot_table())),
       mask_(layout.slots - 1),
-      publish_mask_(layout.slots / 4 - 1),
+      publish_mask_(layout.told_after() - 1),
       header_(new (segment->base()) QueueHeader{}),
       layout_(layout),
       buffers_(segment->base() + layout.buffer_area()),
@@ -43,12 +43,12 @@ Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout)
     header_->senders = layout.senders;
     header_->wake_descriptor.store(-1, std::memory_order_relaxed);
     if (layout.senders == 0) return;
-    buffer_of_.reserve(layout.slots);
+    buffer_of_.reserve(layout.places());
     descriptors_.reserve(layout.buffers);
     spares_.reserve(layout.buffers);
     for (uint32_t i = 0; i < layout.buffers; ++i) {
         descriptors_.emplace_back(*this, i);
-        if (i >= layout.slots) {
+        if (i >= layout.places()) {
             spares_.push_back(i);
             continue;
         }

@@ -14,17 +14,17 @@ namespace uct::sm {
 /**
  * A queue of this process: what others send into.
  *
- * Of many senders, a long message lies in the buffer of its slot. A handler that keeps it keeps the
- * buffer, and the slot gets a spare one instead; when there is none, and for what one sender sends
- * (Area), long messages cannot be kept and handlers are told so. Nothing read from shared memory is
- * trusted: numbers of buffers are kept in private memory, lengths are checked.
+ * Of many senders, a long message lies in the buffer of its place. A handler that keeps it keeps
+ * the buffer, and the place gets a spare one instead; when there is none, and for what one sender
+ * sends (Area), long messages cannot be kept and handlers are told so. Nothing read from shared
+ * memory is trusted: numbers of buffers are kept in private memory, lengths are checked.
  */
 class Inbox {
   public:
     struct Size {
         uint32_t slots;
         uint32_t buffer_size;
-        uint32_t buffers;  //!< many senders: spare ones beside one a slot; one sender: all
+        uint32_t buffers;  //!< many senders: spare ones beside one a place; one sender: all
         uint32_t senders;  //!< 0: one sender, who keeps the head for itself
     };
     static ucs_status_t create(const Size& size, std::unique_ptr<Inbox>* inbox);
@@ -50,7 +50,7 @@ class Inbox {
             Slot& slot = slots_[next_ & mask_];
             const uint64_t word = slot.control.load(std::memory_order_acquire);
             if (!control::is_message(word, next_)) break;
-            __builtin_prefetch(&slots_[(next_ + 1) & mask_]);
+            fetch_ahead(count);
             const size_t length = control::length(word);
             if ((word & control::kInBuffer) == 0) [[likely]] {
                 if (length <= kInline) [[likely]]
@@ -115,7 +115,7 @@ class Inbox {
             }
             return;
         }
-        const size_t place = next_ & mask_;
+        const size_t place = next_ & (buffer_of_.size() - 1);
         const uint32_t index = buffer_of_[place];
         std::byte* data = buffers_ + size_t{index} * layout_.buffer_size;
         Buffer* descriptor = spares_.empty() ? nullptr : &descriptors_[index];
@@ -124,6 +124,18 @@ class Inbox {
         buffer_of_[place] = spares_.back();
         spares_.pop_back();
         buffer_table_[place].store(buffer_of_[place], std::memory_order_relaxed);
+    }
+    /**
+     * A line takes as long as several messages do. One is fetched ahead at first, since those that
+     * are not written yet are the sender's; where one message follows the other, the sender is
+     * ahead, and more of its lines may be taken.
+     */
+    void fetch_ahead(unsigned consumed) {
+        constexpr unsigned kAhead = 8;
+        if (consumed == 1) {
+            for (unsigned i = 2; i < kAhead; ++i) prefetch_to_read(&slots_[(next_ + i) & mask_]);
+        }
+        prefetch_to_read(&slots_[(next_ + (consumed == 0 ? 1 : kAhead)) & mask_]);
     }
     void consume() {
         ++next_;

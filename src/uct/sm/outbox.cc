@@ -14,8 +14,9 @@ std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t r
     constexpr uint32_t kMost = 1u << 20;
     const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders};
     if (header.magic != QueueHeader::kMagic || header.version != QueueHeader::kVersion) return {};
-    if (!std::has_single_bit(layout.slots) || layout.slots > kMost || layout.buffers > kMost ||
-        layout.buffers < (layout.senders == 0 ? Area::kFewestPieces : layout.slots) ||
+    if (!std::has_single_bit(layout.slots) || layout.slots < QueueLayout::kFewestSlots ||
+        layout.slots > kMost || layout.buffers > kMost ||
+        layout.buffers < (layout.senders == 0 ? Area::kFewestPieces : layout.places()) ||
         layout.buffer_size > control::kLengthMask || layout.buffer_size % kLine != 0 ||
         layout.senders > kMost || layout.size() > room) {
         return {};
@@ -26,6 +27,7 @@ std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t r
 Outbox::Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout)
     : slots_(reinterpret_cast<Slot*>(mapping.base() + layout.slot_table())),
       mask_(layout.slots - 1),
+      places_(layout.places()),
       header_(reinterpret_cast<QueueHeader*>(mapping.base())),
       layout_(layout),
       buffer_table_(
@@ -40,7 +42,7 @@ Outbox::~Outbox() {
     if (wake_descriptor_ >= 0) close(wake_descriptor_);
 }
 
-ucs_status_t Outbox::open(const SegmentName& name, std::unique_ptr<Outbox>* outbox) {
+ucs_status_t Outbox::open(const SegmentName& name, Kind kind, std::unique_ptr<Outbox>* outbox) {
     Mapping mapping;
     const ucs_status_t status = attach_segment(name, &mapping);
     if (status != UCS_OK) return status;
@@ -53,7 +55,11 @@ ucs_status_t Outbox::open(const SegmentName& name, std::unique_ptr<Outbox>* outb
     }
     std::unique_ptr<Outbox> made(new Outbox(name, std::move(mapping), *layout));
     if (made->is_closed() || made->owner_.pid != name.pid) return UCS_ERR_UNREACHABLE;
-    if (layout->senders != 0 && !made->enlist()) {
+    if ((layout->senders == 0) != (kind == Kind::kOneSender)) {
+        ucs::log_warn("a queue of process {} is of another kind than its address", name.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (kind == Kind::kManySenders && !made->enlist()) {
         ucs::log_debug("process {} has too many senders already", name.pid);
         return UCS_ERR_NO_RESOURCE;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -19,9 +20,14 @@ namespace uct::sm {
  */
 class Outbox {
   public:
-    /** @return UCS_ERR_UNREACHABLE: there is no such queue; UCS_ERR_NO_RESOURCE: too many senders
+    /** The queue is one for many senders, or the end of a pair: addresses come from outside. */
+    enum class Kind { kManySenders, kOneSender };
+
+    /**
+     * @return UCS_ERR_UNREACHABLE: there is no such queue, or it is of the other kind;
+     *         UCS_ERR_NO_RESOURCE: too many senders
      */
-    static ucs_status_t open(const SegmentName& name, std::unique_ptr<Outbox>* outbox);
+    static ucs_status_t open(const SegmentName& name, Kind kind, std::unique_ptr<Outbox>* outbox);
     ~Outbox();
     Outbox(const Outbox&) = delete;
     Outbox& operator=(const Outbox&) = delete;
@@ -39,14 +45,16 @@ class Outbox {
     /**
      * Reserve the slot of the next message. It must be filled and published soon: those behind it
      * wait.
-     * @param sleeps  set if the receiver is to be woken after the message is published
+     * @param is_long  it needs a buffer
+     * @param sleeps   set if the receiver is to be woken after the message is published
      * @return the message's number, or kFull
      */
-    uint64_t reserve(bool* sleeps) {
+    uint64_t reserve(bool is_long, bool* sleeps) {
+        const uint64_t most = is_long ? places_ : layout_.slots;
         uint64_t head = header_->head.load(std::memory_order_relaxed);
         for (;;) {
             const uint64_t number = head & ~QueueHeader::kArmed;
-            if (number - tail_ >= layout_.slots && !refresh(number)) [[unlikely]]
+            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]]
                 return kFull;
             // Before the exchange, which is a full barrier.
             sender_->attempt.store(number + 1, std::memory_order_release);
@@ -68,10 +76,11 @@ class Outbox {
         return shared_head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
                                                    std::memory_order_relaxed);
     }
+    /** For any message: what waits may be long. */
     bool has_room() {
         const uint64_t number =
             header_->head.load(std::memory_order_relaxed) & ~QueueHeader::kArmed;
-        return number - tail_ < layout_.slots || refresh(number);
+        return number - tail_ < places_ || refresh(number, places_);
     }
 
     // --- one sender ---
@@ -95,8 +104,20 @@ class Outbox {
     static void send_for_later(const Slot& written) { prefetch_to_write(&written + kAhead); }
     /** Many senders: the message's number. Null if what the receiver wrote makes no sense. */
     std::byte* buffer(uint64_t number) {
-        const uint32_t index = buffer_table_[number & mask_].load(std::memory_order_relaxed);
+        const uint32_t index =
+            buffer_table_[number & (places_ - 1)].load(std::memory_order_relaxed);
         return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
+    }
+    /**
+     * A message of a few lines is written; one like it is likely to follow there: its first lines,
+     * which the receiver has read in the lap before, are sent for. With many lines that is in vain:
+     * all are on their way while the first are written.
+     */
+    static void send_for_later(const std::byte* place, size_t length) {
+        constexpr size_t kFew = 18 * kLine, kFirst = 8 * kLine;
+        if (length > kFew) return;
+        for (size_t offset = 0; offset < std::min(length, kFirst); offset += kLine)
+            prefetch_to_write(place + offset);
     }
     void wake();
 
@@ -109,13 +130,14 @@ class Outbox {
 
     Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
     bool enlist();
-    bool refresh(uint64_t number) {
+    bool refresh(uint64_t number, uint64_t most) {
         tail_ = header_->tail.load(std::memory_order_acquire);
-        return number - tail_ < layout_.slots;
+        return number - tail_ < most;
     }
 
     Slot* slots_;
     uint64_t mask_;
+    uint64_t places_;
     QueueHeader* header_;
     uint64_t tail_ = 0;
     Sender* sender_ = nullptr;

@@ -9,7 +9,7 @@
 // A queue of messages in the receiver's segment. What lies where, and who writes it:
 //
 //   QueueHeader        constants; state and tails by the receiver, `head` by senders (fifo only)
-//   uint32_t[slots]    which buffer belongs to a slot now: by the receiver (fifo only)
+//   uint32_t[places]   which buffer belongs to a place now: by the receiver (fifo only)
 //   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
 //   Slot[slots]        by the sender that has reserved the slot
 //   buffers            long messages, by the sender of the slot
@@ -22,8 +22,9 @@
 // That slots are free again is known by `tail`, which the receiver writes after each quarter of the
 // queue.
 //
-// With many senders each slot has a buffer. With one sender, long messages lie one behind the other
-// in all of the buffers' memory (Area): what is used again soon stays in caches.
+// What is used again soon stays in caches, and long messages take up most of these. With many
+// senders there are fewer buffers than slots: a long message waits until fewer are under way. With
+// one sender, long messages lie one behind the other in all of the buffers' memory (Area).
 namespace uct::sm {
 
 inline constexpr size_t kLine = 64;
@@ -41,6 +42,18 @@ inline void prefetch_to_write(const void* line) {
     asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
 #else
     __builtin_prefetch(line, 1);
+#endif
+}
+
+/**
+ * The line will be read soon. Not __builtin_prefetch: GCC takes a function of nothing else for one
+ * without effect, and leaves it out.
+ */
+inline void prefetch_to_read(const void* line) {
+#if defined(__x86_64__)
+    asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(line)));
+#else
+    __builtin_prefetch(line, 0);
 #endif
 }
 
@@ -86,7 +99,7 @@ struct alignas(kLine) Sender {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 2;
+    static constexpr uint32_t kVersion = 3;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
 
     // Constant.
@@ -114,14 +127,24 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 /** Sizes of a queue and the places that follow from them. */
 struct QueueLayout {
-    uint32_t slots;        //!< a power of two
-    uint32_t buffers;      //!< many senders: one a slot, and spare ones
+    static constexpr uint32_t kFewestSlots = 8;
+
+    uint32_t slots;        //!< a power of two, kFewestSlots at least
+    uint32_t buffers;      //!< many senders: one a place, and spare ones
     uint32_t buffer_size;  //!< a multiple of a line
     uint32_t senders;      //!< 0: one
 
+    /**
+     * Many senders: message n has place n % places, where its buffer is, if it is long. It may be
+     * long only while all before n - places are consumed.
+     */
+    uint32_t places() const { return slots / 2; }
+    /** The receiver tells after so many messages how far it is. */
+    uint32_t told_after() const { return slots / (senders == 0 ? 4 : kFewestSlots); }
+
     size_t buffer_table() const { return sizeof(QueueHeader); }
     size_t sender_table() const {
-        return buffer_table() + align(senders == 0 ? 0 : slots * sizeof(uint32_t));
+        return buffer_table() + align(senders == 0 ? 0 : places() * sizeof(uint32_t));
     }
     size_t slot_table() const { return align(sender_table() + senders * sizeof(Sender), kSlot); }
     size_t buffer_area() const { return align(slot_table() + slots * sizeof(Slot), kPage); }

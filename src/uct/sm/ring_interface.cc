@@ -86,18 +86,22 @@ void RingInterface::drop_orphans() {
     });
 }
 
+unsigned RingInterface::take_messages(RingInbox& inbox) {
+    return inbox.queue->poll(config_.max_poll,
+                             [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
+                                 if (inbox.gate == nullptr) [[likely]]
+                                     return deliver(id, data, length, kept);
+                                 inbox.gate->hold(id, data, length);
+                                 return false;
+                             });
+}
+
 unsigned RingInterface::progress() {
     unsigned count = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
     for (size_t i = 0; i < inboxes_.size(); ++i) {
         RingInbox& inbox = *inboxes_[i];
-        count += inbox.queue->poll(
-            config_.max_poll, [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
-                if (inbox.gate == nullptr) [[likely]]
-                    return deliver(id, data, length, kept);
-                inbox.gate->hold(id, data, length);
-                return false;
-            });
+        if (inbox.queue->has_message()) count += take_messages(inbox);
     }
     if (has_orphans_) [[unlikely]]
         drop_orphans();
@@ -131,7 +135,7 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
     if (!name) return UCS_ERR_INVALID_ADDR;
     if (status_ != UCS_ERR_NOT_CONNECTED) return UCS_ERR_ALREADY_EXISTS;
     std::unique_ptr<Outbox> opened;
-    const ucs_status_t status = Outbox::open(*name, &opened);
+    const ucs_status_t status = Outbox::open(*name, Outbox::Kind::kOneSender, &opened);
     if (status != UCS_OK) return status;
     if (opened->buffer_size() != ring_interface_.segment_size()) return UCS_ERR_UNREACHABLE;
     outbox_ = std::move(opened);
@@ -165,8 +169,8 @@ ucs_status_t RingEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     Slot& slot = outbox.slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
-    Outbox::send_for_later(slot);
     publish(outbox, slot, number, control::word(number, id, sizeof(header) + length, 0));
+    Outbox::send_for_later(slot);
     return UCS_OK;
 }
 
@@ -193,8 +197,10 @@ ssize_t RingEndpoint::send(uint8_t id, Write write) {
     }
     const size_t length = write(outbox_->area_at(area_.next()));
     area_.advance(length);
-    publish(*outbox_, outbox_->slot(next_), next_,
-            control::word(next_, id, length, control::kInBuffer));
+    Slot& slot = outbox_->slot(next_);
+    publish(*outbox_, slot, next_, control::word(next_, id, length, control::kInBuffer));
+    Outbox::send_for_later(slot);
+    Outbox::send_for_later(outbox_->area_at(area_.next()), length);
     return static_cast<ssize_t>(length);
 }
 

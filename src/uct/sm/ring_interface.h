@@ -36,6 +36,7 @@ class RingInterface final : public SmInterface {
 
   private:
     RingInterface(const Config& config, const InterfaceParams& params);
+    [[gnu::noinline]] unsigned take_messages(RingInbox& inbox);
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();

@@ -33,9 +33,11 @@ std::unique_ptr<Inbox> make_inbox(const Inbox::Size& size = kSmall) {
     return inbox;
 }
 
-std::unique_ptr<Outbox> make_outbox(const Inbox& inbox) {
+constexpr auto kMany = Outbox::Kind::kManySenders;
+
+std::unique_ptr<Outbox> make_outbox(const Inbox& inbox, Outbox::Kind kind = kMany) {
     std::unique_ptr<Outbox> outbox;
-    EXPECT_EQ(Outbox::open(inbox.name(), &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(inbox.name(), kind, &outbox), UCS_OK);
     return outbox;
 }
 
@@ -45,7 +47,7 @@ void publish(Outbox& outbox, uint64_t number, uint8_t id) {
 
 void send(Outbox& outbox, uint8_t id) {
     bool sleeps;
-    const uint64_t number = outbox.reserve(&sleeps);
+    const uint64_t number = outbox.reserve(false, &sleeps);
     ASSERT_NE(number, Outbox::kFull);
     publish(outbox, number, id);
 }
@@ -155,19 +157,31 @@ TEST(SmQueues, SizesThatDoNotFitTheSegmentAreRefused) {
     const auto refused = [&](uint32_t& field, uint32_t value) {
         const uint32_t before = std::exchange(field, value);
         std::unique_ptr<Outbox> outbox;
-        const bool result = Outbox::open(inbox->name(), &outbox) == UCS_ERR_UNREACHABLE;
+        const bool result = Outbox::open(inbox->name(), kMany, &outbox) == UCS_ERR_UNREACHABLE;
         field = before;
         return result;
     };
+    EXPECT_TRUE(refused(header.slots, 4));
     for (const uint32_t value : {0u, 3u, 1u << 19, 1u << 31, ~0u}) {
         EXPECT_TRUE(refused(header.slots, value)) << value;
         EXPECT_TRUE(refused(header.buffer_size, value | 1)) << value;
     }
-    for (const uint32_t value : {0u, 7u, 1u << 20, ~0u})
+    for (const uint32_t value : {0u, 3u, 1u << 20, ~0u})
         EXPECT_TRUE(refused(header.buffers, value));
     for (const uint32_t value : {1u << 20, ~0u}) EXPECT_TRUE(refused(header.senders, value));
     EXPECT_TRUE(refused(header.version, 1));
     EXPECT_TRUE(refused(header.pid, 1));
+}
+
+TEST(SmQueues, OneOfAnotherKindThanItsAddressIsRefused) {
+    constexpr auto kOne = Outbox::Kind::kOneSender;
+    const auto shared_queue = make_inbox();
+    const auto ring = make_inbox({.slots = 8, .buffer_size = 512, .buffers = 8, .senders = 0});
+    std::unique_ptr<Outbox> outbox;
+    EXPECT_EQ(Outbox::open(ring->name(), kMany, &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kOne, &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(ring->name(), kOne, &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kMany, &outbox), UCS_OK);
 }
 
 TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
@@ -175,7 +189,7 @@ TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
     const auto outbox = make_outbox(*inbox);
     bool sleeps;
     for (const uint64_t flags : {uint64_t{0}, control::kInBuffer}) {
-        const uint64_t number = outbox->reserve(&sleeps);
+        const uint64_t number = outbox->reserve(flags != 0, &sleeps);
         outbox->slot(number).control = control::word(number, 31, 0xffffff, flags);
     }
     send(*outbox, 5);
@@ -190,13 +204,46 @@ TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;
     for (int i = 0; i < 8; ++i) send(*outbox, 1);
     bool sleeps;
-    EXPECT_EQ(outbox->reserve(&sleeps), Outbox::kFull);
+    EXPECT_EQ(outbox->reserve(false, &sleeps), Outbox::kFull);
+}
+
+TEST(SmQueues, LongMessagesOfManySendersWaitForFewerPlaces) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox);
+    bool sleeps;
+    const auto send_long = [&] {
+        const uint64_t number = outbox->reserve(true, &sleeps);
+        if (number == Outbox::kFull) return false;
+        std::memset(outbox->buffer(number), static_cast<int>(number), 512);
+        outbox->slot(number).control = control::word(number, 2, 512, control::kInBuffer);
+        return true;
+    };
+    unsigned sent = 0;
+    while (send_long()) ++sent;
+    EXPECT_EQ(sent, 4u);  // half of the slots
+    EXPECT_FALSE(outbox->has_room());
+    send(*outbox, 1);  // short ones go on
+    std::vector<ReceiveDescriptor*> kept;
+    std::vector<const unsigned char*> contents;
+    inbox->poll(2, [&](uint8_t, void* data, size_t, ReceiveDescriptor* descriptor) {
+        kept.push_back(descriptor);
+        contents.push_back(static_cast<const unsigned char*>(data));
+        return true;
+    });
+    ASSERT_EQ(kept.size(), 2u);
+    EXPECT_TRUE(outbox->has_room());
+    EXPECT_TRUE(send_long());
+    EXPECT_FALSE(send_long());
+    EXPECT_EQ(poll_all(*inbox), (std::vector<int>{2, 2, 1, 2}));
+    // What is kept is nobody else's.
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(contents[i][0], i);
+    for (ReceiveDescriptor* descriptor : kept) descriptor->release();
 }
 
 TEST(SmQueues, LongMessagesOfOneSenderLieOneBehindTheOther) {
     constexpr size_t kPiece = 512;
     const auto inbox = make_inbox({.slots = 64, .buffer_size = kPiece, .buffers = 4, .senders = 0});
-    const auto outbox = make_outbox(*inbox);
+    const auto outbox = make_outbox(*inbox, Outbox::Kind::kOneSender);
     Area area = outbox->area();
     uint64_t number = 0, taken = 0;
     ucs::Random random(1);
@@ -234,7 +281,8 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
     Child child([&] {
         std::unique_ptr<Outbox> theirs;
         bool sleeps;
-        if (Outbox::open(inbox->name(), &theirs) != UCS_OK || theirs->reserve(&sleeps) != 1)
+        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
+            theirs->reserve(false, &sleeps) != 1)
             _exit(1);
         theirs.release();
     });
@@ -254,7 +302,7 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
     for (unsigned i = 0; i < 3 * kSmall.senders; ++i) {
         Child child([&] {
             std::unique_ptr<Outbox> theirs;
-            if (Outbox::open(inbox->name(), &theirs) != UCS_OK) _exit(1);
+            if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK) _exit(1);
             theirs.release();
         });
         child.kill();
@@ -265,7 +313,7 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
     std::vector<std::unique_ptr<Outbox>> living;
     for (unsigned i = 0; i < kSmall.senders; ++i) living.push_back(make_outbox(*inbox));
     std::unique_ptr<Outbox> one_more;
-    EXPECT_EQ(Outbox::open(inbox->name(), &one_more), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(Outbox::open(inbox->name(), kMany, &one_more), UCS_ERR_NO_RESOURCE);
 }
 
 // --- interfaces between processes
