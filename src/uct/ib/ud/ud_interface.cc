@@ -402,8 +402,13 @@ void UdInterface::device_gone() {
 }
 
 void UdInterface::on_failed(SendQueue& queue, uint32_t, ucs_status_t status) {
-    ucs::log_warn("{}: the queue pair of ud_verbs failed ({}) and is started again",
-                  device().name(), ucs_status_string(status));
+    // Without a route each send may fail: to say so once in a while is enough.
+    constexpr auto kBetweenWarnings = std::chrono::seconds(10);
+    if (clock() >= next_warning_) {
+        next_warning_ = clock() + kBetweenWarnings;
+        ucs::log_warn("{}: the queue pair of ud_verbs failed ({}) and is started again",
+                      device().name(), ucs_status_string(status));
+    }
     keep_receives();
     const uint32_t token = queue.token();
     OperationList done, rest;

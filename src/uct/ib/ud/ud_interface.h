@@ -161,6 +161,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     std::vector<Peer*> due_;     //!< of this call
     std::vector<Peer*> failed_;  //!< to be ended
     Peer* ending_ = nullptr;     //!< its endpoints hear of it just now
+    ucs::Time next_warning_{};   //!< when a restarted queue pair is worth a line again
 };
 
 }  // namespace uct::ib::ud
