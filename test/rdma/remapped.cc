@@ -8,39 +8,26 @@
 // shows: it carries the old pages' bytes. With --events none the program claims to report memory
 // events, and does not: then the test must fail.
 //
-// Ends with status 1 at the first stale transfer.
+// A round is: a page was transferred, was replaced, and was transferred again. Many places are
+// transferred at a time, in random order, as a processor that waits for one at a time does little
+// else. Ends with status 1 at the first stale transfer.
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/shm.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <random>
+#include <climits>
 #include <string_view>
 #include <vector>
 
+#include "rdma/place.h"
 #include "ucm/api/ucm.h"
 #include "ucp/api/ucp.h"
 
+namespace remapped {
 namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kPlaceSize = 8 * kPage;
-constexpr size_t kTarget = 1 << 16;
-
-[[noreturn]] void give_up(const char* what) {
-    std::fprintf(stderr, "%s\n", what);
-    std::exit(2);
-}
-
-void check(bool is_right, const char* what) {
-    if (!is_right) give_up(what);
-}
+constexpr size_t kPlaces = 64;
 
 struct Options {
     uint64_t rounds = 1000;
@@ -80,121 +67,12 @@ class Side {
     ucp_ep_h endpoint_ = nullptr;
 };
 
-/** An address range whose pages change. */
-class Place {
-  public:
-    enum class Kind { kMapped, kSegment, kBlock, kBreak };
-
-    explicit Place(Kind kind) : kind_(kind) {
-        if (kind == Kind::kBreak) {
-            start_ = static_cast<char*>(sbrk(0));
-            start_ += -reinterpret_cast<uintptr_t>(start_) % kPage;
-            check(brk(start_ + kPlaceSize) == 0, "brk");
-            return;
-        }
-        start_ = static_cast<char*>(
-            mmap(nullptr, kPlaceSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        check(start_ != MAP_FAILED, "mmap");
-        if (kind == Kind::kSegment) attach();
-        if (kind == Kind::kBlock) {
-            munmap(start_, kPlaceSize);
-            allocate();
-        }
-    }
-
-    char* start() const { return start_; }
-
-    /** Other pages, at the same address if the allocator has a say and agrees. */
-    void renew(std::mt19937_64& random) {
-        switch (kind_) {
-            case Kind::kMapped:
-                renew_mapping(random);
-                break;
-            case Kind::kSegment:
-                check(shmdt(start_) == 0, "shmdt");
-                attach();
-                break;
-            case Kind::kBlock:
-                std::free(block_);
-                allocate();
-                break;
-            case Kind::kBreak:
-                // Only while nobody allocates there: what lies above is ours.
-                if (sbrk(0) != start_ + kPlaceSize) return;
-                check(brk(start_) == 0 && brk(start_ + kPlaceSize) == 0, "brk");
-                break;
-        }
-    }
-
-  private:
-    void map(size_t first, size_t pages, int flags) {
-        void* const at = start_ + first * kPage;
-        check(mmap(at, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags,
-                   -1, 0) == at,
-              "mmap at an address");
-    }
-    void renew_mapping(std::mt19937_64& random) {
-        constexpr size_t kPages = kPlaceSize / kPage;
-        const size_t first = random() % kPages;
-        const size_t pages = random() % 2 == 0 ? kPages - first : 1 + random() % (kPages - first);
-        char* const at = start_ + first * kPage;
-        const size_t bytes = pages * kPage;
-        switch (random() % 6) {
-            case 0:
-                check(munmap(at, bytes) == 0, "munmap");
-                map(first, pages, MAP_FIXED_NOREPLACE);
-                break;
-            case 1:
-                map(first, pages, MAP_FIXED);
-                break;
-            case 2:
-                check(madvise(at, bytes, MADV_DONTNEED) == 0, "madvise");
-                break;
-            case 3:
-                // Page by page: the range may be several mappings by now.
-                for (size_t i = 0; i < bytes; i += kPage) {
-                    check(mremap(at + i, kPage, kPage, MREMAP_MAYMOVE | MREMAP_FIXED, aside()) ==
-                              aside(),
-                          "mremap away");
-                }
-                map(first, pages, MAP_FIXED_NOREPLACE);
-                break;
-            case 4: {
-                void* const other = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-                check(other != MAP_FAILED, "mmap");
-                std::memset(other, 0, bytes);
-                check(mremap(other, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at,
-                      "mremap onto");
-                break;
-            }
-            default:
-                check(syscall(SYS_munmap, at, bytes) == 0, "munmap by number");
-                map(first, pages, MAP_FIXED_NOREPLACE);
-                break;
-        }
-    }
-    static void* aside() {
-        static void* const room =
-            mmap(nullptr, kPlaceSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        return room;
-    }
-    void attach() {
-        const int id = shmget(IPC_PRIVATE, kPlaceSize, IPC_CREAT | 0600);
-        check(id != -1, "shmget");
-        check(shmat(id, start_, SHM_REMAP) == start_, "shmat");
-        shmctl(id, IPC_RMID, nullptr);
-    }
-    void allocate() {
-        constexpr size_t kLarge = 40 << 20;  // mapped by the C library for itself
-        block_ = std::malloc(kLarge);
-        check(block_ != nullptr, "malloc");
-        start_ = static_cast<char*>(block_);
-    }
-
-    Kind kind_;
-    char* start_ = nullptr;
-    void* block_ = nullptr;
+/** Bytes that must be the same at both ends when it is done. */
+struct Transfer {
+    const char* what;
+    const char* from;
+    const char* to;
+    size_t length;
 };
 
 class Test {
@@ -202,11 +80,11 @@ class Test {
     explicit Test(const Options& options) : options_(options), random_(options.seed) {
         a_.connect(b_);
         b_.connect(a_);
-        target_.resize(kTarget);
+        target_.resize(kPlaces * kPlaceSize);
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
         params.address = target_.data();
-        params.length = kTarget;
+        params.length = target_.size();
         check(ucp_mem_map(b_.context(), &params, &mapped_) == UCS_OK, "ucp_mem_map");
         void* packed = nullptr;
         size_t length = 0;
@@ -214,37 +92,38 @@ class Test {
         check(ucp_ep_rkey_unpack(a_.endpoint(), packed, &key_) == UCS_OK, "ucp_ep_rkey_unpack");
         ucp_rkey_buffer_release(packed);
         using Kind = Place::Kind;
-        places_.emplace_back(Kind::kBreak);
-        for (const Kind kind : {Kind::kMapped, Kind::kMapped, Kind::kMapped, Kind::kMapped,
-                                Kind::kSegment, Kind::kBlock})
+        places_.reserve(kPlaces);
+        for (const Kind kind : {Kind::kBreak, Kind::kSegment, Kind::kBlock})
             places_.emplace_back(kind);
+        while (places_.size() < kPlaces) places_.emplace_back(Kind::kMapped);
+        for (size_t i = 0; i < kPlaces; ++i) order_.push_back(i);
     }
 
     int run() {
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::seconds(std::min<uint64_t>(options_.seconds, 1000000));
-        uint64_t round = 0;
-        for (; round < options_.rounds; ++round) {
-            if (round % 16 == 0 && std::chrono::steady_clock::now() > end) break;
-            if (!transfer()) {
-                std::printf("stale: round %llu, %s\n", static_cast<unsigned long long>(round),
-                            what_);
-                return 1;
-            }
+        std::printf("seed %llu\n", number(options_.seed));
+        uint64_t next_report = kReport;
+        while (rounds_ < options_.rounds && std::chrono::steady_clock::now() < end) {
+            if (!transfer_all()) return 1;
             // Some stay, so that registrations are found again.
-            if (random_() % 3 != 0) any_place().renew(random_);
-            if ((round + 1) % 50000 == 0) {
-                std::printf("%llu rounds\n", static_cast<unsigned long long>(round + 1));
-                std::fflush(stdout);
+            for (const size_t place : order_) {
+                if (random_() % 8 != 0) places_[place].renew(random_, ways_);
             }
+            if (rounds_ < next_report) continue;
+            next_report += kReport;
+            std::printf("%llu rounds\n", number(rounds_));
+            std::fflush(stdout);
         }
-        std::printf("figure: %llu rounds, no stale transfer\n",
-                    static_cast<unsigned long long>(round));
+        std::printf("figure: %llu rounds with seed %llu, none of %llu transfers stale; %s\n",
+                    number(rounds_), number(options_.seed), number(transfers_),
+                    ways_.text().c_str());
         return 0;
     }
 
   private:
-    Place& any_place() { return places_[random_() % places_.size()]; }
+    static constexpr uint64_t kReport = 20000;
+    static unsigned long long number(uint64_t value) { return value; }
 
     void fill(char* at, size_t length) {
         const uint64_t seed = random_();
@@ -254,53 +133,79 @@ class Test {
         }
     }
 
-    void wait(ucs_status_ptr_t operation) {
+    void start(ucs_status_ptr_t operation) {
         if (operation == nullptr) return;
         check(!UCS_PTR_IS_ERR(operation), "an operation was refused");
-        ucs_status_t status;
-        while ((status = ucp_request_check_status(operation)) == UCS_INPROGRESS) progress();
-        check(status == UCS_OK, ucs_status_string(status));
-        ucp_request_free(operation);
+        started_.push_back(operation);
     }
-    void progress() {
-        ucp_worker_progress(a_.worker());
-        ucp_worker_progress(b_.worker());
+    void wait_for_all() {
+        for (ucs_status_ptr_t operation : started_) {
+            ucs_status_t status;
+            while ((status = ucp_request_check_status(operation)) == UCS_INPROGRESS) {
+                ucp_worker_progress(a_.worker());
+                ucp_worker_progress(b_.worker());
+            }
+            check(status == UCS_OK, ucs_status_string(status));
+            ucp_request_free(operation);
+        }
+        started_.clear();
     }
 
-    bool transfer() {
-        const size_t pages = 1 + random_() % (kPlaceSize / kPage);
-        const size_t offset = kPage * (random_() % (kPlaceSize / kPage - pages + 1));
-        const size_t length = pages * kPage;
+    void put_or_get(size_t index) {
         const ucp_request_param_t params{};
-        const size_t which = random_() % places_.size();
-        char* const buffer = places_[which].start() + offset;
-        switch (random_() % 3) {
-            case 0:
-                what_ = "put";
-                fill(buffer, length);
-                wait(ucp_put_nbx(a_.endpoint(), buffer, length, target(), key_, &params));
-                wait(ucp_ep_flush_nbx(a_.endpoint(), &params));
-                return std::memcmp(target_.data(), buffer, length) == 0;
-            case 1:
-                what_ = "get";
-                fill(target_.data(), length);
-                wait(ucp_get_nbx(a_.endpoint(), buffer, length, target(), key_, &params));
-                return std::memcmp(target_.data(), buffer, length) == 0;
-            default: {
-                what_ = "message";
-                const size_t other =
-                    (which + 1 + random_() % (places_.size() - 1)) % places_.size();
-                char* const received = places_[other].start();
-                fill(buffer, length);
-                auto* const receive =
-                    ucp_tag_recv_nbx(b_.worker(), received, length, 7, ~uint64_t{0}, &params);
-                wait(ucp_tag_send_nbx(a_.endpoint(), buffer, length, 7, &params));
-                wait(receive);
-                return std::memcmp(received, buffer, length) == 0;
-            }
+        const std::span<char> buffer = places_[index].choose(random_, false);
+        char* const target = target_.data() + index * kPlaceSize;
+        const auto remote = reinterpret_cast<uintptr_t>(target);
+        if (random_() % 2 == 0) {
+            fill(buffer.data(), buffer.size());
+            start(ucp_put_nbx(a_.endpoint(), buffer.data(), buffer.size(), remote, key_, &params));
+            current_.push_back({"put", buffer.data(), target, buffer.size()});
+        } else {
+            fill(target, buffer.size());
+            start(ucp_get_nbx(a_.endpoint(), buffer.data(), buffer.size(), remote, key_, &params));
+            current_.push_back({"get", target, buffer.data(), buffer.size()});
         }
+        rounds_of_batch_ += places_[index].transferred(buffer, random_);
     }
-    uint64_t target() const { return reinterpret_cast<uintptr_t>(target_.data()); }
+    void message(size_t from, size_t to) {
+        const ucp_request_param_t params{};
+        std::span<char> sent = places_[from].choose(random_, true);
+        std::span<char> received = places_[to].choose(random_, true);
+        const size_t length = std::min(sent.size(), received.size());
+        sent = sent.first(length);
+        received = received.first(length);
+        fill(sent.data(), length);
+        start(ucp_tag_recv_nbx(b_.worker(), received.data(), length, from, ~uint64_t{0}, &params));
+        start(ucp_tag_send_nbx(a_.endpoint(), sent.data(), length, from, &params));
+        current_.push_back({"message", sent.data(), received.data(), length});
+        rounds_of_batch_ += places_[from].transferred(sent, random_);
+        rounds_of_batch_ += places_[to].transferred(received, random_);
+    }
+
+    bool transfer_all() {
+        std::shuffle(order_.begin(), order_.end(), random_);
+        current_.clear();
+        rounds_of_batch_ = 0;
+        for (size_t i = 0; i < order_.size();) {
+            const size_t place = order_[i++];
+            if (i < order_.size() && random_() % 3 == 0)
+                message(place, order_[i++]);
+            else
+                put_or_get(place);
+        }
+        const ucp_request_param_t params{};
+        start(ucp_ep_flush_nbx(a_.endpoint(), &params));
+        wait_for_all();
+        for (const Transfer& transfer : current_) {
+            ++transfers_;
+            if (std::memcmp(transfer.from, transfer.to, transfer.length) == 0) continue;
+            std::printf("stale: after %llu rounds with seed %llu, %s of %zu bytes\n",
+                        number(rounds_), number(options_.seed), transfer.what, transfer.length);
+            return false;
+        }
+        rounds_ += rounds_of_batch_;
+        return true;
+    }
 
     const Options options_;
     std::mt19937_64 random_;
@@ -309,7 +214,11 @@ class Test {
     ucp_mem_h mapped_ = nullptr;
     ucp_rkey_h key_ = nullptr;
     std::vector<Place> places_;
-    const char* what_ = "";
+    std::vector<size_t> order_;
+    std::vector<ucs_status_ptr_t> started_;
+    std::vector<Transfer> current_;
+    uint64_t rounds_ = 0, rounds_of_batch_ = 0, transfers_ = 0;
+    Ways ways_;
 };
 
 Options parse(int argc, char** argv) {
@@ -332,12 +241,17 @@ Options parse(int argc, char** argv) {
 }
 
 }  // namespace
+}  // namespace remapped
 
 int main(int argc, char** argv) {
-    const Options options = parse(argc, argv);
+    const remapped::Options options = remapped::parse(argc, argv);
+    // Room in the heap for all that will be allocated: the break above it is for a place.
+    mallopt(M_TOP_PAD, 16 << 20);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    std::free(std::malloc(100 << 10));
     setenv("UCX_ZCOPY_THRESH", "0", 0);
-    setenv("UCX_RNDV_THRESH", "1k", 0);
+    setenv("UCX_RNDV_THRESH", "256", 0);
     setenv("UCX_RCACHE_ENABLE", "y", 0);
     if (!options.has_events) ucm_set_external_event(UCM_EVENT_VM_UNMAPPED);
-    return Test(options).run();
+    return remapped::Test(options).run();
 }
