@@ -20,10 +20,9 @@ ucs_status_t status_of(ibv_wc_status status) {
         case IBV_WC_REM_INV_REQ_ERR:
         case IBV_WC_REM_OP_ERR:
         case IBV_WC_REM_ABORT_ERR:
-        // The first that a queue says: somebody else has put it into the error state, as an adapter
-        // does with the target of an access that is not allowed.
-        case IBV_WC_WR_FLUSH_ERR:
             return UCS_ERR_CONNECTION_RESET;
+        case IBV_WC_WR_FLUSH_ERR:
+            return UCS_ERR_CANCELED;
         default:
             return UCS_ERR_IO_ERROR;
     }

@@ -109,6 +109,9 @@ void RcEndpoint::on_completed(SendQueue& queue) {
 }
 
 void RcEndpoint::on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) {
+    // A queue that says nothing before it is flushed was put into the error state by somebody else,
+    // as an adapter does with the target of an access that is not allowed. We cancelled nothing.
+    if (status == UCS_ERR_CANCELED) status = UCS_ERR_CONNECTION_RESET;
     interface_.remove_queue(queue.token());
     interface_.keep_receives();
     OperationList done, rest;
