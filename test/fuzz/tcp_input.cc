@@ -165,6 +165,9 @@ std::vector<Input> tcp_streams() {
     add(memory, wire::FrameType::kFlush, wire::Reply{5, 0});
     add(answers, wire::FrameType::kRefused, wire::Refused{1, wire::kNoOperation});
     add(answers, wire::FrameType::kFlushReply, wire::Reply{1, 0});
+    add(answers, wire::FrameType::kCut, wire::Cut{3, 0});
+    add(answers, wire::FrameType::kCutDone, wire::Cut{3, 0});
+    add(answers, wire::FrameType::kRoutes, wire::Routes{}, sizeof(wire::Route));
     return {message, memory, answers};
 }
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bulk transfers of two nodes over several shaped links, and rails that fail in the midst.
 
-    rails.py SWIFTLANE [--operations put,get,tag] [--time SECONDS] [NAME...]
+    rails.py SWIFTLANE [--operations put,get,tag] [--sizes 64K,64M,1G] [--time SECONDS] [NAME...]
 
-Prints each rate as a share of what the links carry, beside the goal, and for a rail that fails how
-long the others took to carry what is left to them. Every byte is verified where a rail fails.
+Prints each rate as a share of what the links carry, beside the goal, with the processor time that
+all processes took meanwhile; and for a rail that fails how long it took until what is left carried
+everything. Every byte is verified where a rail fails.
 Exit status: 0 all transfers ended well, 1 one did not, 77 no network namespaces here. Rates below
 their goal are marked and do not count: the machine may be busy.
 """
@@ -30,8 +31,9 @@ def case(function):
 
 def perf_command(net, operation, size, options, report):
     return [SWIFTLANE, "perf", operation, "--device", "real", "--tls", "self,tcp", "--rails",
-            str(len(net.links)), "--measure", "bandwidth", "--size", f"{size}:{size}", "--prefix",
-            f"ip netns exec {net.base}n%r", "--json", report, *options]
+            str(len(net.links)), "--size", f"{size}:{size}", "--prefix",
+            f"ip netns exec {net.base}n%r", "--json", report,
+            *([] if "--measure" in options else ["--measure", "bandwidth"]), *options]
 
 
 def run_perf(net, operation, size, *options, disturb=None):
@@ -67,20 +69,29 @@ def find_rate(value):
     return None
 
 
-def say(what, rate, limit, goal):
+def say(what, rate, limit, goal, processors):
     share = rate / limit
     mark = "" if share >= goal else "  BELOW"
-    print(f"    {what}: {rate:.1f} MB/s of {limit:.1f}: {share:.3f}, goal {goal}{mark}", flush=True)
+    print(f"    {what}: {rate:.1f} MB/s of {limit:.1f}: {share:.3f}, goal {goal}, "
+          f"{processors:.2f} of {os.cpu_count()} processors{mark}", flush=True)
+
+
+WINDOWS = {"64K": "1024", "64M": "4", "1G": "1"}
 
 
 def fill(rates, goal, options):
     with Topology(2, [Link(rate=f"{rate}mbit") for rate in rates]) as net:
         limit = sum(goodput(rate * 1e6) for rate in rates)
         for operation in options.operations.split(","):
-            for size, window in [("64K", "1024"), ("64M", "4"), ("1G", "1")]:
+            for size in options.sizes.split(","):
+                began, used = time.monotonic(), os.times()
                 rate = run_perf(net, operation, size, "--time", f"{options.time}s", "--window",
-                                window, "--buffer", "1G", "--warmup", "1")
-                say(f"{operation} {size} over {'+'.join(map(str, rates))} Mbit/s", rate, limit, goal)
+                                WINDOWS[size], "--buffer", "1G", "--warmup", "1")
+                now = os.times()
+                spent = (now.children_user + now.children_system - used.children_user -
+                         used.children_system)
+                say(f"{operation} {size} over {'+'.join(map(str, rates))} Mbit/s", rate, limit,
+                    goal, spent / (time.monotonic() - began))
 
 
 @case
@@ -151,9 +162,10 @@ class Counters:
         return None
 
 
-def rail_fails(options, fail, mend, limit):
-    """Two rails; the second fails while the transfer runs, and comes back."""
+def rail_fails(options, fail, mend, limit, rail=1):
+    """Two rails; one fails while the transfer runs, and comes back."""
     rate = 500
+    other = 1 - rail
     with Topology(2, [Link(rate=f"{rate}mbit"), Link(rate=f"{rate}mbit")]) as net:
         for operation in options.operations.split(","):
             counters = Counters(net)
@@ -162,10 +174,10 @@ def rail_fails(options, fail, mend, limit):
             def disturb():
                 time.sleep(2)
                 moments["fails"] = time.monotonic()
-                fail(net)
+                fail(net, rail)
                 time.sleep(2)
+                mend(net, rail)
                 moments["returns"] = time.monotonic()
-                mend(net)
 
             try:
                 run_perf(net, operation, "64M", "--window", "2", "--verify", "--iterations", "16",
@@ -177,30 +189,81 @@ def rail_fails(options, fail, mend, limit):
             if operation == "get":
                 print("    get: every byte arrived", flush=True)
                 continue
-            for what, link, goal in [("fails", 0, limit), ("returns", 1, None)]:
+            for what, link, goal in [("fails", other, limit), ("returns", rail, None)]:
                 after = counters.recovered_after(moments[what], link, wanted)
                 took = "never within the transfer" if after is None else f"{after * 1000:.0f} ms"
                 late = goal is not None and (after is None or after > goal)
-                print(f"    {operation}: eth{link} at its rate after the rail {what}: {took}"
-                      f"{'  BELOW' if late else ''}", flush=True)
+                bound = "" if goal is None else f", goal {goal * 1000:.0f} ms"
+                print(f"    {operation}: eth{link} at its rate after eth{rail} {what}: {took}"
+                      f"{bound}{'  BELOW' if late else ''}", flush=True)
+
+
+def messages_move(fail, mend, limit):
+    """Two rails; the one of the messages fails in the midst of them, and comes back."""
+    with Topology(2, [Link(), Link()]) as net:
+        counters = Counters(net)
+        moments = {}
+
+        def disturb():
+            time.sleep(1.5)
+            moments["fails"] = time.monotonic()
+            fail(net, 0)
+            time.sleep(2)
+            mend(net, 0)
+            moments["returns"] = time.monotonic()
+
+        try:
+            run_perf(net, "tag", "64", "--measure", "latency", "--verify", "--time", "7s",
+                     disturb=disturb)
+        finally:
+            counters.stop()
+        for what, link, goal in [("fails", 1, limit), ("returns", 0, None)]:
+            after = counters.recovered_after(moments[what], link, 100e3)
+            took = "never" if after is None else f"{after * 1000:.0f} ms"
+            late = goal is not None and (after is None or after > goal)
+            bound = "" if goal is None else f", goal {goal * 1000:.0f} ms"
+            print(f"    messages go over eth{link} after eth0 {what}: {took}{bound}"
+                  f"{'  BELOW' if late else ''}", flush=True)
+
+
+def down(net, rail):
+    net.link_down(0, rail)
+
+
+def up(net, rail):
+    net.link_up(0, rail)
+
+
+def swallow(net, rail):
+    net.drop_all(0, rail)
+    net.drop_all(1, rail)
+
+
+def pass_on(net, rail):
+    net.pass_all(0, rail)
+    net.pass_all(1, rail)
 
 
 @case
 def a_link_goes_down(options):
-    rail_fails(options, lambda net: net.link_down(0, 1), lambda net: net.link_up(0, 1), 0.1)
+    rail_fails(options, down, up, 0.1)
 
 
 @case
 def a_link_swallows_everything(options):
-    def fail(net):
-        net.drop_all(0, 1)
-        net.drop_all(1, 1)
+    rail_fails(options, swallow, pass_on, 1.0)
 
-    def mend(net):
-        net.pass_all(0, 1)
-        net.pass_all(1, 1)
 
-    rail_fails(options, fail, mend, 1.0)
+@case
+def the_messages_link_goes_down(options):
+    messages_move(down, up, 0.1)
+    rail_fails(options, down, up, 0.1, rail=0)
+
+
+@case
+def the_messages_link_swallows_everything(options):
+    messages_move(swallow, pass_on, 1.0)
+    rail_fails(options, swallow, pass_on, 1.0, rail=0)
 
 
 def main():
@@ -209,7 +272,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("swiftlane")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
-    parser.add_argument("--operations", default="put,get,tag")
+    parser.add_argument("--operations", default="put,tag", help="put, get, tag (put,tag)")
+    parser.add_argument("--sizes", default="64K,1G", help=f"{', '.join(WINDOWS)} (64K,1G)")
     parser.add_argument("--time", type=float, default=4, help="seconds of each measurement (4)")
     options = parser.parse_intermixed_args()
     SWIFTLANE = os.path.abspath(options.swiftlane)

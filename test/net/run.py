@@ -153,6 +153,56 @@ def a_link_that_swallows_everything_is_an_error_in_time():
                       TCP_KEEPCNT="1")
 
 
+def survives(net, disturb, *options, operation="tag", seconds=3, timeout=60, **settings):
+    """A run of which every byte is checked ends well though it is disturbed after a second."""
+    command = [SWIFTLANE, "perf", operation, "--tls", "self,tcp", "--device", "real", "--verify",
+               "--prefix", f"ip netns exec {net.base}n%r", "--rails", str(len(net.links)), "--time",
+               f"{seconds}s", *options]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env=environment(**settings))
+    try:
+        time.sleep(1.2)
+        if child.poll() is None:
+            disturb()
+        else:
+            expect(child.returncode != 0, "the run was over before it was disturbed")
+        out, _ = child.communicate(timeout=timeout)
+        expect(child.returncode == 0, f"{' '.join(command)}:\n{out}")
+    except subprocess.TimeoutExpired:
+        raise AssertionError("it never went on") from None
+    finally:
+        child.kill()
+        child.communicate()
+
+
+MESSAGES = ["--measure", "latency", "--size", "64:64"]
+TRANSFERS = ["--measure", "bandwidth", "--size", "1M:1M", "--window", "8", "--buffer", "16M"]
+
+
+@quick
+def messages_move_when_their_link_goes_down():
+    with Topology(2, [Link(), Link()]) as net:
+        survives(net, lambda: net.link_down(0, 0), *MESSAGES)
+
+
+@quick
+def messages_move_when_their_link_falls_silent():
+    with Topology(2, [Link(), Link()]) as net:
+        survives(net, lambda: (net.drop_all(0, 0), net.drop_all(1, 0)), *MESSAGES)
+
+
+@quick
+def transfers_end_when_the_link_of_their_messages_goes_down():
+    with Topology(2, [Link(rate="200mbit"), Link(rate="200mbit")]) as net:
+        survives(net, lambda: net.link_down(1, 0), *TRANSFERS)
+
+
+@quick
+def transfers_end_when_the_link_of_their_messages_falls_silent():
+    with Topology(2, [Link(rate="200mbit"), Link(rate="200mbit")]) as net:
+        survives(net, lambda: (net.drop_all(0, 0), net.drop_all(1, 0)), *TRANSFERS)
+
+
 STRANGER = r"""
 import errno, random, socket, sys
 host, ports, count = sys.argv[1], [int(p) for p in sys.argv[2].split(",")], int(sys.argv[3])
@@ -246,6 +296,41 @@ def heavy_loss_and_delay_lose_nothing():
     with Topology(2, [Link(delay=0.02)]) as net:
         bench(net, "mbw_mr", "--size", "256K", "--iterations", "1", "--window", "8", "--verify",
               timeout=300)
+
+
+def flap(net, seconds):
+    """Links fail one after the other, in either way, and come back."""
+    end = time.monotonic() + seconds
+    turn = 0
+    while time.monotonic() < end:
+        link = turn % len(net.links)
+        if turn % 4 < 2:
+            net.link_down(turn % 2, link)
+            time.sleep(0.3)
+            net.link_up(turn % 2, link)
+        else:
+            for node in [0, 1]:
+                net.drop_all(node, link)
+            time.sleep(1.2)
+            for node in [0, 1]:
+                net.pass_all(node, link)
+        time.sleep(0.7)
+        turn += 1
+
+
+@long
+def messages_survive_links_that_come_and_go():
+    with Topology(2, [Link(), Link()]) as net:
+        survives(net, lambda: flap(net, 12), *MESSAGES, seconds=12)
+        survives(net, lambda: flap(net, 12), "--measure", "bandwidth", "--size", "1K:64K",
+                 seconds=2)
+
+
+@long
+def transfers_survive_links_that_come_and_go():
+    with Topology(2, [Link(rate="300mbit"), Link(rate="300mbit")]) as net:
+        for operation in ["put", "get", "tag"]:
+            survives(net, lambda: flap(net, 10), *TRANSFERS, operation=operation, seconds=10)
 
 
 @long

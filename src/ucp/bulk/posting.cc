@@ -286,12 +286,20 @@ void Engine::State::requeue(Job& job) {
 void Engine::State::chain_failed(Job& job, Path* path, const Run& run, ucs_status_t status) {
     const bool is_refused = status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
                             status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED;
-    const bool is_home = path == nullptr || path->kind == Path::Kind::kHome;
+    // Over TCP the endpoint goes on another way: nothing more is written by the old one.
+    const bool has_moved =
+        path != nullptr && path->kind == Path::Kind::kHome && status == UCS_ERR_UNREACHABLE;
+    const bool is_home = !has_moved && (path == nullptr || path->kind == Path::Kind::kHome);
     if (is_home || is_refused || run.failures >= worker.config().bulk_max_retries) {
         job.work.fail(status);
     }
     job.work.failed(run);
     if (is_home) return;
+    if (has_moved) {
+        path->meter.withdrawn(run.bytes);
+        requeue(job);
+        return;
+    }
     if (path->failure == UCS_OK) path->failure = status;
     suspend(job, *path);
     requeue(job);

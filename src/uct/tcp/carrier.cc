@@ -66,6 +66,7 @@ unsigned Carrier::on_event(uint32_t events) {
             is_up_ = message->nlmsg_type == RTM_NEWLINK && (about->ifi_flags & kNeeded) == kNeeded;
         }
     }
+    changed_ = changed_ || is_up_ != was_up;
     if (is_up_ != was_up) ucs::log_diag("{}: the link is {}", device_.name, is_up_ ? "up" : "down");
     return is_up_ != was_up ? 1 : 0;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "uct/tcp/event_target.h"
 #include "uct/tcp/network.h"
@@ -22,6 +23,8 @@ class Carrier final : public EventTarget {
     bool open();
     int socket() const { return socket_.get(); }
     bool is_up() const { return is_up_; }
+    /** Has it changed since the last question? */
+    bool take_change() { return std::exchange(changed_, false); }
 
     unsigned on_event(uint32_t events) override;
 
@@ -30,6 +33,7 @@ class Carrier final : public EventTarget {
 
     const NetworkDevice& device_;
     bool is_up_ = true;
+    bool changed_ = false;
     Descriptor socket_;
 };
 

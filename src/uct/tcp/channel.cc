@@ -22,6 +22,8 @@ namespace {
 // Attempts that break follow each other ever more slowly, and not all peers' at the same time.
 constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
 constexpr unsigned kMostDoublings = 7;
+/** Of a bulk connection where another way may be better. */
+constexpr ucs::Duration kBulkConnectTime = std::chrono::milliseconds(500);
 
 ucs_status_t status_of(int error) {
     switch (error) {
@@ -82,19 +84,29 @@ void Channel::start() {
         fail_later(UCS_ERR_CONNECTION_RESET);
         return;
     }
-    const NetworkDevice& device = interface.device();
-    const SocketAddress address(target->device.ip, target->listener.port, device.index);
-    const bool on_link = !device.loopback && target->device.place != interface.place() &&
-                         device.address.shares_prefix(target->device.ip, device.prefix);
+    Session::Course course{&interface, target->device, target->listener.port};
+    ucs::Duration patience = interface.config().conn_timeout;
+    if (const Session* session = link_.session(); session != nullptr && index_ > 0) {
+        if (session->is_moving()) {
+            wait_until(State::kBackOff, kFirstBackOff);
+            return;
+        }
+        if (session->course() != nullptr) course = *session->course();
+        patience = std::min(patience, kBulkConnectTime);
+        link_.session()->watch();
+    }
+    const NetworkDevice& device = course.from->device();
+    const SocketAddress address(course.to.ip, course.port, device.index);
     int cause = 0;
-    socket_ = start_connect(device, address, on_link, interface.config(), &cause);
+    socket_ = start_connect(device, address, course.from->is_on_link(course.to), interface.config(),
+                            &cause);
     if (!socket_) {
-        ucs::log_debug("{}: cannot connect to {}: {}", device.name, target->device.ip.text(),
+        ucs::log_debug("{}: cannot connect to {}: {}", device.name, course.to.ip.text(),
                        std::strerror(cause));
         fail_later(status_of(cause));
         return;
     }
-    wait_until(State::kConnecting, interface.config().conn_timeout);
+    wait_until(State::kConnecting, patience);
     watch(EPOLLOUT);
 }
 
@@ -114,11 +126,13 @@ void Channel::on_connected() {
     hello.job_key = interface.job_key();
     hello.max_frame = static_cast<uint32_t>(interface.max_message());
     hello.link = link_.number();
+    hello.bulk_epoch = link_.bulk_epoch();
+    hello.flags = interface.session_flags();
     if (::send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
         retry();
         return;
     }
-    state_ = State::kGreeting;
+    wait_until(State::kGreeting, interface.config().conn_timeout);
     welcome_received_ = 0;
     watch(EPOLLIN);
 }
@@ -136,14 +150,14 @@ void Channel::on_welcome() {
     if (welcome_received_ < sizeof(welcome_)) return;
     TcpInterface& interface = link_.interface();
     if (welcome_.magic != wire::kMagic || welcome_.version != wire::kVersion ||
-        welcome_.channel != index_) {
+        welcome_.channel != index_ || welcome_.answer == wire::Answer::kStale) {
         retry();
     } else if (welcome_.answer == wire::Answer::kYield) {
         close();
         wait_until(State::kYielded, interface.config().conn_timeout);
     } else if (welcome_.answer == wire::Answer::kCutOff) {
         close();
-        fail_later(UCS_ERR_CONNECTION_RESET);
+        if (!link_.begin_anew()) fail_later(UCS_ERR_CONNECTION_RESET);
     } else if (welcome_.answer != wire::Answer::kWelcome ||
                welcome_.max_frame != interface.max_message()) {
         ucs::log_error(
@@ -154,7 +168,7 @@ void Channel::on_welcome() {
         fail_later(UCS_ERR_REJECTED);
     } else {
         link_.set_peer_number(welcome_.link);
-        opened();
+        opened(index_ == 0 && interface.keeps_sessions_with(welcome_.flags));
     }
 }
 
@@ -187,6 +201,7 @@ void Channel::on_deadline() {
             break;
         case State::kIdle:
         case State::kOpen:
+        case State::kMoving:
             TimerHook::unlink();
             break;
     }
@@ -201,32 +216,69 @@ void Channel::report_failure(ucs_status_t status) {
     }
 }
 
-void Channel::opened() {
+/** @param resumes  a session begins */
+void Channel::opened(bool resumes) {
     state_ = State::kOpen;
     was_open_ = true;
     attempts_ = 0;
     peer_left_ = false;
     if (TimerHook::is_linked()) TimerHook::unlink();
     watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    if (resumes) {
+        received_ = 0;
+        link_.begin_session();
+    }
     transmit_queue();
     link_.room_made();
 }
 
-bool Channel::must_yield_to(uint64_t sender) const {
-    return state_ == State::kIdle || state_ == State::kYielded || state_ == State::kBackOff ||
-           state_ == State::kFailing || sender < link_.interface().id();
+// --- from one connection to the next
+// ------------------------------------------------------------------------------
+
+void Channel::hand_over() {
+    is_draining_ = true;
+    drain();
+    if (is_open()) {
+        // From here on the kernel takes nothing more, so that it acknowledges nothing unread.
+        shutdown(socket_.get(), SHUT_RDWR);
+        drain();
+    }
+    is_draining_ = false;
+    if (is_open()) suspend();
 }
 
-void Channel::adopt(Descriptor socket) {
-    close();
+/** Input that is not complete stays: the next connection brings the rest. */
+void Channel::suspend() {
+    reset_on_close();
+    link_.interface().forget_hot(this);
+    socket_.reset();
+    events_ = 0;
+    state_ = State::kMoving;
+}
+
+void Channel::resume(Descriptor socket, bool is_new) {
+    take(std::move(socket), is_new, false);
+}
+
+void Channel::take(Descriptor socket, bool is_new, bool resumes) {
     socket_ = std::move(socket);
-    // Its handshake watched it.
-    if (!link_.interface().watch(socket_.get(), *this, EPOLLIN, false)) {
+    if (!link_.interface().watch(socket_.get(), *this, EPOLLIN, is_new)) {
         fail_later(UCS_ERR_IO_ERROR);
         return;
     }
     events_ = EPOLLIN;
-    opened();
+    opened(resumes);
+}
+
+bool Channel::must_yield_to(uint64_t sender) const {
+    if (state_ == State::kMoving) return false;
+    return state_ == State::kIdle || state_ == State::kYielded || state_ == State::kBackOff ||
+           state_ == State::kFailing || sender < link_.interface().id();
+}
+
+void Channel::adopt(Descriptor socket, bool is_new, bool resumes) {
+    close();
+    take(std::move(socket), is_new, resumes);
 }
 
 unsigned Channel::on_event(uint32_t events) {
@@ -253,11 +305,17 @@ unsigned Channel::on_event(uint32_t events) {
 
 void Channel::ended(int error) {
     const bool left = peer_left_;
+    Session* session = index_ == 0 ? link_.session() : nullptr;
+    if (session != nullptr && !left) {
+        suspend();
+        if (!is_draining_) session->broken(error);
+        return;
+    }
     ucs::log_debug("{}: connection {} to {:016x} ended: {}", link_.interface().device().name,
                    index_, link_.peer(), error == 0 ? "closed" : std::strerror(error));
     close();
     was_open_ = false;
-    link_.channel_ended(status_of(error), left);
+    link_.channel_ended(*this, status_of(error), left);
 }
 
 void Channel::violation(const char* what) {
@@ -290,9 +348,9 @@ bool Channel::lingers() {
         return false;
     }
     discard_input();
-    if (!queue_.empty()) transmit_queue();
+    if (!queue_.empty() || is_replaying()) transmit_queue();
     if (!is_open()) return false;
-    if (!queue_.empty()) return true;
+    if (!queue_.empty() || is_replaying()) return true;
     wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
     if (leave_sent_ < sizeof(farewell)) {
         const iovec rest{reinterpret_cast<std::byte*>(&farewell) + leave_sent_,
@@ -314,9 +372,13 @@ bool Channel::has_bytes_under_way() const {
     return is_open() && ioctl(socket_.get(), SIOCOUTQ, &under_way) == 0 && under_way > 0;
 }
 
-void Channel::abort() {
+void Channel::reset_on_close() {
     const linger at_once{1, 0};
     if (socket_) setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
+
+void Channel::abort() {
+    reset_on_close();
     close();
 }
 

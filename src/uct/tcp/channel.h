@@ -3,26 +3,20 @@
 
 #include <sys/uio.h>
 
-#include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "ucs/time.h"
 #include "uct/tcp/event_target.h"
 #include "uct/tcp/output_queue.h"
 #include "uct/tcp/receive_pool.h"
 #include "uct/tcp/socket.h"
+#include "uct/tcp/timer.h"
 #include "uct/tcp/wire.h"
 
 namespace uct::tcp {
 
 class Link;
-
-/** Channels with something due at a time of its own: a connection coming up, another attempt. */
-using TimerHook =
-    boost::intrusive::list_base_hook<boost::intrusive::tag<struct TimerTag>,
-                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 /**
  * One connection between two interfaces: it is made when first something is sent, by whichever end
@@ -32,7 +26,7 @@ using TimerHook =
  * answers kYield to the other's Hello, the higher drops its own attempt when the other's comes.
  * Nothing but a Hello travels before the Welcome, so nothing is lost or overtaken.
  */
-class Channel final : public EventTarget, public TimerHook {
+class Channel final : public EventTarget, public Timer {
   public:
     enum class State : uint8_t {
         kIdle,
@@ -42,6 +36,7 @@ class Channel final : public EventTarget, public TimerHook {
         kBackOff,     //!< another attempt follows
         kFailing,     //!< cannot be made: reported by the next progress
         kOpen,
+        kMoving,  //!< between two connections of a session
     };
 
     Channel(Link& link, unsigned index);
@@ -54,6 +49,10 @@ class Channel final : public EventTarget, public TimerHook {
     int socket() const { return socket_.get(); }
     OutputQueue& queue() { return queue_; }
     bool has_room() const { return room() > 0; }
+    /** Has the kernel all that it was ever to have? */
+    bool is_settled() const {
+        return queue_.empty() && state_ != State::kMoving && !is_replaying();
+    }
     /** How many operations may still wait here. */
     size_t room() const;
 
@@ -69,21 +68,38 @@ class Channel final : public EventTarget, public TimerHook {
     // answers notes how many there were.
     uint64_t one_sided = 0;
     uint64_t acknowledged = 0;
+    uint64_t last_plain = 0;  //!< up to here some are of no chain
     bool has_one_sided() const { return one_sided != acknowledged; }
+    bool has_plain() const { return last_plain > acknowledged; }
 
     // --- called by interface and link ---
 
     unsigned on_event(uint32_t events) override;
     /** Read what is there and handle it. @return frames and pieces handled */
     unsigned receive();
-    ucs::Time deadline() const { return deadline_; }
-    void on_deadline();
+    void on_deadline() override;
 
-    /** The peer's connection takes this channel: answers it, and may send at once. */
-    void adopt(Descriptor socket);
+    /**
+     * The peer's connection takes this channel: answers it, and may send at once.
+     * @param is_new   this interface does not watch the socket yet
+     * @param resumes  a session begins
+     */
+    void adopt(Descriptor socket, bool is_new, bool resumes);
     bool must_yield_to(uint64_t sender) const;
     /** Everything that the peer still sent before it closed. */
     void drain();
+
+    // A session changes its connection.
+
+    /** Bytes of the peer's stream so far. */
+    uint64_t received() const { return received_; }
+    /** Read to the end what the connection has brought; nothing comes from it any more. */
+    void hand_over();
+    /** The session goes on here. */
+    void resume(Descriptor socket, bool is_new);
+    /** What waits is of no use any more. */
+    void take_output(OutputList& taken) { queue_.take_all(taken); }
+
     /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
     void leave();
     /** After leave(): is there something that the peer has not got? What comes is thrown away. */
@@ -119,7 +135,12 @@ class Channel final : public EventTarget, public TimerHook {
     void on_welcome();
     void retry();
     void report_failure(ucs_status_t status);
-    void opened();
+    void opened(bool resumes);
+    void take(Descriptor socket, bool is_new, bool resumes);
+    void suspend();
+    void reset_on_close();
+    bool is_replaying() const;
+    bool replay();
     void watch(uint32_t events);
     void discard_input();
     size_t transmit(std::span<const iovec> pieces);
@@ -146,11 +167,12 @@ class Channel final : public EventTarget, public TimerHook {
     bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
     bool peer_left_ = false;
     bool was_open_ = false;
+    bool is_draining_ = false;
     uint8_t leave_sent_ = 0;  //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
-    ucs::Time deadline_{};
+    uint64_t received_ = 0;
     Descriptor socket_;
     OutputQueue queue_;
 
@@ -161,8 +183,5 @@ class Channel final : public EventTarget, public TimerHook {
     size_t welcome_received_ = 0;
     wire::Welcome welcome_{};
 };
-
-using TimerList = boost::intrusive::list<Channel, boost::intrusive::base_hook<TimerHook>,
-                                         boost::intrusive::constant_time_size<false>>;
 
 }  // namespace uct::tcp

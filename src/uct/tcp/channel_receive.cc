@@ -98,6 +98,7 @@ ssize_t Channel::read_some(bool* full) {
     const size_t room = limit - input_end_;
     const ssize_t got = recv(socket_.get(), input_->data() + input_end_, room, 0);
     if (got > 0) {
+        received_ += static_cast<size_t>(got);
         input_end_ += static_cast<size_t>(got);
         *full = static_cast<size_t>(got) == room;
     } else if (buffered() == 0) {
@@ -133,6 +134,7 @@ ssize_t Channel::read_in_place(bool* full) {
     }
     if (payload_.dropped) return read_some(full);
     if (got <= 0) return got;
+    received_ += static_cast<size_t>(got);
     *full = static_cast<size_t>(got) == wanted;
     const auto landed = std::min<uint64_t>(static_cast<uint64_t>(got), payload_.left);
     payload_.left -= landed;
@@ -177,6 +179,14 @@ bool Channel::take_frame(const wire::Frame& frame) {
         const size_t length = sizeof(frame) + frame.length + padding;
         if (buffered() < length) return false;
         deliver(frame);
+        return true;
+    }
+    if (frame.type == wire::FrameType::kRoutes) {
+        if (buffered() < sizeof(frame) + frame.length) return false;
+        input_begin_ += sizeof(frame) + frame.length;
+        if (Session* session = link_.session()) {
+            session->on_routes({start + sizeof(frame), frame.length});
+        }
         return true;
     }
     const size_t header = sizeof(frame) + wire::shape_of(frame.type).fixed;
@@ -288,12 +298,18 @@ void Channel::handle(const wire::Frame& frame, const std::byte* fixed) {
             }
             break;
         case wire::FrameType::kFlushReply:
-            if (!on_flush_reply(link_, read_as<wire::Reply>(fixed))) {
+            if (!on_flush_reply(link_, read_as<wire::Reply>(fixed), index_)) {
                 violation("an answer that nobody asked for");
             }
             break;
         case wire::FrameType::kRefused:
             on_refused(link_, read_as<wire::Refused>(fixed));
+            break;
+        case wire::FrameType::kCut:
+            link_.on_cut(read_as<wire::Cut>(fixed).epoch);
+            break;
+        case wire::FrameType::kCutDone:
+            link_.on_cut_done(read_as<wire::Cut>(fixed).epoch);
             break;
         case wire::FrameType::kLeave:
             peer_left_ = true;

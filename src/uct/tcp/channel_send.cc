@@ -32,7 +32,32 @@ size_t Channel::transmit(std::span<const iovec> pieces) {
         message.msg_iovlen = pieces.size();
         taken = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
     }
-    return taken > 0 ? static_cast<size_t>(taken) : 0;
+    if (taken <= 0) return 0;
+    if (Session* session = link_.session(); session != nullptr) {
+        if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
+        if (!session->is_watched()) session->watch();
+    }
+    return static_cast<size_t>(taken);
+}
+
+bool Channel::is_replaying() const {
+    const Session* session = link_.session();
+    return index_ == 0 && session != nullptr && session->history().is_replaying();
+}
+
+/** @return whether the kernel has all that the last connection did not bring to the peer */
+bool Channel::replay() {
+    History& history = link_.session()->history();
+    while (history.is_replaying()) {
+        std::array<iovec, kMaxPieces> pieces;
+        msghdr message{};
+        message.msg_iov = pieces.data();
+        message.msg_iovlen = history.gather(pieces);
+        const ssize_t taken = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+        if (taken <= 0) return false;
+        history.replayed(static_cast<size_t>(taken));
+    }
+    return true;
 }
 
 void Channel::want_output() {
@@ -45,7 +70,7 @@ void Channel::want_output() {
 
 void Channel::send(std::span<const iovec> pieces, size_t length) {
     size_t taken = 0;
-    if (is_open() && queue_.empty()) [[likely]] {
+    if (is_open() && queue_.empty() && !is_replaying()) [[likely]] {
         taken = transmit(pieces);
         if (taken == length) [[likely]]
             return;
@@ -55,7 +80,7 @@ void Channel::send(std::span<const iovec> pieces, size_t length) {
 }
 
 ucs_status_t Channel::send(ReferringOutput* operation) {
-    if (is_open() && queue_.empty()) {
+    if (is_open() && queue_.empty() && !is_replaying()) {
         std::array<iovec, ReferringOutput::kMaxPieces + 2> pieces;
         queue_.append(operation);
         const int count = queue_.gather(pieces, nullptr);
@@ -81,6 +106,10 @@ void Channel::send_queued(bool was_empty) {
 }
 
 void Channel::transmit_queue() {
+    if (is_replaying() && !replay()) {
+        watch(EPOLLIN | EPOLLOUT);
+        return;
+    }
     OutputPools& pools = link_.interface().output_pools();
     OutputList done;
     const bool was_full = !has_room();

@@ -48,6 +48,10 @@ constexpr ucs::config::Field<C> kFields[] = {
                             "How long sent bytes may stay unacknowledged before the peer counts "
                             "as dead. auto: KEEPIDLE + KEEPCNT * KEEPINTVL; inf: as the kernel "
                             "does."),
+    field<&C::failover>("FAILOVER", "try",
+                        "Messages move to another interface when theirs fails, and nothing is "
+                        "lost. try: where either end has several; y: also over the same one, when "
+                        "a connection breaks."),
     field<&C::connections>("CONNECTIONS", "2",
                            "Connections to one peer interface, 1 to 8. Messages keep to the first; "
                            "large remote reads and writes go over all of them."),

@@ -31,6 +31,7 @@ struct Config {
     unsigned keepcnt;
     ucs::Duration keepintvl;
     std::optional<ucs::Duration> user_timeout;
+    ucs::config::Ternary failover;
 
     unsigned connections;
     ucs::config::MemorySize stripe_size;

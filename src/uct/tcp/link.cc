@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "uct/base/gather.h"
+#include "uct/tcp/frames.h"
 #include "uct/tcp/tcp_endpoint.h"
 #include "uct/tcp/tcp_interface.h"
 
@@ -125,7 +126,7 @@ ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool pr
         if (channel == nullptr) continue;
         operation->covered[channel->index()] = channel->one_sided;
         if (!channel->has_one_sided() && !(probe && channel->index() == 0)) continue;
-        ++operation->waiting;
+        operation->waiting |= static_cast<uint8_t>(1u << channel->index());
         struct {
             wire::Frame frame;
             wire::Reply flush;
@@ -142,7 +143,7 @@ ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
         return channel != nullptr && channel->has_one_sided();
     };
     const auto waits = [](const auto& channel) {
-        return channel != nullptr && !channel->has_one_sided() && !channel->queue().empty();
+        return channel != nullptr && !channel->has_one_sided() && !channel->is_settled();
     };
     const bool needs_peer = std::ranges::any_of(channels_, asks);
     if (std::ranges::none_of(channels_, waits)) {
@@ -170,16 +171,22 @@ ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
     return ask(owner, completion, true);
 }
 
-RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* completion) {
+RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* completion,
+                                       unsigned channel) {
     RemoteOperation* made = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
     if (made == nullptr) return nullptr;
     made->chained = true;
-    made->waiting = 1;
+    made->channel = static_cast<uint8_t>(channel);
+    made->waiting = static_cast<uint8_t>(1u << channel);
     return made;
 }
 
-void Link::on_flush_reply(RemoteOperation& operation) {
-    if (--operation.waiting == 0) finish_operation(operation, UCS_OK);
+bool Link::on_flush_reply(RemoteOperation& operation, unsigned channel) {
+    const auto bit = static_cast<uint8_t>(1u << channel);
+    if ((operation.waiting & bit) == 0) return false;
+    operation.waiting &= static_cast<uint8_t>(~bit);
+    if (operation.waiting == 0) finish_operation(operation, UCS_OK);
+    return true;
 }
 
 void Link::fence() {
@@ -259,6 +266,138 @@ bool Link::is_idle() const {
     });
 }
 
+// --- the session
+// ------------------------------------------------------------------------------
+
+void Link::begin_session() {
+    session_ = std::make_unique<Session>(*this, channel(0));
+    live_session_ = session_.get();
+    session_->begin();
+}
+
+// --- bulk connections
+// ------------------------------------------------------------------------------
+
+bool Link::has_bulk() const {
+    const auto carries = [](const auto& channel) {
+        return channel != nullptr && channel->index() > 0 &&
+               (channel->state() != Channel::State::kIdle || channel->has_one_sided());
+    };
+    return std::ranges::any_of(channels_, carries);
+}
+
+void Link::drop_output(Channel& channel) {
+    OutputList items;
+    channel.take_output(items);
+    complete_all(interface_.output_pools(), items, UCS_ERR_UNREACHABLE);
+}
+
+void Link::send_cut(wire::FrameType type, uint32_t epoch) {
+    const auto head = head_of(type, wire::Cut{epoch, 0}, 0);
+    const iovec piece{const_cast<Head<wire::Cut>*>(&head), sizeof(head)};
+    channel(0).send({&piece, 1}, sizeof(head));
+}
+
+void Link::drop_bulk(bool always) {
+    if (is_failed() || (!always && !has_bulk())) return;
+    end_bulk(bulk_epoch_ + 1);
+    if (!is_failed()) send_cut(wire::FrameType::kCut, bulk_epoch_);
+}
+
+void Link::end_bulk(uint32_t epoch) {
+    const auto has_plain = [](const auto& channel) {
+        return channel != nullptr && channel->index() > 0 && channel->has_plain();
+    };
+    if (std::ranges::any_of(channels_, has_plain)) {
+        channels_[0]->drain();
+        fail(UCS_ERR_CONNECTION_RESET);
+        return;
+    }
+    bulk_epoch_ = epoch;
+    OutputList items;
+    for (auto& channel : channels_) {
+        if (channel == nullptr || channel->index() == 0) continue;
+        channel->abort();
+        channel->take_output(items);
+        channel->acknowledged = channel->one_sided;
+    }
+    // Nothing is written here any more, so gets are over. Of puts the peer may have something.
+    std::vector<RemoteOperation*> over;
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr || operation->is_cut) continue;
+        if (operation->chained && operation->channel > 0) {
+            if (operation->kind == RemoteOperation::Kind::kFlush) {
+                operation->is_cut = true;
+                operation->epoch = epoch;
+            } else {
+                over.push_back(operation);
+            }
+        } else if (operation->kind == RemoteOperation::Kind::kFlush &&
+                   (operation->waiting & ~1u) != 0) {
+            operation->waiting &= 1u;
+            if (operation->waiting == 0) over.push_back(operation);
+        }
+    }
+    finish_all(over);
+    complete_all(interface_.output_pools(), items, UCS_ERR_UNREACHABLE);
+    room_made();
+}
+
+void Link::end_cut_chains(uint32_t epoch) {
+    std::vector<RemoteOperation*> over;
+    for (RemoteOperation* operation : operations_) {
+        if (operation != nullptr && operation->is_cut && operation->epoch <= epoch) {
+            over.push_back(operation);
+        }
+    }
+    finish_all(over);
+}
+
+/** Completions may do what they like, but for the list: nothing of it is released twice. */
+void Link::finish_all(const std::vector<RemoteOperation*>& over) {
+    std::vector<std::pair<Completion*, ucs_status_t>> ended;
+    for (RemoteOperation* operation : over) {
+        const ucs_status_t status = operation->chained ? UCS_ERR_UNREACHABLE : UCS_OK;
+        if (!operation->abandoned && operation->completion != nullptr) {
+            ended.emplace_back(operation->completion, status);
+        }
+        release(*operation);
+    }
+    for (const auto& [completion, status] : ended) completion->complete(status);
+}
+
+void Link::on_cut(uint32_t epoch) {
+    if (epoch > bulk_epoch_) end_bulk(epoch);
+    if (is_failed()) return;
+    end_cut_chains(epoch);
+    if (!is_failed()) send_cut(wire::FrameType::kCutDone, epoch);
+}
+
+void Link::on_cut_done(uint32_t epoch) {
+    if (epoch <= bulk_epoch_) end_cut_chains(epoch);
+}
+
+bool Link::begin_anew() {
+    const auto depends = [](const RemoteOperation* operation) {
+        return operation != nullptr && operation->is_cut && !operation->abandoned;
+    };
+    const auto is_open = [](const auto& channel) {
+        return channel != nullptr && channel->is_open();
+    };
+    if (std::ranges::any_of(operations_, depends) || std::ranges::any_of(channels_, is_open)) {
+        return false;
+    }
+    end_cut_chains(bulk_epoch_);
+    number_ = interface_.new_link_number();
+    peer_number_ = 0;
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->close();
+        if (!channel->queue().empty()) channel->want_output();
+    }
+    return true;
+}
+
 // --- the end
 // ------------------------------------------------------------------------------
 
@@ -269,6 +408,7 @@ void Link::fail(ucs_status_t status) {
     interface_.look_at_links();
     OutputList items;
     std::vector<Completion*> waiting;
+    if (live_session_ != nullptr) live_session_->stop();
     for (auto& channel : channels_) {
         if (channel == nullptr) continue;
         channel->close();
@@ -296,8 +436,19 @@ void Link::fail(ucs_status_t status) {
     for (Completion* completion : waiting) completion->complete(status);
 }
 
-void Link::channel_ended(ucs_status_t status, bool peer_left) {
+void Link::channel_ended(Channel& ended, ucs_status_t status, bool peer_left) {
+    const bool is_bulk = ended.index() > 0 && !peer_left;
+    if (is_bulk && !ended.has_plain()) {
+        // Chains are tried again elsewhere. What the peer asked for it has given up.
+        drop_output(ended);
+        if (ended.has_one_sided()) drop_bulk();
+        interface_.look_at_links();
+        room_made();
+        return;
+    }
+    if (live_session_ != nullptr) live_session_->stop();
     if (!peer_left || has_outstanding()) {
+        if (channels_[0] != nullptr) channels_[0]->drain();
         fail(status);
         return;
     }
@@ -309,8 +460,14 @@ void Link::channel_ended(ucs_status_t status, bool peer_left) {
     room_made();
 }
 
-void Link::cut() {
-    if (is_failed()) return;
+bool Link::cut() {
+    if (is_failed()) return true;
+    if (live_session_ != nullptr && usable_ > 1) {
+        // Nothing but chains may be written late, and they are on connections of their own.
+        drop_bulk(true);
+        return false;
+    }
+    if (live_session_ != nullptr) live_session_->stop();
     const bool is_clean =
         !has_outstanding() && std::ranges::none_of(channels_, [](const auto& channel) {
             return channel != nullptr &&
@@ -321,7 +478,7 @@ void Link::cut() {
     }
     // The peer must not take this link's next connections for those that it may still have.
     number_ = interface_.new_link_number();
-    peer_number_ = 0;
+    peer_number_ = bulk_epoch_ = 0;
     if (is_clean) {
         interface_.look_at_links();
         // Whoever waited for the connection that was being made waits for another.
@@ -332,9 +489,14 @@ void Link::cut() {
     } else {
         fail(UCS_ERR_CONNECTION_RESET);
     }
+    return true;
 }
 
 void Link::abandon() {
+    if (usable_ > 1) {
+        drop_bulk();
+        return;
+    }
     for (auto& channel : channels_) {
         if (channel != nullptr) channel->abort();
     }
@@ -343,6 +505,12 @@ void Link::abandon() {
 
 void Link::connect_failed(Channel& channel, ucs_status_t status) {
     Channel* first = channels_[0].get();
+    if (channel.index() > 0 && live_session_ != nullptr && status != UCS_ERR_REJECTED &&
+        status != UCS_ERR_NO_MEMORY) {
+        live_session_->suspect("no connection");
+        drop_bulk();
+        return;
+    }
     if (channel.index() > 0 && first != nullptr && first->is_open()) {
         give_up(channel);
     } else {
@@ -354,6 +522,14 @@ void Link::give_up(Channel& channel) {
     Channel& first = *channels_[0];
     usable_ = std::min(usable_, static_cast<uint8_t>(channel.index()));
     if (channel.has_one_sided()) fenced_ |= 1u;
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr) continue;
+        const auto bit = static_cast<uint8_t>(1u << channel.index());
+        if ((operation->waiting & bit) == 0) continue;
+        // It asks once more on the first.
+        operation->waiting = static_cast<uint8_t>((operation->waiting & ~bit) | 1u);
+        if (operation->channel == channel.index()) operation->channel = 0;
+    }
     first.one_sided += channel.one_sided - channel.acknowledged;
     channel.acknowledged = channel.one_sided;
     first.queue().splice(channel.queue());

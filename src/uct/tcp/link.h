@@ -13,6 +13,7 @@
 #include "uct/tcp/address.h"
 #include "uct/tcp/channel.h"
 #include "uct/tcp/remote_operation.h"
+#include "uct/tcp/session.h"
 
 namespace uct::tcp {
 
@@ -63,8 +64,10 @@ class Link final : public LinkHook {
 
     Channel& channel(unsigned index);
     Channel* existing(unsigned index) const { return channels_[index].get(); }
-    /** The channel for the next large piece: that with the least to send. */
+    /** The channel for the next large piece of a chain: that with the least to send. */
     Channel& bulk_channel();
+    /** The same for what is of no chain, and in a session has to survive its connection. */
+    Channel& piece_channel() { return live_session_ != nullptr ? channel(0) : bulk_channel(); }
     unsigned bulk_channels() const { return usable_ == 1 ? 1 : usable_ - 1; }
 
     // --- operations that the peer answers ---
@@ -84,9 +87,11 @@ class Link final : public LinkHook {
     ucs_status_t flush(const TcpEndpoint* owner, Completion* completion);
     /** A question and an answer on channel 0, whatever is outstanding. */
     ucs_status_t probe(const TcpEndpoint* owner, Completion* completion);
-    void on_flush_reply(RemoteOperation& operation);
+    /** @return false if that channel was not asked */
+    bool on_flush_reply(RemoteOperation& operation, unsigned channel);
     /** For a kFlush frame that the caller sends behind puts on one channel. */
-    RemoteOperation* start_put_chain(const TcpEndpoint* owner, Completion* completion);
+    RemoteOperation* start_put_chain(const TcpEndpoint* owner, Completion* completion,
+                                     unsigned channel);
     size_t operation_room() const;
     /** Take back one that has not been sent. */
     void cancel_operation(RemoteOperation& operation) { release(operation); }
@@ -107,19 +112,48 @@ class Link final : public LinkHook {
     /** Does that endpoint leave bulk transfers behind that have not ended? */
     bool has_chains_of(const TcpEndpoint* endpoint) const;
 
+    // --- its session ---
+
+    /** Null if there is none: what breaks is broken. */
+    Session* session() const { return live_session_; }
+    void begin_session();
+    void session_over() { live_session_ = nullptr; }
+
+    // --- its bulk connections: all but the first ---
+
+    /** Which generation of them counts. */
+    uint32_t bulk_epoch() const { return bulk_epoch_; }
+    void set_bulk_epoch(uint32_t epoch) { bulk_epoch_ = epoch; }
+    /**
+     * They carry nothing more. Their chains end with UCS_ERR_UNREACHABLE, once the peer can write
+     * nothing of them any more.
+     * @param always  although there are none: those that are on their way come too late
+     */
+    void drop_bulk(bool always = false);
+    /** The peer has dropped them. */
+    void end_bulk(uint32_t epoch);
+    void on_cut(uint32_t epoch);
+    void on_cut_done(uint32_t epoch);
+
     // --- what becomes of it ---
 
     /** Everything fails; endpoints are reported. */
     void fail(ucs_status_t status);
     /** A connection ended: in good order if the peer said that it leaves, nothing outstanding. */
-    void channel_ended(ucs_status_t status, bool peer_left);
+    void channel_ended(Channel& channel, ucs_status_t status, bool peer_left);
+    /**
+     * The peer knows nothing of this link's connections any more.
+     * @return false if anything that was sent depends on them
+     */
+    bool begin_anew();
     /** Without the first channel nothing works; without another things are slower. */
     void connect_failed(Channel& channel, ucs_status_t status);
     /**
      * Nothing that the peer has sent is handled any more. Endpoints stay whole if nothing of theirs
      * was under way.
+     * @return whether the peer's messages are cut off too; in a session its chains alone are
      */
-    void cut();
+    bool cut();
     /** Nobody needs it, and its connections may be stuck: the next endpoint is to begin anew. */
     void abandon();
     /** The interface goes: what waits is still sent, nothing is received. */
@@ -139,6 +173,11 @@ class Link final : public LinkHook {
     ucs_status_t ask(const TcpEndpoint* owner, Completion* completion, bool probe);
     void give_up(Channel& channel);
     bool has_outstanding() const;
+    bool has_bulk() const;
+    void drop_output(Channel& channel);
+    void send_cut(wire::FrameType type, uint32_t epoch);
+    void end_cut_chains(uint32_t epoch);
+    void finish_all(const std::vector<RemoteOperation*>& over);
     void fence_passed();
     void release(RemoteOperation& operation);
 
@@ -152,11 +191,14 @@ class Link final : public LinkHook {
     uint8_t fenced_ = 0;    //!< bit i: channel i has one-sided operations before the fence
     bool fencing_ = false;  //!< a flush for the fence is under way
     ucs_status_t status_ = UCS_OK;
+    uint32_t bulk_epoch_ = 0;
     uint32_t serial_ = 0;
     size_t operation_count_ = 0;
     size_t first_free_ = 0;  //!< no slot before it is free
     std::optional<Target> target_;
     std::array<std::unique_ptr<Channel>, kMaxChannels> channels_;
+    std::unique_ptr<Session> session_;
+    Session* live_session_ = nullptr;  //!< until it is over
     std::vector<RemoteOperation*> operations_;
     FenceDone fence_done_;
     Endpoints endpoints_;

@@ -39,17 +39,20 @@ unsigned Handshake::on_event(uint32_t events) {
         return 1;
     }
     if (received_ < sizeof(hello_)) return 1;
+    // A session may come by the listener of another interface of its worker.
+    TcpInterface* receiver = interface_.relative(hello_.receiver);
     if (hello_.version != wire::kVersion) {
         refuse("it has another version");
-    } else if (hello_.receiver != interface_.id() ||
-               !equal_secrets(hello_.secret, interface_.secret())) {
+    } else if (receiver == nullptr || !equal_secrets(hello_.secret, receiver->secret())) {
         refuse("it does not know this worker's address");
     } else if (hello_.job_key != interface_.job_key()) {
         refuse("it has another UCX_TCP_JOB_KEY");
     } else if (hello_.sender == 0 || hello_.link == 0 || hello_.channel >= Link::kMaxChannels) {
         refuse("its greeting is malformed");
     } else {
-        interface_.welcome(hello_, std::move(socket_));
+        const bool is_new = receiver != &interface_;
+        if (is_new) interface_.stop_watching(socket_.get());
+        receiver->welcome(hello_, std::move(socket_), is_new);
         refuse("");
     }
     return 1;

@@ -21,8 +21,11 @@ struct RemoteOperation {
     Kind kind;
     bool chained = false;    //!< of a bulk transfer
     bool abandoned = false;  //!< nobody waits any more: the answer is dropped
+    bool is_cut = false;     //!< a chain whose connection is gone: ends when the peer's end is too
+    uint32_t epoch = 0;      //!< is_cut: ends with this
     uint8_t pieces_count = 0;
-    uint8_t waiting = 0;  //!< kFlush: channels that have not answered
+    uint8_t waiting = 0;  //!< kFlush: bit i: channel i has not answered
+    uint8_t channel = 0;  //!< of a chain
     uint8_t size = 0;     //!< kAtomic: of the operand
     uint32_t name = 0;    //!< on the wire
     const TcpEndpoint* owner = nullptr;

@@ -163,11 +163,10 @@ bool on_atomic_reply(Link& link, const wire::AtomicReply& reply) {
     return true;
 }
 
-bool on_flush_reply(Link& link, const wire::Reply& reply) {
+bool on_flush_reply(Link& link, const wire::Reply& reply, unsigned channel) {
     RemoteOperation* operation = link.find_operation(reply.operation);
     if (operation == nullptr || operation->kind != RemoteOperation::Kind::kFlush) return false;
-    link.on_flush_reply(*operation);
-    return true;
+    return link.on_flush_reply(*operation, channel);
 }
 
 void on_refused(Link& link, const wire::Refused& refused) {

@@ -47,7 +47,7 @@ void refuse(Channel& channel, uint32_t endpoint, uint32_t operation);
 // Answers of the peer. False if nobody asked.
 
 bool on_atomic_reply(Link& link, const wire::AtomicReply& reply);
-bool on_flush_reply(Link& link, const wire::Reply& reply);
+bool on_flush_reply(Link& link, const wire::Reply& reply, unsigned channel);
 void on_refused(Link& link, const wire::Refused& refused);
 
 }  // namespace uct::tcp

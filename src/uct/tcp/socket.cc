@@ -26,13 +26,6 @@ int whole_seconds(ucs::Duration span) {
     return std::max(1, static_cast<int>(seconds.count()));
 }
 
-ucs::Duration user_timeout(const Config& config) {
-    if (config.user_timeout) return *config.user_timeout;
-    constexpr ucs::Duration kLong = std::chrono::hours(24);
-    if (config.keepidle >= kLong || config.keepintvl >= kLong) return ucs::kForever;
-    return config.keepidle + config.keepintvl * std::min(config.keepcnt, 1000u);
-}
-
 void set_keep_alive(int socket, const Config& config) {
     if (config.keepidle != ucs::kForever) {
         set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
@@ -67,6 +60,13 @@ Descriptor open_socket(const IpAddress& address) {
 }
 
 }  // namespace
+
+ucs::Duration user_timeout(const Config& config) {
+    if (config.user_timeout) return *config.user_timeout;
+    constexpr ucs::Duration kLong = std::chrono::hours(24);
+    if (config.keepidle >= kLong || config.keepintvl >= kLong) return ucs::kForever;
+    return config.keepidle + config.keepintvl * std::min(config.keepcnt, 1000u);
+}
 
 void tune(int socket, const Config& config) {
     if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");

@@ -54,6 +54,9 @@ Descriptor open_listener(const NetworkDevice& device, const Config& config, uint
 Descriptor start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
                          const Config& config, int* cause);
 
+/** How long bytes may stay without an acknowledgement before a peer counts as dead. */
+ucs::Duration user_timeout(const Config& config);
+
 /** The error that a socket reports, 0 for none. */
 int pending_error(int socket);
 

@@ -43,7 +43,7 @@ ssize_t TcpEndpoint::put_chain(std::span<const ChainPiece> pieces, Completion* c
     OutputQueue& queue = channel.queue();
     size_t room = channel.room();
     if (pieces.empty() || room == 0 || !link_.has_operation_room()) return 0;
-    RemoteOperation* operation = link_.start_put_chain(this, completion);
+    RemoteOperation* operation = link_.start_put_chain(this, completion, channel.index());
     if (operation == nullptr) return 0;
     const bool was_empty = queue.empty();
     size_t taken = 0;
@@ -92,6 +92,7 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
             link_.start_operation(RemoteOperation::Kind::kGet, this, nullptr);
         if (operation == nullptr) break;
         operation->chained = true;
+        operation->channel = static_cast<uint8_t>(channel.index());
         operation->length = stretch.length;
         operation->pieces[0] = {first.local, stretch.length};
         operation->pieces_count = 1;

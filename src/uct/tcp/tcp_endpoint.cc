@@ -209,12 +209,12 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     size_t left = total_length(iov);
     if (left == 0) return UCS_OK;
     const size_t stripe = link_.interface().config().stripe_size;
-    if (const auto status = check_one_sided(link_.bulk_channel()); status != UCS_OK) return status;
+    if (const auto status = check_one_sided(link_.piece_channel()); status != UCS_OK) return status;
     Cutter cutter(iov);
     Gather* parts = Gather::start(completion);
     while (left > 0) {
         const size_t length = std::min(left, stripe);
-        Channel& channel = link_.bulk_channel();
+        Channel& channel = link_.piece_channel();
         ReferringOutput* operation = channel.queue().make();
         if (operation == nullptr) {
             // Half of a write cannot be taken back, and without memory nothing goes on.
@@ -229,7 +229,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
         operation->tail = static_cast<uint8_t>(wire::padding(length));
         operation->owner = this;
         operation->completion = parts->add();
-        ++channel.one_sided;
+        channel.last_plain = ++channel.one_sided;
         if (channel.send(operation) == UCS_OK) parts->cancel();
         left -= length;
         remote_address += length;
@@ -244,7 +244,7 @@ ucs_status_t TcpEndpoint::start_get(RemoteOperation& operation, Channel& channel
                 wire::Get{remote_address, key, static_cast<uint32_t>(operation.length), name_,
                           operation.name, 0},
                 0);
-    operation.covered[channel.index()] = ++channel.one_sided;
+    operation.covered[channel.index()] = channel.last_plain = ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Get>*>(&head), sizeof(head)};
     channel.send({&piece, 1}, sizeof(head));
     return UCS_INPROGRESS;
@@ -272,7 +272,7 @@ ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     size_t left = total_length(iov);
     if (left == 0) return UCS_OK;
     const size_t stripe = link_.interface().config().stripe_size;
-    if (const auto status = check_one_sided(link_.bulk_channel()); status != UCS_OK) return status;
+    if (const auto status = check_one_sided(link_.piece_channel()); status != UCS_OK) return status;
     if (!link_.has_operation_room((left + stripe - 1) / stripe)) return UCS_ERR_NO_RESOURCE;
     Cutter cutter(iov);
     Gather* parts = Gather::start(completion);
@@ -288,7 +288,7 @@ ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_ad
         }
         operation->length = length;
         operation->pieces_count = cutter.cut(length, operation->pieces.data());
-        start_get(*operation, link_.bulk_channel(), remote_address, key);
+        start_get(*operation, link_.piece_channel(), remote_address, key);
         left -= length;
         remote_address += length;
     }

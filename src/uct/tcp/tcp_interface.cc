@@ -78,7 +78,9 @@ TcpInterface::TcpInterface(RegionTable& regions, const NetworkDevice& device, co
       poll_(epoll_create1(EPOLL_CLOEXEC)),
       alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       listener_(*this),
-      carrier_(device) {
+      carrier_(device),
+      family_(Family::of(params.am_table)) {
+    family_->members.push_back(this);
     address_.id = nonzero_id();
     address_.secret = {ucs::unique_id(), ucs::unique_id()};
     fill_attributes();
@@ -115,6 +117,7 @@ void TcpInterface::fill_attributes() {
 }
 
 TcpInterface::~TcpInterface() {
+    std::erase(family_->members, this);
     listener_.close();
     // All endpoints are gone, and their operations with them.
     for (Link& link : links_) link.leave();
@@ -135,7 +138,7 @@ TcpInterface::~TcpInterface() {
 
 ucs_status_t TcpInterface::get_device_address(std::span<std::byte> address) const {
     if (address.size() < DeviceAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
-    DeviceAddress{device_.address, device_.loopback, place_}.write(address);
+    own_device_address().write(address);
     return UCS_OK;
 }
 
@@ -148,14 +151,63 @@ ucs_status_t TcpInterface::get_interface_address(std::span<std::byte> address) c
 std::optional<Link::Target> TcpInterface::read_target(const RemoteAddress& remote) const {
     const auto device = DeviceAddress::read(remote.device);
     const auto listener = ListenerAddress::read(remote.interface);
-    if (!device || !listener || device->ip.version != device_.address.version) return std::nullopt;
-    if (device->loopback || device_.loopback) {
-        const bool shared = device->loopback && device_.loopback && device->place == place_;
-        return shared ? std::optional(Link::Target{*device, *listener}) : std::nullopt;
+    if (!device || !listener || !reaches(*device)) return std::nullopt;
+    return Link::Target{*device, *listener};
+}
+
+bool TcpInterface::reaches(const DeviceAddress& device) const {
+    if (device.ip.version != device_.address.version) return false;
+    if (device.loopback || device_.loopback) {
+        return device.loopback && device_.loopback && device.place == place_;
     }
-    const bool near = device_.address.shares_prefix(device->ip, device_.prefix) ||
-                      device->place == place_ || routes_through(device_, device->ip);
-    return near ? std::optional(Link::Target{*device, *listener}) : std::nullopt;
+    return device_.address.shares_prefix(device.ip, device_.prefix) || device.place == place_ ||
+           routes_through(device_, device.ip);
+}
+
+bool TcpInterface::is_on_link(const DeviceAddress& device) const {
+    return !device_.loopback && device.place != place_ &&
+           device_.address.shares_prefix(device.ip, device_.prefix);
+}
+
+// --- sessions
+// ------------------------------------------------------------------------------
+
+TcpInterface* TcpInterface::relative(uint64_t id) const {
+    const auto found = std::ranges::find(family_->members, id, &TcpInterface::id);
+    return found == family_->members.end() ? nullptr : *found;
+}
+
+uint8_t TcpInterface::session_flags() const {
+    using ucs::config::Ternary;
+    if (config_.failover == Ternary::kNo) return 0;
+    const auto others = std::ranges::count_if(
+        family_->members, [](const TcpInterface* member) { return !member->device().loopback; });
+    const bool many = config_.failover == Ternary::kYes || (!device_.loopback && others > 1);
+    return many ? wire::kCanResume | wire::kManyWays : wire::kCanResume;
+}
+
+bool TcpInterface::keeps_sessions_with(uint8_t peer_flags) const {
+    const uint8_t own = session_flags();
+    return (own & peer_flags & wire::kCanResume) != 0 &&
+           ((own | peer_flags) & wire::kManyWays) != 0;
+}
+
+void TcpInterface::check_sessions() {
+    const ucs::Time time = now();
+    if (time < next_watch_) return;
+    next_watch_ = time + kWatch;
+    // Sessions live as long as their links, which go at the end of progress(). One may end others.
+    std::vector<Session*> due;
+    for (Session& session : watched_) due.push_back(&session);
+    for (Session* session : due) {
+        if (!session->is_over()) session->check(time);
+    }
+}
+
+void TcpInterface::on_carrier(const NetworkDevice& device, bool is_up) {
+    for (Link& link : links_) {
+        if (Session* session = link.session()) session->on_carrier(device, is_up);
+    }
 }
 
 bool TcpInterface::is_reachable(const RemoteAddress& remote) const {
@@ -214,16 +266,47 @@ wire::Answer TcpInterface::answer_to(const wire::Hello& hello) {
     Channel& channel = link.channel(hello.channel);
     if (link.peer_number() != 0 && link.peer_number() != hello.link) {
         // The peer began anew. What it still sent before counts; what waits for it is lost.
+        if (Channel* first = link.existing(0)) first->drain();
         channel.drain();
         if (!link.is_failed()) link.fail(UCS_ERR_CONNECTION_RESET);
         return wire::Answer::kWelcome;
+    }
+    if (hello.channel > 0 && link.peer_number() != 0) {
+        if (hello.bulk_epoch < link.bulk_epoch()) return wire::Answer::kStale;
+        if (hello.bulk_epoch > link.bulk_epoch()) link.end_bulk(hello.bulk_epoch);
+        if (link.is_failed()) return wire::Answer::kCutOff;
     }
     // Open: the peer made this attempt before it knew of the connection that stands.
     return channel.is_open() || !channel.must_yield_to(hello.sender) ? wire::Answer::kYield
                                                                      : wire::Answer::kWelcome;
 }
 
-void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket) {
+void TcpInterface::resume(const wire::Hello& hello, Descriptor socket, bool is_new) {
+    const auto known = by_peer_.find(hello.sender);
+    Link* link = known == by_peer_.end() ? nullptr : known->second;
+    Session* session = link == nullptr ? nullptr : link->session();
+    wire::Welcome refusal{};
+    refusal.magic = wire::kMagic;
+    refusal.version = wire::kVersion;
+    refusal.answer = wire::Answer::kUnknown;
+    if (session != nullptr && link->number() == hello.peer_link &&
+        link->peer_number() == hello.link && hello.channel == 0) {
+        refusal.answer = session->judge(hello);
+    }
+    if (refusal.answer == wire::Answer::kWelcome) {
+        session->accept(hello, std::move(socket), is_new);
+    } else {
+        [[maybe_unused]] const ssize_t sent =
+            ::send(socket.get(), &refusal, sizeof(refusal), MSG_NOSIGNAL);
+    }
+    look_at_links();
+}
+
+void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket, bool is_new) {
+    if ((hello.flags & wire::kResumes) != 0) {
+        resume(hello, std::move(socket), is_new);
+        return;
+    }
     wire::Welcome welcome{};
     welcome.magic = wire::kMagic;
     welcome.version = wire::kVersion;
@@ -234,12 +317,18 @@ void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket) {
     if (welcome.answer == wire::Answer::kWelcome) {
         // What this worker sends to itself arrives on a link of its own.
         link = hello.sender == id() ? &make_link(hello.sender, false) : &link_to(hello.sender);
+        if (link->peer_number() == 0) link->set_bulk_epoch(hello.bulk_epoch);
         link->set_peer_number(hello.link);
         welcome.link = link->number();
+        welcome.flags = link->is_mapped() ? session_flags() : uint8_t{0};
     }
     const bool sent = ::send(socket.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL) ==
                       static_cast<ssize_t>(sizeof(welcome));
-    if (sent && link != nullptr) link->channel(hello.channel).adopt(std::move(socket));
+    if (sent && link != nullptr) {
+        const bool resumes =
+            hello.channel == 0 && link->is_mapped() && keeps_sessions_with(hello.flags);
+        link->channel(hello.channel).adopt(std::move(socket), is_new, resumes);
+    }
     look_at_links();
 }
 
@@ -249,8 +338,8 @@ ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote) {
     // Links are freed at the end of progress() only.
     for (Link& link : links_) {
         if (link.peer() != listener->id) continue;
-        if (link.peer_number() != 0) cut_off_[listener->id] = link.peer_number();
-        link.cut();
+        const uint32_t number = link.peer_number();
+        if (link.cut() && number != 0) cut_off_[listener->id] = number;
     }
     return UCS_OK;
 }
@@ -273,6 +362,7 @@ void TcpInterface::report_failure(TcpEndpoint& endpoint, ucs_status_t status) {
 void TcpInterface::abandon() {
     listener_.close();
     for (Link& link : links_) {
+        if (Session* session = link.session()) session->stop();
         for (unsigned i = 0; i < Link::kMaxChannels; ++i) {
             if (Channel* channel = link.existing(i)) channel->close();
         }
@@ -288,6 +378,15 @@ size_t TcpInterface::open_channels() const {
         }
     }
     return count;
+}
+
+std::vector<int> TcpInterface::sockets(unsigned index) const {
+    std::vector<int> found;
+    for (const Link& link : links_) {
+        const Channel* channel = link.existing(index);
+        if (channel != nullptr && channel->is_open()) found.push_back(channel->socket());
+    }
+    return found;
 }
 
 void TcpInterface::reap() {
@@ -316,6 +415,10 @@ bool TcpInterface::watch(int socket, EventTarget& target, uint32_t events, bool 
     return false;
 }
 
+void TcpInterface::stop_watching(int socket) {
+    epoll_ctl(poll_.get(), EPOLL_CTL_DEL, socket, nullptr);
+}
+
 unsigned TcpInterface::poll() {
     std::array<epoll_event, 32> events;
     const int ready = epoll_wait(poll_.get(), events.data(), events.size(), 0);
@@ -328,6 +431,12 @@ unsigned TcpInterface::poll() {
         }
         uint64_t expirations;
         [[maybe_unused]] const ssize_t got = read(alarm_.get(), &expirations, sizeof(expirations));
+        watch_calls_ = kWatchCalls - 1;  // it may be for the sessions
+    }
+    if (carrier_.take_change()) [[unlikely]] {
+        for (TcpInterface* member : family_->members) {
+            member->on_carrier(device_, carrier_.is_up());
+        }
     }
     return count;
 }
@@ -337,7 +446,7 @@ void TcpInterface::run_timers() {
     listener_.on_deadline(time);
     for (;;) {
         const auto due = std::ranges::find_if(
-            timers_, [&](const Channel& channel) { return channel.deadline() <= time; });
+            timers_, [&](const Timer& timer) { return timer.deadline() <= time; });
         if (due == timers_.end()) return;
         due->on_deadline();
     }
@@ -369,6 +478,8 @@ unsigned TcpInterface::progress() {
     }
     if (!timers_.empty() || listener_.has_timers()) [[unlikely]]
         run_timers();
+    if (!watched_.empty() && ++watch_calls_ % kWatchCalls == 0) [[unlikely]]
+        check_sessions();
     if (!pending_.empty()) [[unlikely]] {
         const auto endpoint = [](PendingQueue::Group& group) -> TcpEndpoint& {
             return static_cast<TcpEndpoint&>(group);
@@ -398,7 +509,8 @@ ucs_status_t TcpInterface::flush(Completion* completion) {
 
 ucs::Time TcpInterface::next_deadline() const {
     ucs::Time next = listener_.next_deadline();
-    for (const Channel& channel : timers_) next = std::min(next, channel.deadline());
+    for (const Timer& timer : timers_) next = std::min(next, timer.deadline());
+    if (!watched_.empty()) next = std::min(next, next_watch_);
     return next;
 }
 

@@ -12,6 +12,7 @@
 #include "uct/tcp/carrier.h"
 #include "uct/tcp/channel.h"
 #include "uct/tcp/config.h"
+#include "uct/tcp/family.h"
 #include "uct/tcp/link.h"
 #include "uct/tcp/listener.h"
 #include "uct/tcp/network.h"
@@ -66,6 +67,18 @@ class TcpInterface final : public Interface {
     const wire::Secret& secret() const { return address_.secret; }
     uint64_t job_key() const { return job_key_; }
     uint64_t place() const { return place_; }
+    uint16_t port() const { return address_.port; }
+    DeviceAddress own_device_address() const { return {device_.address, device_.loopback, place_}; }
+    /** All of this worker. */
+    std::span<TcpInterface* const> family() const { return family_->members; }
+    /** The one of that id among them, or null. */
+    TcpInterface* relative(uint64_t id) const;
+    bool reaches(const DeviceAddress& device) const;
+    /** Is that another host of this device's own network? */
+    bool is_on_link(const DeviceAddress& device) const;
+    /** wire::Flag of this interface. */
+    uint8_t session_flags() const;
+    bool keeps_sessions_with(uint8_t peer_flags) const;
     /** The longest message, without its frame header. */
     size_t max_message() const { return receive_pool_.capacity() - sizeof(wire::Frame); }
 
@@ -79,14 +92,17 @@ class TcpInterface final : public Interface {
     bool watch(int socket, EventTarget& target, uint32_t events, bool is_new);
     /** Something is sent: an answer may come soon. */
     void be_alert() { empty_polls_ = 0; }
-    void add_timer(Channel& channel) { timers_.push_back(channel); }
+    void stop_watching(int socket);
+    void add_timer(Timer& timer) { timers_.push_back(timer); }
+    /** Look after the session from time to time, until it leaves the list. */
+    void watch(Session& session) { watched_.push_back(session); }
     void set_hot(Channel* channel) { hot_ = channel; }
     void forget_hot(const Channel* channel) {
         if (hot_ == channel) hot_ = nullptr;
     }
 
     /** The Hello was right: its connection goes to the link that it names. */
-    void welcome(const wire::Hello& hello, Descriptor socket);
+    void welcome(const wire::Hello& hello, Descriptor socket, bool is_new);
     void handshake_over() { listener_.note_over(); }
     Link& link_to(uint64_t peer);
     void unmap(Link& link);
@@ -104,6 +120,8 @@ class TcpInterface final : public Interface {
     /** All connections end without a word, as when the process dies. */
     void abandon();
     size_t open_channels() const;
+    /** Of the open connections of that index, one for each link. */
+    std::vector<int> sockets(unsigned channel) const;
     size_t handshakes() const { return listener_.handshakes(); }
 
   private:
@@ -119,6 +137,9 @@ class TcpInterface final : public Interface {
     /** And one in so many looks whatever the clock says: a simulation's may stand still. */
     static constexpr unsigned kMostRestCalls = 4096;
     static_assert(kMostRestCalls % kRestCalls == 0);
+    /** Sessions that are watched are looked at so often; one in so many calls reads the clock. */
+    static constexpr ucs::Duration kWatch = std::chrono::milliseconds(25);
+    static constexpr unsigned kWatchCalls = 64;
 
     TcpInterface(RegionTable& regions, const NetworkDevice& device, const Config& config,
                  const InterfaceParams& params);
@@ -128,6 +149,9 @@ class TcpInterface final : public Interface {
     void run_timers();
     Link& make_link(uint64_t peer, bool mapped);
     wire::Answer answer_to(const wire::Hello& hello);
+    void resume(const wire::Hello& hello, Descriptor socket, bool is_new);
+    void check_sessions();
+    void on_carrier(const NetworkDevice& device, bool is_up);
     void reap();
     std::optional<Link::Target> read_target(const RemoteAddress& remote) const;
 
@@ -154,8 +178,12 @@ class TcpInterface final : public Interface {
     unsigned empty_polls_ = kRestless;
     ucs::Time next_poll_{};
     bool links_changed_ = false;
+    unsigned watch_calls_ = 0;
+    ucs::Time next_watch_{};
 
+    const std::shared_ptr<Family> family_;
     TimerList timers_;
+    WatchList watched_;
     boost::intrusive::list<Link, boost::intrusive::base_hook<LinkHook>,
                            boost::intrusive::constant_time_size<false>>
         links_;

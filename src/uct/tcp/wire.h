@@ -19,7 +19,7 @@ namespace uct::tcp::wire {
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
 inline constexpr uint32_t kMagic = 0x50544c53;  // "SLTP"
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr size_t kAlignment = 8;
 
 constexpr size_t padding(size_t length) {
@@ -32,8 +32,8 @@ using Secret = std::array<uint64_t, 2>;
 struct Hello {
     uint32_t magic;
     uint16_t version;
-    uint8_t channel;  //!< which of the connections between the two interfaces
-    uint8_t reserved0;
+    uint8_t channel;    //!< which of the connections between the two interfaces
+    uint8_t flags;      //!< Hello::Flag
     uint64_t sender;    //!< id of the interface that connects
     uint64_t receiver;  //!< id of the interface that listens
     Secret secret;      //!< the receiver's
@@ -41,14 +41,28 @@ struct Hello {
     uint32_t max_frame;
     uint32_t
         link;  //!< the sender's Link: another one than before has forgotten the old connections
+    uint32_t bulk_epoch;  //!< as in Cut
+    // Of a connection that carries on a session (kResumes):
+    uint32_t peer_link;  //!< the receiver's Link
+    uint32_t attempt;    //!< counts up: an earlier one comes too late
+    uint64_t received;   //!< bytes of the receiver's stream that the sender has
 };
-static_assert(sizeof(Hello) == 56);
+static_assert(sizeof(Hello) == 80);
+
+/** In Hello and Welcome. */
+enum Flag : uint8_t {
+    kCanResume = 1,  //!< can carry on a session over another connection
+    kManyWays = 2,   //!< and has more than one interface to do so
+    kResumes = 4,    //!< does so with this connection
+};
 
 enum class Answer : uint8_t {
     kWelcome = 1,
     kYield = 2,     //!< both connected at once, and the other connection stays
     kMismatch = 3,  //!< the peer's messages may be longer than ours
     kCutOff = 4,    //!< what this link sends must not be written any more: begin anew
+    kUnknown = 5,   //!< there is no such session
+    kStale = 6,     //!< overtaken by what was agreed on meanwhile
 };
 
 struct Welcome {
@@ -57,9 +71,13 @@ struct Welcome {
     uint8_t channel;
     Answer answer;
     uint32_t max_frame;
-    uint32_t link;  //!< as in Hello
+    uint32_t link;      //!< as in Hello
+    uint64_t received;  //!< as in Hello
+    uint8_t flags;
+    uint8_t reserved[3];
+    uint32_t attempt;  //!< the last of the sender's own, which counts no more
 };
-static_assert(sizeof(Welcome) == 16);
+static_assert(sizeof(Welcome) == 32);
 
 enum class FrameType : uint8_t {
     kMessage = 1,  //!< id: the active-message id; payload
@@ -72,8 +90,12 @@ enum class FrameType : uint8_t {
     kFlushReply,   //!< Reply
     kRefused,      //!< Refused: an operation of that endpoint broke the rules of memory access
     kLeave,        //!< the sender goes away in good order
+    kRoutes,       //!< Routes; a Route for each way to the sender
+    kCut,          //!< Cut: the sender has closed its bulk connections of earlier epochs
+    kCutDone,      //!< Cut: so has the one who answers
+    kHere,         //!< nothing: what was sent on this connection has come to somebody
 };
-inline constexpr auto kLastFrameType = FrameType::kLeave;
+inline constexpr auto kLastFrameType = FrameType::kHere;
 
 struct Frame {
     uint32_t length;  //!< of fixed header and payload, without the zeros at the end
@@ -129,6 +151,25 @@ struct Refused {
     uint32_t operation;  //!< kNoOperation, or one that gets no other answer
 };
 inline constexpr uint32_t kNoOperation = ~uint32_t{0};
+
+/** How to connect to the sender: its secret and where its worker listens. */
+struct Routes {
+    Secret secret;
+};
+struct Route {
+    std::array<std::byte, 26> device;  //!< DeviceAddress
+    uint16_t port;
+    uint32_t reserved;
+};
+static_assert(sizeof(Routes) == 16 && sizeof(Route) == 32);
+inline constexpr size_t kMaxRoutes = 15;
+
+/** Bulk connections belong to an epoch of their link; one that gives them up begins the next. */
+struct Cut {
+    uint32_t epoch;
+    uint32_t reserved;
+};
+static_assert(sizeof(Cut) == 8);
 static_assert(sizeof(Reply) == 8 && sizeof(AtomicReply) == 16 && sizeof(Refused) == 8);
 
 /** The longest Frame with fixed header: what a reader needs before it knows where payload goes. */
@@ -158,7 +199,13 @@ constexpr Shape shape_of(FrameType type) {
             return {sizeof(Reply), false};
         case FrameType::kRefused:
             return {sizeof(Refused), false};
+        case FrameType::kRoutes:
+            return {sizeof(Routes), true};
+        case FrameType::kCut:
+        case FrameType::kCutDone:
+            return {sizeof(Cut), false};
         case FrameType::kLeave:
+        case FrameType::kHere:
             break;
     }
     return {0, false};
@@ -175,6 +222,11 @@ constexpr bool is_sound(const Frame& frame, size_t max_message) {
     const Shape shape = shape_of(frame.type);
     if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
     if (frame.type == FrameType::kMessage) return frame.length <= max_message;
+    if (frame.type == FrameType::kRoutes) {
+        return frame.length >= shape.fixed &&
+               frame.length <= shape.fixed + kMaxRoutes * sizeof(Route) &&
+               (frame.length - shape.fixed) % sizeof(Route) == 0 && frame.id == 0;
+    }
     return frame.length >= shape.fixed && frame.length - shape.fixed <= kMaxPayload &&
            frame.id == 0;
 }

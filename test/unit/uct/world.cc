@@ -31,6 +31,7 @@ std::vector<TransportCase> make_transports() {
           {"TCP_RX_SEG_SIZE", "16k"},
           {"TCP_SNDBUF", "4k"},
           {"TCP_RCVBUF", "4k"}}},
+        {"tcp_failover", "tcp", {{"TCP_FAILOVER", "y"}}},
         {"rc_mlx5", "rc_mlx5"},
         {"rc_verbs", "rc_verbs"},
         {"ud_verbs", "ud_verbs"},

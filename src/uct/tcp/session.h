@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/uio.h>
+
+#include <boost/intrusive/list.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ucs/time.h"
+#include "uct/tcp/address.h"
+#include "uct/tcp/event_target.h"
+#include "uct/tcp/history.h"
+#include "uct/tcp/socket.h"
+#include "uct/tcp/timer.h"
+#include "uct/tcp/wire.h"
+
+namespace uct::tcp {
+
+class Channel;
+class Link;
+class TcpInterface;
+
+/** Sessions that have something to look after: bytes that are not acknowledged, a way back. */
+using WatchHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<struct WatchTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+/** A way between two workers: the addresses of both ends. */
+struct Way {
+    IpAddress local, remote;
+    friend bool operator==(const Way&, const Way&) = default;
+};
+
+/**
+ * The messages' channel of a link as it outlives its connections (docs/tcp.md, "Failover").
+ *
+ * What was sent is kept until the peer's kernel has acknowledged it: a receiver reads its
+ * connection to the end before it goes on with the next, so what its kernel has taken it gets.
+ */
+class Session final : public EventTarget, public Timer, public WatchHook {
+  public:
+    Session(Link& link, Channel& channel);
+    ~Session() { stop(); }
+    Session(const Session&) = delete;
+
+    History& history() { return history_; }
+    const History& history() const { return history_; }
+    /** The kernel has taken so much of the channel's stream. */
+    void sent(std::span<const iovec> pieces, size_t length) {
+        history_.record(pieces, length);
+        if (history_.size() >= next_trim_) [[unlikely]]
+            trim();
+    }
+    /** Look after this link. */
+    void watch();
+    bool is_watched() const { return WatchHook::is_linked(); }
+
+    /** The first connection stands. */
+    void begin();
+    /** Over, whatever becomes of the link. */
+    void stop();
+    bool is_over() const { return is_over_; }
+    /** Between two connections. */
+    bool is_moving() const;
+
+    /** The peer has said how it can be reached. */
+    void on_routes(std::span<const std::byte> payload);
+    /** The channel's connection has ended without a farewell. */
+    void broken(int error);
+    /** No answer comes on the present way. */
+    void suspect(const char* why);
+    /** A device of this worker has lost its link, or has it back. */
+    void on_carrier(const NetworkDevice& device, bool is_up);
+    /** Time has passed. */
+    void check(ucs::Time now);
+
+    wire::Answer judge(const wire::Hello& hello) const;
+    /** The peer goes on over this connection. */
+    void accept(const wire::Hello& hello, Descriptor socket, bool is_new);
+
+    /** How the link's other connections are to be made: null for the usual way. */
+    struct Course {
+        TcpInterface* from;
+        DeviceAddress to;
+        uint16_t port;
+    };
+    const Course* course() const {
+        return is_home_ || course_.from == nullptr ? nullptr : &course_;
+    }
+
+    unsigned on_event(uint32_t events) override;
+    void on_deadline() override;
+
+  private:
+    enum class Phase : uint8_t {
+        kSteady,      //!< nothing is tried
+        kConnecting,  //!< the channel may still be open
+        kGreeting,    //!< Hello sent: from here on the channel is not
+        kYielded,     //!< the peer's own connection is to come
+        kPausing,     //!< another attempt follows
+    };
+    struct Peer {
+        DeviceAddress device;
+        uint16_t port;
+    };
+
+    /** Bytes kept between two questions to the kernel what it has got rid of. */
+    static constexpr size_t kTrimStep = 256 * 1024;
+
+    ucs::Time now() const;
+    void trim();
+    void set_phase(Phase phase, ucs::Duration span);
+    bool is_near(const Course& course) const;
+    std::vector<Course> courses(bool with_present) const;
+    Way present() const;
+    void connect(const Course& course);
+    /** @return false if there is none */
+    bool try_next(bool with_present);
+    void try_home(ucs::Time now);
+    void attempt_failed(int error);
+    void connected();
+    void greeted();
+    void go_on(Descriptor socket, bool is_new);
+    void drop_attempt();
+
+    Link& link_;
+    Channel& channel_;
+    TcpInterface& interface_;
+    History history_;
+    Phase phase_ = Phase::kSteady;
+    bool is_over_ = false;
+    bool is_home_ = true;
+    bool was_refused_ = false;
+    unsigned tries_ = 0;       //!< since all was well
+    unsigned turn_ = 0;        //!< of the courses
+    unsigned home_tries_ = 0;  //!< since the last move
+    uint32_t attempt_ = 0;     //!< the last Hello's
+    uint32_t peer_attempt_ = 0;
+    uint64_t trusted_at_ = 0;  //!< the peer reads this connection if it has sent beyond
+    bool is_going_home_ = false;
+    ucs::Time next_try_{}, next_home_{};
+    ucs::Time silent_since_ = ucs::kNever, trouble_since_ = ucs::kNever;
+    size_t next_trim_ = kTrimStep;
+    Way way_, home_;
+    Course course_{};
+    Course trying_{};
+    Descriptor candidate_;
+    size_t welcome_received_ = 0;
+    wire::Welcome welcome_{};
+    wire::Secret secret_{};
+    std::vector<Peer> peers_;  //!< the peer interface's own first
+};
+
+using WatchList = boost::intrusive::list<Session, boost::intrusive::base_hook<WatchHook>,
+                                         boost::intrusive::constant_time_size<false>>;
+
+}  // namespace uct::tcp

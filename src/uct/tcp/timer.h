@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/intrusive/list.hpp>
+
+#include "ucs/time.h"
+
+namespace uct::tcp {
+
+using TimerHook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<struct TimerTag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+
+/** What has something due at a time of its own: a connection coming up, another attempt. */
+class Timer : public TimerHook {
+  public:
+    ucs::Time deadline() const { return deadline_; }
+    /** Leaves the list, or has a later deadline afterwards. */
+    virtual void on_deadline() = 0;
+
+  protected:
+    ~Timer() = default;
+    ucs::Time deadline_{};
+};
+
+using TimerList = boost::intrusive::list<Timer, boost::intrusive::base_hook<TimerHook>,
+                                         boost::intrusive::constant_time_size<false>>;
+
+}  // namespace uct::tcp
