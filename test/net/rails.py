@@ -44,6 +44,7 @@ def run_perf(net, operation, size, *options, disturb=None):
                                  stderr=subprocess.STDOUT)
         try:
             if disturb:
+                net.wait_for_traffic(child)
                 disturb()
             out, _ = child.communicate(timeout=180)
         finally:
@@ -172,7 +173,7 @@ def rail_fails(options, fail, mend, limit, rail=1):
             moments = {}
 
             def disturb():
-                time.sleep(2)
+                time.sleep(1)
                 moments["fails"] = time.monotonic()
                 fail(net, rail)
                 time.sleep(2)
@@ -205,7 +206,7 @@ def messages_move(fail, mend, limit):
         moments = {}
 
         def disturb():
-            time.sleep(1.5)
+            time.sleep(1)
             moments["fails"] = time.monotonic()
             fail(net, 0)
             time.sleep(2)

@@ -154,14 +154,15 @@ def a_link_that_swallows_everything_is_an_error_in_time():
 
 
 def survives(net, disturb, *options, operation="tag", seconds=3, timeout=60, **settings):
-    """A run of which every byte is checked ends well though it is disturbed after a second."""
+    """A run of which every byte is checked ends well though it is disturbed in its midst."""
     command = [SWIFTLANE, "perf", operation, "--tls", "self,tcp", "--device", "real", "--verify",
                "--prefix", f"ip netns exec {net.base}n%r", "--rails", str(len(net.links)), "--time",
                f"{seconds}s", *options]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env=environment(**settings))
     try:
-        time.sleep(1.2)
+        net.wait_for_traffic(child)
+        time.sleep(0.5)
         if child.poll() is None:
             disturb()
         else:

@@ -10,6 +10,7 @@ reach each other over it (two nodes by a veth pair, more by a bridge in a namesp
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 
@@ -128,6 +129,17 @@ class Topology:
     def pass_all(self, n, i):
         """The link of which drop_all() took everything works again."""
         sh(f"ip netns exec {self.node(n)} nft delete table inet loss{i}")
+
+    def sent(self, n):
+        """Bytes that a node has sent over all links."""
+        files = " ".join(f"/sys/class/net/eth{i}/statistics/tx_bytes" for i in range(len(self.links)))
+        return sum(map(int, sh(f"ip netns exec {self.node(n)} cat {files}").split()))
+
+    def wait_for_traffic(self, child, limit=30):
+        """Until a program that was started has begun to send in earnest, or is over."""
+        end = time.monotonic() + limit
+        while child.poll() is None and self.sent(0) < 200e3 and time.monotonic() < end:
+            time.sleep(0.05)
 
     def popen(self, n, command, **options):
         return subprocess.Popen(["ip", "netns", "exec", self.node(n)] + command, **options)
