@@ -207,29 +207,26 @@ void Worker::count_dedicated(int change) {
 // the time that it has been silent.
 unsigned Worker::poll_networks() {
     constexpr uint32_t kPatience = 4096, kSeldom = 16;
-    const uint32_t seldom = busy_ == nullptr ? kSeldom : kSeldom / kAlone;
     unsigned events = 0;
-    bool is_quiet = true;
     for (WorkerInterface* interface : networks_) {
-        if (interface->quiet >= kPatience && ++interface->quiet % seldom != 0) continue;
+        if (interface->quiet >= kPatience && ++interface->quiet % kSeldom != 0) continue;
         const unsigned found = interface->transport->progress();
         events += found;
         if (interface->may_rest) interface->quiet = found != 0 ? 0 : interface->quiet + 1;
-        is_quiet &= interface->quiet >= kPatience;
     }
-    if (!is_quiet) busy_ = nullptr;
     return events;
 }
 
-// While no adapter has anything, the queues in memory that the last messages came through are
-// looked at in each call, and alone in most: what a program waits for is likely to come there, and
-// an answer need not wait for looks elsewhere.
+// The queues in memory that the last messages came through are looked at first, and if there are
+// more, mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
+// nothing has looked everywhere.
 unsigned Worker::poll() {
+    constexpr uint32_t kAlone = 4;
     uct::Interface* const busy = busy_;
     unsigned events = 0;
     if (busy != nullptr) {
         events = busy->progress();
-        if (++polled_alone_ % kAlone != 0) return events;
+        if (events != 0 && ++polled_alone_ % kAlone != 0) return events;
     }
     for (WorkerInterface* interface : memories_) {
         uct::Interface& transport = *interface->transport;

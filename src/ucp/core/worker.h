@@ -360,7 +360,6 @@ class Worker {
     bool uses_device_atomics_ = false;
     /** Of those in shared memory, the one that messages came from last; null: none goes before. */
     uct::Interface* busy_ = nullptr;
-    static constexpr uint32_t kAlone = 4;  //!< one of so many looks goes to all others as well
     uint32_t polled_alone_ = 0;
 
     RequestChunks request_chunks_;
