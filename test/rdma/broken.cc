@@ -277,10 +277,10 @@ int run(const char* event, unsigned seconds, bool fails) {
     const uint64_t before = other.messages();
     make_happen(event, broken);
     if (fails) {
-        check(turn_until([&] { return broken.a.failures() > 0 && broken.b.failures() > 0; },
-                         kPatience),
-              fmt::format("not noticed: {} and {} failures", broken.a.failures(),
-                          broken.b.failures()));
+        const bool is_noticed = turn_until(
+            [&] { return broken.a.failures() > 0 && broken.b.failures() > 0; }, kPatience);
+        check(is_noticed, fmt::format("not noticed: {} and {} failures", broken.a.failures(),
+                                      broken.b.failures()));
         const std::chrono::duration<double> took = Clock::now() - start;
         fmt::print("figure: \"{}\": the ends fail with \"{}\" and \"{}\", after {:.1f} s\n", event,
                    ucs_status_string(broken.a.failure()), ucs_status_string(broken.b.failure()),
