@@ -207,10 +207,11 @@ def messages_move(fail, mend, limit):
 
         def disturb():
             time.sleep(1)
+            moments["rail"] = net.busiest()
             moments["fails"] = time.monotonic()
-            fail(net, 0)
+            fail(net, moments["rail"])
             time.sleep(2)
-            mend(net, 0)
+            mend(net, moments["rail"])
             moments["returns"] = time.monotonic()
 
         try:
@@ -218,12 +219,13 @@ def messages_move(fail, mend, limit):
                      disturb=disturb)
         finally:
             counters.stop()
-        for what, link, goal in [("fails", 1, limit), ("returns", 0, None)]:
+        rail = moments["rail"]
+        for what, link, goal in [("fails", 1 - rail, limit), ("returns", rail, None)]:
             after = counters.recovered_after(moments[what], link, 100e3)
             took = "never" if after is None else f"{after * 1000:.0f} ms"
             late = goal is not None and (after is None or after > goal)
             bound = "" if goal is None else f", goal {goal * 1000:.0f} ms"
-            print(f"    messages go over eth{link} after eth0 {what}: {took}{bound}"
+            print(f"    messages go over eth{link} after eth{rail} {what}: {took}{bound}"
                   f"{'  BELOW' if late else ''}", flush=True)
 
 

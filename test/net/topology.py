@@ -131,14 +131,19 @@ class Topology:
         sh(f"ip netns exec {self.node(n)} nft delete table inet loss{i}")
 
     def sent(self, n):
-        """Bytes that a node has sent over all links."""
+        """Bytes that a node has sent over each link."""
         files = " ".join(f"/sys/class/net/eth{i}/statistics/tx_bytes" for i in range(len(self.links)))
-        return sum(map(int, sh(f"ip netns exec {self.node(n)} cat {files}").split()))
+        return [int(word) for word in sh(f"ip netns exec {self.node(n)} cat {files}").split()]
+
+    def busiest(self):
+        """The link over which most was sent: that of the messages, if there is nothing else."""
+        sent = self.sent(0)
+        return sent.index(max(sent))
 
     def wait_for_traffic(self, child, limit=30):
         """Until a program that was started has begun to send in earnest, or is over."""
         end = time.monotonic() + limit
-        while child.poll() is None and self.sent(0) < 200e3 and time.monotonic() < end:
+        while child.poll() is None and sum(self.sent(0)) < 200e3 and time.monotonic() < end:
             time.sleep(0.05)
 
     def popen(self, n, command, **options):
