@@ -88,6 +88,7 @@ bool FaultPlan::active() const {
 }
 
 void FaultInjector::set(const FaultPlan& plan) {
+    std::lock_guard guard(mutex_);
     plan_ = plan;
     active_ = plan.active();
     state_ = plan.seed;
@@ -107,39 +108,53 @@ bool FaultInjector::chance(double p) {
 }
 
 bool FaultInjector::drop_message() {
-    return active_ && chance(plan_.drop);
+    if (!active()) return false;
+    std::lock_guard guard(mutex_);
+    return chance(plan_.drop);
 }
 
 uint64_t FaultInjector::message_delay_ns() {
-    return active_ && chance(plan_.delay) ? plan_.delay_ns : 0;
+    if (!active()) return 0;
+    std::lock_guard guard(mutex_);
+    return chance(plan_.delay) ? plan_.delay_ns : 0;
 }
 
 bool FaultInjector::drop_datagram() {
-    return active_ && chance(plan_.ud_drop);
+    if (!active()) return false;
+    std::lock_guard guard(mutex_);
+    return chance(plan_.ud_drop);
 }
 
 bool FaultInjector::duplicate_datagram() {
-    return active_ && chance(plan_.ud_duplicate);
+    if (!active()) return false;
+    std::lock_guard guard(mutex_);
+    return chance(plan_.ud_duplicate);
 }
 
 uint64_t FaultInjector::datagram_delay_ns() {
-    if (!active_ || plan_.ud_delay_ns == 0 || !chance(plan_.ud_delay)) return 0;
+    if (!active()) return 0;
+    std::lock_guard guard(mutex_);
+    if (plan_.ud_delay_ns == 0 || !chance(plan_.ud_delay)) return 0;
     return 1 + draw() % plan_.ud_delay_ns;
 }
 
 bool FaultInjector::fail_post() {
-    if (!active_) return false;
+    if (!active()) return false;
+    std::lock_guard guard(mutex_);
     ++posts_;
     return posts_ == plan_.fail_post ||
            (plan_.fail_post_every != 0 && posts_ % plan_.fail_post_every == 0);
 }
 
 bool FaultInjector::fail_create() {
-    return active_ && ++creates_ == plan_.fail_create;
+    if (!active()) return false;
+    std::lock_guard guard(mutex_);
+    return ++creates_ == plan_.fail_create;
 }
 
 FaultInjector::Fate FaultInjector::operation() {
-    if (!active_) return Fate::kNothing;
+    if (!active()) return Fate::kNothing;
+    std::lock_guard guard(mutex_);
     ++operations_;
     if (operations_ == plan_.die_at) kill(getpid(), SIGKILL);
     if (operations_ == plan_.kill_qp_after) return Fate::kKillQp;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -35,11 +37,11 @@ struct FaultPlan {
     bool active() const;
 };
 
-/// Draws from a plan.
+/// Draws from a plan. Any thread, at any time.
 class FaultInjector {
   public:
     void set(const FaultPlan& plan);
-    bool active() const { return active_; }
+    bool active() const { return active_.load(std::memory_order_relaxed); }
 
     bool drop_message();
     uint64_t message_delay_ns();
@@ -58,8 +60,9 @@ class FaultInjector {
     uint64_t draw();
     bool chance(double probability);
 
+    std::mutex mutex_;
     FaultPlan plan_;
-    bool active_ = false;
+    std::atomic<bool> active_{false};
     uint64_t state_ = 1;
     uint64_t posts_ = 0;
     uint64_t creates_ = 0;

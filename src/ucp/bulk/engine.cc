@@ -16,6 +16,12 @@ Engine::State::State(Worker& owner)
             .window = std::max<size_t>(owner.config().bulk_window, 1),
             .chain = std::clamp<unsigned>(owner.config().bulk_max_wr_per_post, 1, kMaxChain)},
       slices{.slice = rules.slice, .fragment = owner.config().bulk_fragment_limit} {
+    if (owner.config().bulk_workers != 0 && !owner.context().virtual_time()) {
+        const MoverRules mover_rules{.schedule = rules,
+                                     .max_retries = owner.config().bulk_max_retries,
+                                     .stall_timeout = owner.config().bulk_stall_timeout};
+        pool = std::make_unique<Pool>(owner, mover_rules);
+    }
     worker.set_handler(AmId::kBulkCut, on_cut);
     worker.set_handler(AmId::kBulkCutDone, on_cut_done);
 }
@@ -90,16 +96,26 @@ Path* Engine::add_path(Endpoint& endpoint, const PathParams& params, PathOwner& 
     path->owner = &owner;
     path->name = params.name;
     group.paths.push_back(std::move(path));
+    if (state.pool != nullptr) state.adopt(*group.paths.back());
     endpoint.greet();
     state.wake(group);
     return group.paths.back().get();
 }
 
 void Engine::remove_path(Path& path) {
+    if (path.state == Path::State::kLent) return state_->stop_lent(path);
     if (path.state != Path::State::kUp) return;
     path.state = Path::State::kLeaving;
     path.stop_waiting();
     state_->wake(path.group);
+}
+
+Pool* Engine::pool() {
+    return state_->pool.get();
+}
+
+void Engine::set_wakeup(const Wakeup* wakeup) {
+    if (state_->pool != nullptr) state_->pool->returns.set_wakeup(wakeup);
 }
 
 void Engine::set_end_owner(PathOwner* owner) {

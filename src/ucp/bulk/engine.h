@@ -18,10 +18,13 @@ class Endpoint;
 namespace ucp {
 
 class Endpoint;
+class Wakeup;
 class Worker;
 struct Request;
 
 namespace bulk {
+
+class Pool;
 
 /**
  * Runs the bulk transfers of a worker (docs/bulk.md). Owned by it, one thread at a time with it.
@@ -67,6 +70,13 @@ class Engine {
     void remove_path(Path& path);
     /** Whose cut_end() is called when peers cut off ends. One for all paths of a worker. */
     void set_end_owner(PathOwner* owner);
+
+    // --- threads ---
+
+    /** Null: all is done in the caller's progress. */
+    Pool* pool();
+    /** What threads wake the worker up with; null: nothing any more. */
+    void set_wakeup(const Wakeup* wakeup);
 
     // --- called by the worker and its endpoints ---
 

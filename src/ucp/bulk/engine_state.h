@@ -9,6 +9,7 @@
 #include "ucp/bulk/cut.h"
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/path.h"
+#include "ucp/bulk/pool.h"
 #include "ucp/core/wire.h"
 #include "ucs/datastruct/memory_pool.h"
 
@@ -20,7 +21,7 @@ inline constexpr size_t kMaxChain = 64;
 
 /**
  * The engine's inside. Posting and completions are in posting.cc, failures and the clock in
- * health.cc, CUT in severing.cc.
+ * health.cc, CUT in severing.cc, what concerns movers in lending.cc.
  *
  * Two rules keep it simple. Users' callbacks, destructions and calls of a PathOwner happen only in
  * run_deferred() and advance(), which no transport calls. What a completion or message finds out
@@ -54,6 +55,14 @@ struct Engine::State {
     static ucs_status_t on_cut_done(void* worker, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
 
+    // --- lending.cc, if there is a pool ---
+    void adopt(Path& path);
+    void stop_lent(Path& path);
+    void lend(Group& group);
+    void take_returns();
+    void recall(Group& group, ucs_status_t status);
+    void tend(Group& group, ucs::Time now);
+
     Worker& worker;
     ScheduleRules rules;
     SliceRules slices;
@@ -68,8 +77,13 @@ struct Engine::State {
     uint64_t next_cut = 0;
     PathOwner* end_owner = nullptr;
     ucs::Time tick{};  //!< when the watched are looked at next
+    std::unique_ptr<Pool> pool;
 
   private:
+    Load* make_load(Job& job, Crew& crew);
+    void call_movers(Crew& crew);
+    void give_back(Load& load);
+    void lent_failed(const Return& entry);
     static void chain_done(uct::Completion* self);
     static void fence_done(uct::Completion* self);
     bool passes_fence(Job& job);
@@ -89,5 +103,11 @@ struct Engine::State {
 };
 
 const uct::InterfaceAttributes& attributes_of(const Path& path);
+
+/** An error of the operation itself, not of its path: it would fail on any. */
+inline bool is_refusal(ucs_status_t status) {
+    return status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
+           status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED;
+}
 
 }  // namespace ucp::bulk

@@ -175,6 +175,8 @@ void Engine::State::check(Group& group, ucs::Time now) {
                     path.failure = UCS_ERR_UNREACHABLE;
                 }
                 break;
+            case Path::State::kLent:
+                break;
             case Path::State::kCutting:
                 if (now >= path.due) send_cut(path, now);
                 break;
@@ -201,6 +203,7 @@ void Engine::State::check(Group& group, ucs::Time now) {
 
 /** The endpoint has failed: only what its lane carries is waited for. */
 void Engine::State::drop_all(Group& group, ucs_status_t status) {
+    if (group.crew != nullptr) recall(group, status);
     for (Job& job : group.jobs) job.work.fail(status);
     group.waiting.clear();
     for (const auto& path : group.paths) {
@@ -242,10 +245,13 @@ void Engine::State::release(Group& group) {
 
 void Engine::run_deferred() {
     State& state = *state_;
+    if (state.pool != nullptr) state.take_returns();
     while (!state.finished.empty()) state.deliver(state.finished.front());
     const auto cuts = std::move(state.cuts_due);
     state.cuts_due.clear();
     for (const auto& message : cuts) state.carry_out(message);
+    // Before failed paths are settled, so that it is known what they carried.
+    if (state.pool != nullptr) state.take_returns();
     if (state.active.empty()) return;
     state.running.swap(state.active);
     for (Group* group : state.running) group->is_active = false;
@@ -262,12 +268,16 @@ void Engine::advance(ucs::Time now) {
     state.tick = ucs::deadline(now, kTick);
     std::erase_if(state.watched, [](Group* group) {
         const bool is_healthy = std::ranges::all_of(group->paths, [](const auto& path) {
-            return path->state == Path::State::kUp && path->failure == UCS_OK;
+            const bool is_up = path->state == Path::State::kUp || path->state == Path::State::kLent;
+            return is_up && path->failure == UCS_OK;
         });
         group->is_watched = !is_healthy || !group->jobs.empty();
         return !group->is_watched;
     });
-    for (Group* group : state.watched) state.check(*group, now);
+    for (Group* group : state.watched) {
+        if (group->crew != nullptr) state.tend(*group, now);
+        state.check(*group, now);
+    }
 }
 
 ucs::Time Engine::next_deadline() const {

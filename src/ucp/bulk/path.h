@@ -7,6 +7,7 @@
 
 #include <boost/intrusive/list.hpp>
 
+#include "ucp/bulk/crew.h"
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/paths.h"
 #include "ucp/bulk/schedule.h"
@@ -66,6 +67,16 @@ struct Chain : uct::Completion, boost::intrusive::list_base_hook<> {
 };
 using ChainList = boost::intrusive::list<Chain, boost::intrusive::constant_time_size<false>>;
 
+/** The mover's strand that a path stands for, which knows of the path as long as it lives. */
+struct LentTo {
+    LentTo() = default;
+    LentTo(const LentTo&) = delete;
+    LentTo& operator=(const LentTo&) = delete;
+    ~LentTo();
+
+    std::shared_ptr<MoverStrand> strand;  //!< null: none
+};
+
 class Path : public uct::Pending {
   public:
     /** The endpoint's own lane; another interface, the engine's own; somebody else's. */
@@ -76,6 +87,7 @@ class Path : public uct::Pending {
         kCutting,  //!< failed: the peer has not yet said that nothing of it comes any more
         kResting,  //!< failed: made anew at `due`
         kProbing,  //!< made anew: takes part when the probe is back
+        kLent,     //!< a mover posts on it, the engine does not
     };
     struct Probe : uct::Completion {
         bool is_back = false;
@@ -112,6 +124,7 @@ class Path : public uct::Pending {
     bool is_cut = false;    //!< and it was answered
     std::vector<Job*> suspended;  //!< puts of theirs may still land
     std::unique_ptr<Probe> probe;
+    LentTo lent;
 
   private:
     /** There is room: the engine posts when the transport's call is over. */
@@ -128,6 +141,8 @@ struct Group {
     JobList jobs;                              //!< all
     bool is_active = false;                    //!< in Engine::State::active
     bool is_watched = false;                   //!< in Engine::State::watched
+    std::unique_ptr<Crew> crew;                //!< null: no mover has a strand of it
+    ucs::Time lent_at{};                       //!< when a transfer was lent last
 };
 
 }  // namespace ucp::bulk

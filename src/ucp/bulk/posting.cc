@@ -227,6 +227,7 @@ bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
 
 void Engine::State::pump(Group& group) {
     if (group.waiting.empty()) return;
+    if (group.crew != nullptr) lend(group);
     const ucs::Time now = worker.now();
     refresh_home(group);
     while (!group.waiting.empty()) {
@@ -284,13 +285,11 @@ void Engine::State::requeue(Job& job) {
 }
 
 void Engine::State::chain_failed(Job& job, Path* path, const Run& run, ucs_status_t status) {
-    const bool is_refused = status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
-                            status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED;
     // Over TCP the endpoint goes on another way: nothing more is written by the old one.
     const bool has_moved =
         path != nullptr && path->kind == Path::Kind::kHome && status == UCS_ERR_UNREACHABLE;
     const bool is_home = !has_moved && (path == nullptr || path->kind == Path::Kind::kHome);
-    if (is_home || is_refused || run.failures >= worker.config().bulk_max_retries) {
+    if (is_home || is_refusal(status) || run.failures >= worker.config().bulk_max_retries) {
         job.work.fail(status);
     }
     job.work.failed(run);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ucp/bulk/engine.h"
+#include "ucp/bulk/pool.h"
 #include "ucp/core/worker.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucs/log.h"
@@ -326,7 +327,11 @@ unsigned StrandDriver::room() const {
 
 std::unique_ptr<uct::Endpoint> StrandDriver::make_end(unsigned interface) {
     std::unique_ptr<uct::Endpoint> end;
-    if (worker_.interface(interface).transport->create_endpoint({}, &end) != UCS_OK) return nullptr;
+    Pool* const pool = worker_.bulk().pool();
+    const bool is_lent = pool != nullptr && pool->make_end(interface, &end) == UCS_OK;
+    if (!is_lent && worker_.interface(interface).transport->create_endpoint({}, &end) != UCS_OK) {
+        return nullptr;
+    }
     peak_held_ = std::max(peak_held_, ++held_);
     return end;
 }

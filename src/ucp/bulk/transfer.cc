@@ -36,6 +36,22 @@ Transfer::Cursor Transfer::cursor() const {
     return cursor;
 }
 
+Run Transfer::split(Run& run, uint32_t slices) const {
+    Run rest = run;
+    Place place = start(run);
+    for (uint32_t index = 0; index < slices; ++index) {
+        const size_t length = slice_at(place).length;
+        rest.bytes -= length;
+        step(place, length);
+    }
+    rest.piece = place.piece;
+    rest.offset = place.offset;
+    rest.slices -= slices;
+    run.slices = slices;
+    run.bytes -= rest.bytes;
+    return rest;
+}
+
 Run Transfer::take(const Cursor& end, uint32_t slices) {
     Run run;
     run.slices = slices;

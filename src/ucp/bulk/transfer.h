@@ -58,6 +58,7 @@ class Transfer {
     Transfer(std::span<const Piece> pieces, const SliceRules& rules);
 
     std::span<const Piece> pieces() const { return pieces_; }
+    const SliceRules& rules() const { return rules_; }
     /** Bytes of a slice at most. */
     size_t longest_slice() const { return rules_.slice + rules_.fragment; }
     bool has_next() const { return waiting_ != 0; }
@@ -84,6 +85,8 @@ class Transfer {
     };
     Cursor cursor() const;
 
+    /** Shortens a run to its first `slices`. @return the rest. Looks at nothing that changes. */
+    Run split(Run& run, uint32_t slices) const;
     /** The `slices` from cursor() up to `end` are posted. */
     Run take(const Cursor& end, uint32_t slices);
     void completed(const Run& run) { under_way_ -= run.bytes; }

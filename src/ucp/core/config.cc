@@ -106,6 +106,13 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::bulk_retry_interval>("BULK_RETRY_INTERVAL", "100ms",
                                         "A path that has failed is tried again after this time, "
                                         "doubled at each failure up to 32 times."),
+    field<&Config::bulk_workers>("BULK_WORKERS", "0",
+                                 "Threads for each device that move bulk transfers of promoted "
+                                 "endpoints while the program computes; 0: all is done in its "
+                                 "calls of progress."),
+    field<&Config::bulk_shards>("BULK_SHARDS", "4",
+                                "Locks that the queues of these threads are spread over, by "
+                                "endpoint, 1 to 64."),
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "
                              "device beside its lane: the smaller number of both ends, at most 8."),

@@ -70,6 +70,8 @@ struct Config {
     ucs::Duration bulk_stall_timeout = std::chrono::milliseconds(400);
     ucs::Duration bulk_retry_interval = std::chrono::milliseconds(100);
 
+    unsigned bulk_workers = 0;
+    unsigned bulk_shards = 4;
     unsigned bulk_qps = 4;
     std::optional<unsigned> max_dedicated_qps;
     /** Queue pairs of promoted endpoints, lanes and strands together. */

@@ -179,7 +179,7 @@ void Worker::finish_later(Request& request, ucs_status_t status) {
 
 void Worker::defer(Request& request) {
     deferred_.push_back(request);
-    has_work_ = true;
+    work_later();
 }
 
 Request* Worker::lend_request() {

@@ -86,6 +86,7 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
 }
 
 Worker::~Worker() {
+    bulk_->set_wakeup(nullptr);
     announce_use(*this);
     withdraw_lanes();
     for (Endpoint& endpoint : endpoints_) endpoint.take_from_user();
@@ -284,7 +285,7 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
 }
 
 bool Worker::has_work() const {
-    return has_work_ || lanes_->has_deferred();
+    return has_work_.load(std::memory_order_relaxed) || lanes_->has_deferred();
 }
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {
@@ -294,6 +295,7 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
             status = wakeup_->watch(connections_->descriptor());
         }
         if (status != UCS_OK) return status;
+        bulk_->set_wakeup(wakeup_.get());
     }
     *wakeup = wakeup_.get();
     return UCS_OK;
@@ -310,7 +312,7 @@ ucs::Time Worker::next_deadline() const {
 
 unsigned Worker::run_deferred() {
     unsigned events = 0;
-    has_work_ = false;
+    has_work_.store(false, std::memory_order_relaxed);
     RequestQueue finished;
     finished.swap(deferred_);
     while (!finished.empty()) {

@@ -126,7 +126,7 @@ class Worker {
     /** Work put aside for the next progress(), whatever the transports have. */
     bool has_work() const;
     /** The next progress() runs what is put aside. */
-    void work_later() { has_work_ = true; }
+    void work_later() { has_work_.store(true, std::memory_order_relaxed); }
     /** Made at first use, which for a context with UCP_FEATURE_WAKEUP is the worker's creation. */
     ucs_status_t wakeup(Wakeup** wakeup);
     /** The next progress() looks at what it looks at only now and then. */
@@ -384,7 +384,9 @@ class Worker {
     EndpointTable by_uuid_;
     EndpointList endpoints_;
     size_t endpoint_count_ = 0;
-    bool has_work_ = false;  //!< one of the lists below, or deferred_, has something
+    /** One of the lists below, or deferred_, has something. Threads of bulk transfers set it, too.
+     */
+    std::atomic<bool> has_work_{false};
     std::vector<Endpoint*> doomed_;
     std::vector<Endpoint*> to_pump_;
     std::vector<Endpoint*> to_purge_;

@@ -163,7 +163,7 @@ void Worker::doom(Endpoint& endpoint) {
     endpoint.hang_up();
     resign_primary(endpoint);
     doomed_.push_back(&endpoint);
-    has_work_ = true;
+    work_later();
 }
 
 void Worker::reap() {
@@ -175,7 +175,7 @@ void Worker::reap() {
                              (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
         if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint)) {
             doomed_.push_back(endpoint);
-            has_work_ = true;
+            work_later();
             continue;
         }
         if (find_endpoint(endpoint->remote_uuid()) == nullptr) {
@@ -208,20 +208,20 @@ void Worker::withdraw_lanes() {
 void Worker::transport_failed(void* arg, uct::Endpoint* lane, ucs_status_t status) {
     auto& self = *static_cast<Worker*>(arg);
     self.failed_lanes_.emplace_back(lane, status);
-    self.has_work_ = true;
+    self.work_later();
 }
 
 void Worker::purge_later(Endpoint& endpoint) {
     resign_primary(endpoint);
     to_purge_.push_back(&endpoint);
-    has_work_ = true;
+    work_later();
 }
 
 void Worker::pump_later(Endpoint& endpoint) {
     if (endpoint.has_flag(Endpoint::kPumpLater)) return;
     endpoint.set_flag(Endpoint::kPumpLater);
     to_pump_.push_back(&endpoint);
-    has_work_ = true;
+    work_later();
 }
 
 }  // namespace ucp

@@ -48,6 +48,17 @@ class HwlocTopology final : public Topology {
         return sum / static_cast<double>(cpus.size());
     }
 
+    std::vector<unsigned> cpus_near(std::string_view device) const override {
+        std::vector<unsigned> cpus;
+        const hwloc_obj_t near = locality_of(device);
+        if (near == nullptr || near->cpuset == nullptr) return cpus;
+        for (int cpu = hwloc_bitmap_first(near->cpuset); cpu >= 0;
+             cpu = hwloc_bitmap_next(near->cpuset, cpu)) {
+            cpus.push_back(static_cast<unsigned>(cpu));
+        }
+        return cpus;
+    }
+
   private:
     /** The part of the machine that the device hangs on. */
     hwloc_obj_t locality_of(std::string_view device) const {

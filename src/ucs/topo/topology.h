@@ -29,6 +29,8 @@ class Topology {
      * @return 0 for a device or CPUs that the topology does not know
      */
     virtual double distance(std::string_view device, const std::vector<unsigned>& cpus) const = 0;
+    /** The CPUs next to a device, by their numbers in the system; empty if it is not known. */
+    virtual std::vector<unsigned> cpus_near(std::string_view device) const = 0;
 };
 
 /** The CPUs that the calling thread may run on, by their numbers in the system. */

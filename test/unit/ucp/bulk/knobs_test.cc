@@ -141,5 +141,19 @@ TEST(Knobs, MaxRetries) {
     }
 }
 
+// UCX_BULK_WORKERS: threads run in real time, in test/system/bulk_threads_test.cc.
+
+TEST(Knobs, Shards) {
+    for (const unsigned shards : {1, 4, 64}) {
+        BulkCluster pair(8192, with("BULK_SHARDS", std::to_string(shards)));
+        Pool pool(pair.cluster.inner(0), {});
+        std::map<const Shard*, unsigned> endpoints;
+        for (unsigned count = 0; count < 1000; ++count) {
+            ++endpoints[&pool.shard_of(unwrap(pair.cluster.connect(0, 1)))];
+        }
+        EXPECT_EQ(endpoints.size(), shards);
+    }
+}
+
 }  // namespace
 }  // namespace ucp::bulk::test

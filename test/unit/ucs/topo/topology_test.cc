@@ -92,6 +92,14 @@ TEST(Topology, DistanceGrowsWithWhatLiesBetween) {
     }
 }
 
+TEST(Topology, CpusNearADeviceAreThoseOfItsNode) {
+    const auto machine = Topology::from_xml(kMachine);
+    ASSERT_NE(machine, nullptr);
+    EXPECT_EQ(machine->cpus_near("mlx5_0"), std::vector<unsigned>{0});
+    EXPECT_EQ(machine->cpus_near("mlx5_1"), std::vector<unsigned>{2});
+    EXPECT_TRUE(machine->cpus_near("mlx5_7").empty());
+}
+
 TEST(Topology, NonsenseIsNoTopology) {
     EXPECT_EQ(Topology::from_xml("<topology"), nullptr);
     EXPECT_EQ(Topology::from_xml(""), nullptr);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/returns.h"
+
+#include <utility>
+
+#include "ucp/core/wakeup.h"
+#include "ucp/core/worker.h"
+
+namespace ucp::bulk {
+
+// The flag of the worker is set last: who sees it finds the entry.
+void Returns::push(Return entry) {
+    std::lock_guard lock(mutex_);
+    entries_.push_back(std::move(entry));
+    any_.store(true, std::memory_order_relaxed);
+    worker_.work_later();
+    if (wakeup_ != nullptr) (void)wakeup_->signal();
+}
+
+std::vector<Return> Returns::take() {
+    std::lock_guard lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
+    return std::exchange(entries_, {});
+}
+
+void Returns::set_wakeup(const Wakeup* wakeup) {
+    std::lock_guard lock(mutex_);
+    wakeup_ = wakeup;
+}
+
+}  // namespace ucp::bulk

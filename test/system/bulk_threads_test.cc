@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Bulk transfers by threads (UCX_BULK_WORKERS), over emulated adapters that are really there: the
+// host-wide fabric, in real time.
+
+#include <unistd.h>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "system/host_pair.h"
+
+namespace ucp::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Case {
+    unsigned workers, shards;
+};
+constexpr Case kCases[] = {{1, 1}, {4, 1}, {4, 4}};
+
+HostPair::Options options(const Case& each) {
+    HostPair::Options options;
+    options.workers = each.workers;
+    options.shards = each.shards;
+    return options;
+}
+
+TEST(BulkThreads, MoveATransferWhileTheProgramMakesNoCall) {
+    for (const Case& each : kCases) {
+        for (const bool is_put : {true, false}) {
+            HostPair pair(options(each));
+            pair.promote();
+            EXPECT_EQ(pair.pool(0)->movers() % each.workers, 0u);
+            pair.fill(1);
+            pair.fill_there(2);
+            const auto before = is_put ? pair.here : pair.there;
+            const uint64_t moved = pair.moved(0);
+            HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
+            ASSERT_TRUE(HostPair::await([&] { return pair.pool(0)->returns.any(); }));
+            EXPECT_EQ(operation.ends, 0u);
+            EXPECT_EQ(pair.moved(0) - moved, pair.here.size());
+            ucp_worker_progress(pair.worker(0));
+            EXPECT_EQ(operation.ends, 1u);
+            EXPECT_EQ(operation.status, UCS_OK);
+            EXPECT_TRUE(pair.here == before);
+            EXPECT_TRUE(pair.there == before);
+        }
+    }
+}
+
+TEST(BulkThreads, MoveARendezvousWhileNeitherProgramMakesACall) {
+    for (const Case& each : kCases) {
+        HostPair pair(options(each));
+        pair.promote();
+        // Who reads or writes the data has had bulk transfers as well.
+        const auto sent = pattern(pair.here.size(), 3);
+        std::vector<uint8_t> received(sent.size());
+        for (const bool is_counted : {false, true}) {
+            std::ranges::fill(received, 0);
+            const uint64_t moved = pair.moved(0) + pair.moved(1);
+            HostOperation& receive = pair.start_receive(received.data(), received.size());
+            HostOperation& send = pair.start_send(sent.data(), sent.size());
+            if (is_counted) {
+                // The message and its answer, up to the first slice.
+                ASSERT_TRUE(pair.until([&] { return pair.moved(0) + pair.moved(1) > moved; }));
+                ASSERT_TRUE(HostPair::await([&] {
+                    return pair.pool(0)->returns.any() || pair.pool(1)->returns.any() ||
+                           receive.ends != 0;
+                }));
+                EXPECT_EQ(pair.moved(0) + pair.moved(1) - moved, sent.size());
+            }
+            EXPECT_EQ(pair.finish(receive), UCS_OK);
+            EXPECT_EQ(pair.finish(send), UCS_OK);
+            EXPECT_TRUE(received == sent);
+            const auto second_has_strands = [&] {
+                return pair.inner(1).strands().holds(unwrap(pair.endpoint(1)));
+            };
+            ASSERT_TRUE(pair.until(second_has_strands));
+        }
+    }
+}
+
+TEST(BulkThreads, NoneByDefault) {
+    HostPair pair(options({0, 4}));
+    pair.promote();
+    EXPECT_EQ(pair.pool(0), nullptr);
+    pair.fill(4);
+    EXPECT_EQ(pair.finish(pair.start_put()), UCS_OK);
+    EXPECT_TRUE(pair.here == pair.there);
+}
+
+// UCX_BULK_WORKERS, as users set it.
+TEST(BulkThreads, AreAsManyForEachDeviceAsTheVariableSays) {
+    for (const unsigned workers : {1, 3}) {
+        HostPair::Options wanted = options({workers, 2});
+        wanted.variables = {{"BULK_WORKERS", std::to_string(workers)}};
+        HostPair pair(wanted);
+        pair.promote();
+        std::set<unsigned> devices;
+        pair.inner(0).strands().for_each(unwrap(pair.endpoint(0)),
+                                         [&](unsigned interface) { devices.insert(interface); });
+        EXPECT_EQ(pair.pool(0)->movers(), workers * devices.size());
+    }
+}
+
+TEST(BulkThreads, WakeUpASleepingProgram) {
+    HostPair::Options with_wakeup = options({2, 1});
+    with_wakeup.features |= UCP_FEATURE_WAKEUP;
+    HostPair pair(with_wakeup);
+    pair.promote();
+    int descriptor = -1;
+    ASSERT_EQ(ucp_worker_get_efd(pair.worker(0), &descriptor), UCS_OK);
+    pair.fill(5);
+    HostOperation& put = pair.start_put();
+    while (put.ends == 0) {
+        const ucs_status_t armed = ucp_worker_arm(pair.worker(0));
+        if (armed == UCS_OK) {
+            pollfd entry{descriptor, POLLIN, 0};
+            ASSERT_EQ(poll(&entry, 1, 60000), 1);
+        }
+        ucp_worker_progress(pair.worker(0));
+    }
+    EXPECT_EQ(put.status, UCS_OK);
+    EXPECT_TRUE(pair.here == pair.there);
+}
+
+TEST(BulkThreads, TransfersGoOnWhileStrandsComeAndGo) {
+    HostPair::Options narrow = options({2, 2});
+    narrow.window = 256 << 10;
+    HostPair pair(narrow);
+    pair.promote();
+    for (unsigned round = 0; round < 10; ++round) {
+        pair.fill(round);
+        pair.fill_there(round + 100);
+        const bool is_put = round % 2 == 0;
+        const auto expected = is_put ? pair.here : pair.there;
+        HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
+        pair.demote();
+        EXPECT_EQ(pair.finish(operation), UCS_OK);
+        EXPECT_TRUE(pair.here == expected);
+        EXPECT_TRUE(pair.there == expected);
+        HostOperation& again = is_put ? pair.start_put() : pair.start_get();
+        EXPECT_EQ(ucpx_ep_lanes_request(pair.endpoint(0), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        EXPECT_TRUE(pair.until([&] { return pair.has_strands(); }));
+        EXPECT_EQ(pair.finish(again), UCS_OK);
+    }
+}
+
+// The n-th operation from the start on kills its queue pair, which is a strand's.
+TEST(BulkThreads, AStrandThatFailsCostsNoTransferAndNoByte) {
+    for (const Case& each : kCases) {
+        for (const unsigned position : {1, 60}) {
+            for (const bool is_put : {true, false}) {
+                HostPair pair(options(each));
+                pair.promote();
+                pair.fill(position);
+                pair.fill_there(position + 1000);
+                const auto expected = is_put ? pair.here : pair.there;
+                softhca::FaultPlan plan;
+                plan.kill_qp_after = position;
+                softhca::HostFabric::instance()->faults.set(plan);
+                HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
+                HostPair::await([&] { return pair.pool(0)->returns.any(); }, 1s);
+                softhca::HostFabric::instance()->faults.set({});
+                EXPECT_EQ(pair.finish(operation), UCS_OK);
+                EXPECT_TRUE(pair.here == expected);
+                EXPECT_TRUE(pair.there == expected);
+                // What comes late would fall on this.
+                std::ranges::fill(pair.here, 0x5a);
+                std::ranges::fill(pair.there, 0x5a);
+                for (unsigned count = 0; count < 2000; ++count) pair.step();
+                const auto is_untouched = [](uint8_t byte) { return byte == 0x5a; };
+                EXPECT_TRUE(std::ranges::all_of(pair.here, is_untouched));
+                EXPECT_TRUE(std::ranges::all_of(pair.there, is_untouched));
+                EXPECT_EQ(operation.ends, 1u);
+                EXPECT_EQ(pair.pool(0)->loads.in_use(), 0u);
+            }
+        }
+    }
+}
+
+TEST(BulkThreads, ARefusalEndsTheTransferOnceWithTheError) {
+    for (const Case& each : kCases) {
+        HostPair pair(options(each));
+        pair.promote();
+        pair.withdraw_memory();
+        HostOperation& first = pair.start_put();
+        HostOperation& second = pair.start_get();
+        EXPECT_NE(pair.finish(first), UCS_OK);
+        EXPECT_NE(pair.finish(second), UCS_OK);
+        for (unsigned count = 0; count < 2000; ++count) pair.step();
+        EXPECT_EQ(first.ends, 1u);
+        EXPECT_EQ(second.ends, 1u);
+        EXPECT_EQ(pair.pool(0)->loads.in_use(), 0u);
+    }
+}
+
+TEST(BulkThreads, AWorkerMayEndInTheMiddleOfATransfer) {
+    for (const Case& each : kCases) {
+        for (const size_t ends : {0, 1}) {
+            HostPair pair(options(each));
+            pair.promote();
+            HostOperation& put = pair.start_put();
+            HostOperation& get = pair.start_get();
+            pair.destroy(ends);
+            for (unsigned count = 0; count < 100; ++count) pair.step();
+            if (ends == 0) {
+                EXPECT_EQ(put.ends, 1u);
+                EXPECT_EQ(get.ends, 1u);
+            }
+        }
+    }
+}
+
+TEST(BulkThreads, ManyTransfersAtATime) {
+    HostPair pair(options({4, 2}));
+    pair.promote();
+    constexpr size_t kPart = 192 << 10;
+    for (unsigned round = 0; round < 20; ++round) {
+        pair.fill(round);
+        std::vector<HostOperation*> operations;
+        for (size_t offset = 0; offset < pair.here.size(); offset += kPart) {
+            operations.push_back(&pair.start_put(offset, kPart));
+        }
+        for (HostOperation* operation : operations) EXPECT_EQ(pair.finish(*operation), UCS_OK);
+        EXPECT_TRUE(pair.here == pair.there);
+    }
+    EXPECT_GE(pair.moved(0), 20 * pair.here.size());
+}
+
+}  // namespace
+}  // namespace ucp::test
+
+int main(int argc, char** argv) {
+    const std::string fabric = "bulk-threads-" + std::to_string(getpid());
+    setenv("SOFTHCA_FABRIC", fabric.c_str(), 1);
+    setenv("SOFTHCA_DEVICES", "2", 0);
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
