@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/mock_internal.h"
 
@@ -343,10 +344,18 @@ void MockEndpoint::acknowledged(Packet* packet) {
         finished.push_back(flushes_.front().second);
         flushes_.pop_front();
     }
+    if (status == UCS_ERR_REJECTED && finished.empty()) {
+        // Of a chain: its last packet would complete it.
+        const auto last = std::ranges::find_if(
+            outstanding_, [](const Packet* other) { return other->completion != nullptr; });
+        if (last != outstanding_.end()) {
+            finished.push_back(std::exchange((*last)->completion, nullptr));
+        }
+    }
     interface_.fabric.recycle(packet);
     // Callbacks may destroy this endpoint: nothing of it is touched after the first.
     if (status != UCS_OK && status_ == UCS_OK) {
-        fail(status);
+        fail(status == UCS_ERR_REJECTED ? UCS_ERR_CONNECTION_RESET : status);
     }
     for (Completion* completion : finished) completion->complete(status);
 }

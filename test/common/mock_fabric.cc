@@ -142,10 +142,14 @@ bool FabricState::arrive(Channel& channel, Packet* packet) {
     }
 
     ucs_status_t status = UCS_ERR_ENDPOINT_TIMEOUT;
-    const bool is_broken = devices.contains(channel.device);  // the observer may have seen to it
+    // The observer may have seen to it.
+    const auto state = devices.find(channel.device);
+    const bool is_refusing = state != devices.end() && state->second == Fabric::Device::kRefusing;
+    const bool is_broken = state != devices.end() && !is_refusing;
     if (target != nullptr && !is_broken &&
         reachable(channel.source_worker, target->params.worker_id)) {
-        status = execute(channel, packet, target);
+        const bool is_access = packet->type == PacketType::kPut || packet->type == PacketType::kGet;
+        status = is_refusing && is_access ? UCS_ERR_REJECTED : execute(channel, packet, target);
         if (status == UCS_ERR_NO_RESOURCE) return false;
     }
     --busy;
@@ -217,12 +221,12 @@ ucs_status_t FabricState::access(Packet* packet) {
                           : packet->type == PacketType::kGet ? packet->length
                                                              : packet->size;
     const auto found = regions.find(static_cast<uint32_t>(packet->key));
-    if (found == regions.end()) return UCS_ERR_IO_ERROR;
+    if (found == regions.end()) return UCS_ERR_REJECTED;
     const Region& region = found->second;
     const uint64_t offset = packet->remote_address - region.address;
     if (packet->remote_address < region.address || offset > region.length ||
         length > region.length - offset) {
-        return UCS_ERR_IO_ERROR;
+        return UCS_ERR_REJECTED;
     }
     auto* memory = reinterpret_cast<std::byte*>(packet->remote_address);
     switch (packet->type) {

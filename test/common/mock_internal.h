@@ -218,7 +218,7 @@ class MockInterface final : public Interface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
     ucs_status_t flush(Completion* completion) override;
-    ucs_status_t cut_off(const RemoteAddress& remote) override;
+    ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
     bool is_link_up() const override { return !fabric.without_link.contains(device); }
 
     /** The interface id in an interface address; 0 if the bytes are not one of this fabric. */

@@ -176,7 +176,7 @@ ucs_status_t MockInterface::flush(Completion* completion) {
     return UCS_INPROGRESS;
 }
 
-ucs_status_t MockInterface::cut_off(const RemoteAddress& remote) {
+ucs_status_t MockInterface::cut_off(const RemoteAddress& remote, uint64_t) {
     const uint32_t source = parse(remote.interface, kInterfaceAddressLength);
     if (source == 0) return UCS_ERR_INVALID_ADDR;
     fabric.severed[{id, source}] = fabric.next_endpoint;

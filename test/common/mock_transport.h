@@ -98,8 +98,9 @@ class Fabric {
     void kill(uint64_t worker_id);
     enum class Device : uint8_t {
         kWell,
-        kBroken,  //!< packets from it fail, and so do its endpoints
-        kSilent,  //!< packets from it and their acknowledgements wait until it is well again
+        kBroken,    //!< packets from it fail, and so do its endpoints
+        kRefusing,  //!< the peers' memory refuses what comes from it
+        kSilent,    //!< packets from it and their acknowledgements wait until it is well again
     };
     void set_device(unsigned device, Device state);
     /** What Interface::is_link_up() says. */

@@ -9,6 +9,7 @@
 #include "ucp/api/ucpx.h"
 #include "uct/self/self.h"
 #include "uct/sm/sm.h"
+#include "unit/ucp/region.h"
 
 namespace ucp::test {
 namespace {
@@ -19,79 +20,29 @@ constexpr ucp_request_param_t kNothing{};
 class Memories {
   public:
     Memories(ucp_context_h here, ucp_context_h there, ucp_ep_h endpoint, size_t length)
-        : local(length), remote(length), here_(here), there_(there) {
-        local_memory = map(here_, local);
-        remote_memory = map(there_, remote);
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(there_, remote_memory, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
-        std::ranges::copy(pattern(length, 7), local.begin());
+        : local(here, length), remote(there, length) {
+        remote.open(endpoint);
+        local.fill(7);
     }
-    ~Memories() {
-        if (key != nullptr) ucp_rkey_destroy(key);
-        EXPECT_EQ(ucp_mem_unmap(here_, local_memory), UCS_OK);
-        unmap_remote();
-    }
-    Memories(const Memories&) = delete;
-    Memories& operator=(const Memories&) = delete;
 
-    void unmap_remote() {
-        if (remote_memory == nullptr) return;
-        EXPECT_EQ(ucp_mem_unmap(there_, std::exchange(remote_memory, nullptr)), UCS_OK);
-    }
     /** Pieces of equal length, the first here being the last there. */
     std::vector<ucpx_piece_t> pieces(size_t count, size_t offset = 0) {
-        const size_t length = (local.size() - offset) / count;
+        const size_t length = (local.bytes.size() - offset) / count;
         std::vector<ucpx_piece_t> pieces;
         for (size_t i = 0; i < count; ++i) {
-            pieces.push_back(
-                {local.data() + offset + i * length,
-                 reinterpret_cast<uintptr_t>(remote.data()) + offset + (count - 1 - i) * length,
-                 length, local_memory, key});
+            pieces.push_back({local.bytes.data() + offset + i * length,
+                              remote.address(offset + (count - 1 - i) * length), length,
+                              local.memory, remote.key});
         }
         return pieces;
     }
 
-    std::vector<uint8_t> local;
-    std::vector<uint8_t> remote;
-    ucp_mem_h local_memory;
-    ucp_mem_h remote_memory;
-    ucp_rkey_h key = nullptr;
-
-  private:
-    static ucp_mem_h map(ucp_context_h context, std::vector<uint8_t>& bytes) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = bytes.data();
-        params.length = bytes.size();
-        ucp_mem_h memory = nullptr;
-        EXPECT_EQ(ucp_mem_map(context, &params, &memory), UCS_OK);
-        return memory;
-    }
-
-    ucp_context_h here_;
-    ucp_context_h there_;
+    Region local, remote;
 };
-
-bool is_equal(const ucpx_piece_t& piece) {
-    return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),
-                       piece.length) == 0;
-}
 
 ucs_status_ptr_t start(ucp_ep_h endpoint, bool is_put, const std::vector<ucpx_piece_t>& pieces,
                        std::optional<uint64_t> notification = {}) {
-    ucpx_batch_t batch{};
-    batch.pieces = pieces.data();
-    batch.num_pieces = pieces.size();
-    batch.entry_size = sizeof(ucpx_piece_t);
-    if (notification) {
-        batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION;
-        batch.notification = *notification;
-    }
-    return is_put ? ucpx_put_batch_nbx(endpoint, &batch, &kNothing)
-                  : ucpx_get_batch_nbx(endpoint, &batch, &kNothing);
+    return start_batch(endpoint, is_put, pieces, notification);
 }
 
 SoftWorld::Options quiet_world(const softhca::FaultPlan& faults = {}) {
@@ -149,9 +100,9 @@ TEST(SoftBatch, ARefusedPieceAtAnyPositionEndsItWithTheError) {
         auto gone =
             std::make_unique<Memories>(cluster.context(0), cluster.context(1), endpoint, 8192);
         std::vector<ucpx_piece_t> pieces = whole->pieces(kPieces);
-        pieces[position].remote_addr = reinterpret_cast<uintptr_t>(gone->remote.data());
-        pieces[position].rkey = gone->key;
-        gone->unmap_remote();
+        pieces[position].remote_addr = gone->remote.address();
+        pieces[position].rkey = gone->remote.key;
+        gone->remote.unmap();
         unsigned notified = 0;
         const auto on_notified = [](void* arg, uint64_t, uint64_t) {
             ++*static_cast<unsigned*>(arg);
@@ -312,10 +263,10 @@ TEST_P(LocalPath, NoAdapterIsUsedForAPeerOfThisHost) {
         ASSERT_EQ(finish(start(endpoint_, true, pieces, 1)), UCS_OK);
         EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
         while (notified == 0) step();
-        std::ranges::fill(memories.local, 0);
+        std::ranges::fill(memories.local.bytes, 0);
         ASSERT_EQ(finish(start(endpoint_, false, pieces, 2)), UCS_OK);
         EXPECT_TRUE(std::ranges::all_of(pieces, is_equal));
-        EXPECT_NE(memories.local, std::vector<uint8_t>(memories.local.size()));
+        EXPECT_NE(memories.local.bytes, std::vector<uint8_t>(memories.local.bytes.size()));
         while (notified == 1) step();
         const softhca::Counters after = wire_.fabric().total();
         EXPECT_EQ(after.wqes, before.wqes);

@@ -45,11 +45,15 @@ struct Engine::State {
     void give_up(Path& path);
     void drop_all(Group& group, ucs_status_t status);
     void release(Group& group);
+    /** Ask for room on the path's transport: the group is woken when there is some. */
+    void wait_for_room(Path& path);
 
     // --- severing.cc ---
     void send_cut(Path& path, ucs::Time now);
     void carry_out(std::span<const std::byte> message);
     void send_everywhere(Endpoint& endpoint, AmId id, std::span<const std::byte> message);
+    void send_on(Path& rail, AmId id, std::span<const std::byte> message);
+    void send_held(Group& group);
     static ucs_status_t on_cut(void* worker, void* data, size_t length,
                                uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_cut_done(void* worker, void* data, size_t length,
@@ -97,17 +101,22 @@ struct Engine::State {
     void fail(Path& path, ucs_status_t status);
     void rest(Path& path, ucs::Time now);
     void probe(Path& path, ucs::Time now);
-    void abandon_probe(Path& path);
+    void ask(Path& path);
+    void ask_others(const Path& path);
+    bool is_silent(Path& path, ucs::Time now);
     void severed(Path& path, ucs::Time now);
     bool others_went_on(const Path& path) const;
 };
 
 const uct::InterfaceAttributes& attributes_of(const Path& path);
+/** The endpoint's lane of the moment. What waits for room on another is woken on this one. */
+void refresh_home(Group& group);
 
 /** An error of the operation itself, not of its path: it would fail on any. */
 inline bool is_refusal(ucs_status_t status) {
     return status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
-           status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED;
+           status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED ||
+           status == UCS_ERR_REJECTED;
 }
 
 }  // namespace ucp::bulk

@@ -3,8 +3,10 @@
 // What becomes of paths: errors, silence, rest, probes, their end.
 
 #include <algorithm>
+#include <utility>
 
 #include "ucp/bulk/engine_state.h"
+#include "ucp/bulk/strand_driver.h"
 #include "ucp/core/worker.h"
 #include "ucs/log.h"
 
@@ -28,6 +30,7 @@ ucs_status_t Engine::State::make_rail(Path& path) {
 }
 
 void Engine::State::rest(Path& path, ucs::Time now) {
+    path.transport = nullptr;
     path.own.reset();
     path.state = Path::State::kResting;
     const unsigned doublings = std::min(path.failures, kMaxDoublings);
@@ -38,6 +41,12 @@ void Engine::State::rest(Path& path, ucs::Time now) {
 void Engine::State::probe(Path& path, ucs::Time now) {
     path.failure = UCS_OK;
     if (make_rail(path) != UCS_OK) return rest(path, now);
+    path.state = Path::State::kProbing;
+    path.due = ucs::deadline(now, worker.config().bulk_stall_timeout);
+    ask(path);
+}
+
+void Engine::State::ask(Path& path) {
     path.probe = std::make_unique<Path::Probe>();
     Path::Probe& probe = *path.probe;
     probe.count = 1;
@@ -46,20 +55,17 @@ void Engine::State::probe(Path& path, ucs::Time now) {
         done->is_back = true;
         if (done->is_abandoned) delete done;
     };
-    path.state = Path::State::kProbing;
-    path.due = ucs::deadline(now, worker.config().bulk_stall_timeout);
-    const ucs_status_t status = path.own->check(&probe);
+    const ucs_status_t status = path.transport->check(&probe);
     if (status == UCS_INPROGRESS) return;
     probe.status = status;
     probe.is_back = true;
 }
 
-void Engine::State::abandon_probe(Path& path) {
-    if (path.probe == nullptr) return;
-    if (path.probe->is_back) {
-        path.probe.reset();
-    } else {
-        path.probe.release()->is_abandoned = true;
+/** Whether others go on is not known while they are idle. */
+void Engine::State::ask_others(const Path& path) {
+    for (const auto& other : path.group.paths) {
+        const bool is_idle = other->may_post() && other->meter.under_way() == 0;
+        if (other.get() != &path && is_idle && other->probe == nullptr) ask(*other);
     }
 }
 
@@ -91,11 +97,13 @@ void Engine::State::fail(Path& path, ucs_status_t status) {
                   path.kind == Path::Kind::kRail ? attributes_of(path).device : "queue pair",
                   group.endpoint.remote_uuid(), ucs_status_string(status));
     path.failure = status;
-    abandon_probe(path);
+    path.abandon_probe();
+    path.held.clear();
     give_up(path);
     path.state = Path::State::kCutting;
     path.is_cut = false;
     path.cut = ++next_cut;
+    path.cut_end = ucs::deadline(worker.now(), worker.config().bulk_cut_timeout);
     if (path.kind == Path::Kind::kStrand) {
         path.owner->path_failed(path, status);
     } else {
@@ -147,12 +155,22 @@ bool Engine::State::others_went_on(const Path& path) const {
     });
 }
 
+bool Engine::State::is_silent(Path& path, ucs::Time now) {
+    if (path.meter.under_way() == 0 ||
+        now - path.meter.silent_since() < worker.config().bulk_stall_timeout) {
+        return false;
+    }
+    if (others_went_on(path)) return true;
+    ask_others(path);
+    return false;
+}
+
 // --- the clock
 // -------------------------------------------------------------------------------------
 
 void Engine::State::check(Group& group, ucs::Time now) {
-    const Config& config = worker.config();
-    bool other_links = false;
+    refresh_home(group);
+    bool other_links = false, is_greeted = false;
     for (const auto& path : group.paths) {
         const bool has_link = worker.interface(path->interface).transport->is_link_up();
         other_links = other_links || (has_link && path->state == Path::State::kUp);
@@ -161,15 +179,16 @@ void Engine::State::check(Group& group, ucs::Time now) {
         Path& path = *each;
         const bool had_link = path.link_up;
         path.link_up = worker.interface(path.interface).transport->is_link_up();
-        const bool is_silent = path.meter.under_way() != 0 &&
-                               now - path.meter.silent_since() >= config.bulk_stall_timeout &&
-                               others_went_on(path);
         switch (path.state) {
             case Path::State::kUp:
             case Path::State::kLeaving:
+                if (path.probe != nullptr && path.probe->is_back) {
+                    if (path.probe->status == UCS_OK) path.meter.answered(now);
+                    path.probe.reset();
+                }
                 if (path.kind == Path::Kind::kHome) {
-                    path.link_up = path.link_up && !is_silent;
-                } else if (is_silent) {
+                    path.link_up = path.link_up && !is_silent(path, now);
+                } else if (is_silent(path, now)) {
                     path.failure = UCS_ERR_TIMED_OUT;
                 } else if (!path.link_up && other_links && path.meter.under_way() != 0) {
                     path.failure = UCS_ERR_UNREACHABLE;
@@ -178,7 +197,15 @@ void Engine::State::check(Group& group, ucs::Time now) {
             case Path::State::kLent:
                 break;
             case Path::State::kCutting:
-                if (now >= path.due) send_cut(path, now);
+                if (now >= path.cut_end) {
+                    ucs::log_info("bulk: worker {:016x} does not cut off what has failed",
+                                  group.endpoint.remote_uuid());
+                    group.endpoint.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+                } else if (now >= path.due) {
+                    // It may have closed its endpoint, and then has nothing to answer with.
+                    if (!std::exchange(is_greeted, true)) group.endpoint.greet_again();
+                    send_cut(path, now);
+                }
                 break;
             case Path::State::kResting:
                 if (now >= path.due && path.link_up) probe(path, now);
@@ -188,7 +215,7 @@ void Engine::State::check(Group& group, ucs::Time now) {
                     path.probe.reset();
                     path.state = Path::State::kUp;
                 } else if (path.probe->is_back || now >= path.due) {
-                    abandon_probe(path);
+                    path.abandon_probe();
                     rest(path, now);
                 }
                 break;
@@ -208,12 +235,13 @@ void Engine::State::drop_all(Group& group, ucs_status_t status) {
     group.waiting.clear();
     for (const auto& path : group.paths) {
         path->stop_waiting();
+        path->abandon_probe();
         if (path->kind == Path::Kind::kHome) continue;
         path->failure = status;
         give_up(*path);
         for (Job* job : path->suspended) --job->cuts;
         path->suspended.clear();
-        abandon_probe(*path);
+        path->transport = nullptr;
         path->own.reset();
     }
     while (group.paths.size() > 1) {
@@ -257,6 +285,7 @@ void Engine::run_deferred() {
     for (Group* group : state.running) group->is_active = false;
     for (Group* group : state.running) {
         state.settle(*group);
+        state.send_held(*group);
         state.pump(*group);
     }
     state.running.clear();
@@ -264,6 +293,7 @@ void Engine::run_deferred() {
 
 void Engine::advance(ucs::Time now) {
     State& state = *state_;
+    state.worker.strands().advance(now);
     if (state.watched.empty() || now < state.tick) return;
     state.tick = ucs::deadline(now, kTick);
     std::erase_if(state.watched, [](Group* group) {
@@ -274,14 +304,17 @@ void Engine::advance(ucs::Time now) {
         group->is_watched = !is_healthy || !group->jobs.empty();
         return !group->is_watched;
     });
-    for (Group* group : state.watched) {
+    // What a check sends may have more groups watched.
+    for (size_t index = 0; index < state.watched.size(); ++index) {
+        Group* group = state.watched[index];
         if (group->crew != nullptr) state.tend(*group, now);
         state.check(*group, now);
     }
 }
 
 ucs::Time Engine::next_deadline() const {
-    return state_->watched.empty() ? ucs::kNever : state_->tick;
+    const ucs::Time strands = state_->worker.strands().next_deadline();
+    return state_->watched.empty() ? strands : std::min(strands, state_->tick);
 }
 
 void Engine::endpoint_failed(Endpoint& endpoint) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <boost/intrusive/list.hpp>
@@ -13,6 +14,7 @@
 #include "ucp/bulk/schedule.h"
 #include "ucp/bulk/transfer.h"
 #include "ucp/core/request.h"
+#include "ucp/core/wire.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 
@@ -89,6 +91,7 @@ class Path : public uct::Pending {
         kProbing,  //!< made anew: takes part when the probe is back
         kLent,     //!< a mover posts on it, the engine does not
     };
+    /** Does the transport answer? Of a path that was made anew, or of one that has been idle. */
     struct Probe : uct::Completion {
         bool is_back = false;
         bool is_abandoned = false;  //!< frees itself
@@ -96,10 +99,22 @@ class Path : public uct::Pending {
 
     Path(Group& owner, Kind which, double rate)
         : uct::Pending(serve), group(owner), kind(which), meter(rate) {}
-    ~Path() { stop_waiting(); }
+    ~Path() {
+        stop_waiting();
+        abandon_probe();
+    }
 
     void stop_waiting() {
         if (is_linked()) waiting_on->pending_remove(this);
+    }
+    /** The probe's answer means nothing any more. */
+    void abandon_probe() {
+        if (probe == nullptr) return;
+        if (probe->is_back) {
+            probe.reset();
+        } else {
+            probe.release()->is_abandoned = true;
+        }
     }
     bool may_post() const { return state == State::kUp && failure == UCS_OK && link_up; }
 
@@ -121,10 +136,13 @@ class Path : public uct::Pending {
     unsigned failures = 0;  //!< since something went well
     ucs::Time due{};        //!< of the next CUT, the next making, the end of a probe's patience
     uint64_t cut = 0;       //!< the number of its CUT
+    ucs::Time cut_end{};    //!< when the peer must have answered it
     bool is_cut = false;    //!< and it was answered
     std::vector<Job*> suspended;  //!< puts of theirs may still land
     std::unique_ptr<Probe> probe;
     LentTo lent;
+    /** Messages that found no room on a rail. */
+    std::vector<std::pair<AmId, std::vector<std::byte>>> held;
 
   private:
     /** There is room: the engine posts when the transport's call is over. */

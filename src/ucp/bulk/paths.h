@@ -50,8 +50,9 @@ class PathOwner {
     /**
      * The peer has given up a path and wants this end of it destroyed, so that nothing of it is
      * written here any more, however late. Also for names that are no longer known.
+     * @param peer  uuid; there need not be an endpoint to it
      */
-    virtual void cut_end(Endpoint& endpoint, uint64_t name) = 0;
+    virtual void cut_end(uint64_t peer, uint64_t name) = 0;
 
   protected:
     ~PathOwner() = default;

@@ -26,7 +26,8 @@ bool serves(DomainPair domains, const Piece& piece) {
            piece.key->find(domains) != uct::kInvalidRemoteKey;
 }
 
-// The lane of the moment. What waits for room on another is to be woken on this one.
+}  // namespace
+
 void refresh_home(Group& group) {
     Path& home = *group.paths.front();
     const Lane lane = group.endpoint.one_sided_lane();
@@ -35,8 +36,6 @@ void refresh_home(Group& group) {
     home.transport = &lane.endpoint;
     home.interface = group.endpoint.interface_of(lane);
 }
-
-}  // namespace
 
 const uct::InterfaceAttributes& attributes_of(const Path& path) {
     return path.group.endpoint.worker().interface(path.interface).transport->attributes();
@@ -132,6 +131,11 @@ void Engine::State::fence_done(uct::Completion* self) {
     state.finish_if_over(job);
 }
 
+void Engine::State::wait_for_room(Path& path) {
+    path.waiting_on = path.transport;
+    if (path.transport->pending_add(&path) != UCS_OK) wake(path.group);
+}
+
 ssize_t Engine::State::post_chain(Job& job, Path& path, size_t bytes, ucs::Time now) {
     std::array<uct::ChainPiece, kMaxChain> pieces;
     const std::span<const Piece> all = job.work.pieces();
@@ -207,10 +211,8 @@ bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
     const ssize_t posted = post_chain(job, path, choice.bytes, now);
     if (posted > 0) return true;
     if (posted == 0) {
-        path.waiting_on = path.transport;
-        if (path.transport->pending_add(&path) == UCS_OK) return true;
-        wake(group);
-        return false;
+        wait_for_room(path);
+        return path.is_linked();
     }
     if (posted == UCS_ERR_NO_MEMORY) {
         wake(group);
@@ -265,6 +267,7 @@ void Engine::State::chain_done(uct::Completion* self) {
             path->failures = 0;
         }
     } else {
+        if (path != nullptr) path->meter.withdrawn(run.bytes);
         state.chain_failed(job, path, run, status);
     }
     if (job.group != nullptr) state.wake(*job.group);
@@ -294,11 +297,7 @@ void Engine::State::chain_failed(Job& job, Path* path, const Run& run, ucs_statu
     }
     job.work.failed(run);
     if (is_home) return;
-    if (has_moved) {
-        path->meter.withdrawn(run.bytes);
-        requeue(job);
-        return;
-    }
+    if (has_moved) return requeue(job);
     if (path->failure == UCS_OK) path->failure = status;
     suspend(job, *path);
     requeue(job);

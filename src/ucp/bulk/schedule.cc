@@ -12,14 +12,55 @@ constexpr double kNewest = 0.5;  // weight of a sample of many bytes in the aver
 constexpr double kManyBytes = 1 << 20;
 constexpr uint64_t kLargeMessage = 8;  // slices that make one to find out rates with
 
-// Two chains keep a path busy: one under way while the other's completion is handled.
-size_t portion(const Meter& meter, size_t length, uint64_t waiting, double all_rates,
+/** Slices of a chain that is worth its doorbell. */
+constexpr size_t kLongChain = 8;
+
+/** What paths have under way, and get done in a second, together. */
+struct Load {
+    double rates = 0;
+    double bytes = 0;
+
+    void add(const Meter& meter) {
+        rates += meter.rate();
+        bytes += static_cast<double>(meter.under_way());
+    }
+};
+
+// Two chains keep a path busy: one under way while the other's completion is handled. What a path
+// is to get yet is posted in halves, as its rate is not known for sure, but in no small pieces.
+size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Load& all,
                const ScheduleRules& rules) {
     const size_t window = meter.window(rules);
     const size_t room = window > meter.under_way() ? window - meter.under_way() : length;
-    const double share = static_cast<double>(waiting) * meter.rate() / all_rates;
-    const size_t fair = std::max(length, static_cast<size_t>(share));
+    const double share = (all.bytes + static_cast<double>(waiting)) * meter.rate() / all.rates -
+                         static_cast<double>(meter.under_way());
+    size_t fair = share > static_cast<double>(length) ? static_cast<size_t>(share) : length;
+    if (fair > 2 * kLongChain * rules.slice) fair /= 2;
     return std::min({room, std::max(length, window / 2), fair});
+}
+
+/** Room for a slice, and rather for some: where something is under way, more room will come. */
+bool has_room_for_chain(const Meter& meter, size_t length, uint64_t waiting,
+                        const ScheduleRules& rules) {
+    const uint64_t some = std::min<uint64_t>(waiting, meter.window(rules) / 4);
+    return meter.has_room(std::max<size_t>(length, some), rules);
+}
+
+/** The others, who all go on meanwhile, have all that waits done before this path has a slice. */
+bool is_left_to_others(const Meter& own, std::span<const Meter* const> all, size_t length,
+                       uint64_t waiting) {
+    const double done = own.seconds_for(length);
+    double alone = std::numeric_limits<double>::infinity();
+    bool is_sooner = false;
+    Load others;
+    for (const Meter* meter : all) {
+        if (meter == &own) continue;
+        others.add(*meter);
+        alone = std::min(alone, meter->seconds_for(waiting));
+        is_sooner = is_sooner || meter->seconds_for(length) < done;
+    }
+    const double together = (others.bytes + static_cast<double>(waiting)) / others.rates;
+    return is_sooner && done > std::min(alone, together);
 }
 
 bool is_to_be_measured(const Meter& meter, uint64_t waiting, ucs::Time now,
@@ -73,15 +114,13 @@ size_t Meter::window(const ScheduleRules& rules) const {
 
 Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiting, ucs::Time now,
               const ScheduleRules& rules) {
-    double all_rates = 0;
-    double all_done = std::numeric_limits<double>::infinity();
+    Load all;
     double soonest = std::numeric_limits<double>::infinity();
     int best = -1;
     for (size_t index = 0; index < paths.size(); ++index) {
         const Meter& meter = *paths[index];
-        all_rates += meter.rate();
-        all_done = std::min(all_done, meter.seconds_for(waiting));
-        if (!meter.has_room(length, rules)) continue;
+        all.add(meter);
+        if (!has_room_for_chain(meter, length, waiting, rules)) continue;
         if (paths.size() > 1 && is_to_be_measured(meter, waiting, now, rules)) {
             return {static_cast<int>(index), length};
         }
@@ -91,22 +130,20 @@ Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiti
             best = static_cast<int>(index);
         }
     }
-    if (best < 0 || soonest > all_done) return {};
+    if (best < 0) return {};
     const Meter& meter = *paths[static_cast<size_t>(best)];
-    return {best, portion(meter, length, waiting, all_rates, rules)};
+    if (is_left_to_others(meter, paths, length, waiting)) return {};
+    return {best, portion(meter, length, waiting, all, rules)};
 }
 
 size_t pull(const Meter& own, std::span<const Meter* const> all, size_t length, uint64_t waiting,
             ucs::Time now, const ScheduleRules& rules) {
-    if (!own.has_room(length, rules)) return 0;
+    if (!has_room_for_chain(own, length, waiting, rules)) return 0;
     if (all.size() > 1 && is_to_be_measured(own, waiting, now, rules)) return length;
-    const double done = own.seconds_for(length);
-    double all_rates = 0;
-    for (const Meter* meter : all) {
-        if (meter != &own && meter->seconds_for(waiting) < done) return 0;
-        all_rates += meter->rate();
-    }
-    return portion(own, length, waiting, all_rates, rules);
+    if (is_left_to_others(own, all, length, waiting)) return 0;
+    Load load;
+    for (const Meter* meter : all) load.add(*meter);
+    return portion(own, length, waiting, load, rules);
 }
 
 }  // namespace ucp::bulk

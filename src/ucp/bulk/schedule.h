@@ -47,9 +47,12 @@ class Meter {
         return under_way_ == 0 || under_way_ + length <= window(rules);
     }
 
+    /** It was idle, and has shown that it is well. */
+    void answered(ucs::Time now) { completed_at_ = now; }
+
     /** Since when nothing was completed, if something is under way; else kNever. */
     ucs::Time silent_since() const { return under_way_ == 0 ? ucs::kNever : last_; }
-    /** When something was completed last. */
+    /** When something was completed or answered last. */
     ucs::Time completed_at() const { return completed_at_; }
     bool is_believed(ucs::Time now) const { return now - sampled_ < kBelief; }
 
@@ -76,7 +79,7 @@ struct Choice {
 /**
  * The path that has the next slice done first.
  *
- * A path gets none if another would be done with all that waits before it is done with this one:
+ * A path gets none if the others would be done with all that waits before it is done with this one:
  * the end of a message is not left to the slow. One that has been idle for long gets a slice of a
  * large message, so that its rate is known.
  *

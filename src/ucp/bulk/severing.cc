@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ucp/bulk/engine_state.h"
 #include "ucp/core/worker.h"
@@ -60,9 +61,29 @@ void Engine::State::send_everywhere(Endpoint& endpoint, AmId id,
     for (const auto& path : make(endpoint).paths) {
         if (!path->may_post()) continue;
         if (path->kind == Path::Kind::kHome) endpoint.send_control(id, message);
-        if (path->kind == Path::Kind::kRail) {
-            (void)path->own->am_bcopy(static_cast<uint8_t>(id), pack_bytes, &message);
-        }
+        if (path->kind == Path::Kind::kRail) send_on(*path, id, message);
+    }
+}
+
+void Engine::State::send_on(Path& rail, AmId id, std::span<const std::byte> message) {
+    const bool is_free = rail.held.empty() && !rail.is_linked();
+    if (is_free &&
+        rail.own->am_bcopy(static_cast<uint8_t>(id), pack_bytes, &message) != UCS_ERR_NO_RESOURCE) {
+        return;
+    }
+    const bool is_known = std::ranges::any_of(rail.held, [&](const auto& held) {
+        return held.first == id && std::ranges::equal(held.second, message);
+    });
+    if (!is_known) rail.held.emplace_back(id, std::vector(message.begin(), message.end()));
+    if (!rail.is_linked()) wait_for_room(rail);
+}
+
+void Engine::State::send_held(Group& group) {
+    for (const auto& path : group.paths) {
+        if (path->held.empty() || path->is_linked()) continue;
+        const auto messages = std::exchange(path->held, {});
+        if (!path->may_post()) continue;
+        for (const auto& [id, message] : messages) send_on(*path, id, message);
     }
 }
 
@@ -83,10 +104,8 @@ ucs_status_t Engine::State::on_cut(void* arg, void* data, size_t length, uct::Re
 void Engine::State::carry_out(std::span<const std::byte> message) {
     Cut cut;
     if (!parse_cut(message, &cut)) return;
-    Endpoint* endpoint = worker.find_endpoint(cut.header.from);
-    if (endpoint == nullptr) return;
     if (cut.header.is_strand != 0) {
-        if (end_owner != nullptr) end_owner->cut_end(*endpoint, cut.header.name);
+        if (end_owner != nullptr) end_owner->cut_end(cut.header.from, cut.header.name);
     } else if (!cuts.is_done(cut)) {
         for (WorkerInterface& interface : worker.interfaces()) {
             Addresses own;
@@ -96,10 +115,13 @@ void Engine::State::carry_out(std::span<const std::byte> message) {
                 continue;
             }
             // What is not done yet is asked for again.
-            if (interface.transport->cut_off(cut.sender()) != UCS_OK) return;
+            if (interface.transport->cut_off(cut.sender(), cut.header.number) != UCS_OK) return;
         }
         cuts.done(cut);
     }
+    // One that was closed here: the peer greets before it asks again, and gets its answer then.
+    Endpoint* endpoint = worker.find_endpoint(cut.header.from);
+    if (endpoint == nullptr) return;
     const CutDoneMessage done{worker.uuid(), cut.header.number};
     send_everywhere(*endpoint, AmId::kBulkCutDone, std::as_bytes(std::span(&done, 1)));
 }

@@ -13,6 +13,9 @@
 namespace ucp::bulk {
 namespace {
 
+/** How often a peer that keeps an end waiting is asked. */
+constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
+
 /** Who sends a StrandMessage; it follows. */
 struct StrandHeader {
     uint64_t sender;  //!< uuid
@@ -54,10 +57,11 @@ class StrandDriver::Set final : public StrandSink {
     uint64_t name_of(const Strand& strand) const {
         return uint64_t{link.epoch()} << 16 | uint64_t{strand.rail} << 8 | strand.place;
     }
-    const Endpoint& endpoint() const { return endpoint_; }
+    Endpoint& endpoint() const { return endpoint_; }
 
     StrandLink link;
     std::vector<std::unique_ptr<Strand>> strands;
+    ucs::Time patience = ucs::kNever;  //!< end of it, once the peer was asked; an answer renews it
 
   private:
     struct Place {
@@ -87,6 +91,8 @@ void StrandDriver::Set::send(const StrandMessage& message) {
     const std::vector<std::byte> rest = encode(message);
     bytes.insert(bytes.end(), rest.begin(), rest.end());
     endpoint_.send_control_greeted(AmId::kStrand, bytes);
+    driver_.tick_ =
+        std::min(driver_.tick_, ucs::deadline(driver_.worker_.now(), kQuestionInterval));
 }
 
 uint32_t StrandDriver::Set::new_epoch() {
@@ -389,7 +395,8 @@ ucs_status_t StrandDriver::on_message(void* arg, void* data, size_t length,
     }
     std::memcpy(&header, bytes.data(), sizeof(header));
     auto message = decode_strand_message(bytes.subspan(sizeof(header)));
-    Endpoint* endpoint = worker.find_endpoint(header.sender);
+    Endpoint* endpoint =
+        message ? worker.strands().find_round(header.sender, message->epoch) : nullptr;
     if (!message || endpoint == nullptr) {
         ucs::log_debug("a message about queue pairs for bulk of worker {:016x} is {}: dropped",
                        uint64_t{header.sender},
@@ -418,11 +425,46 @@ void StrandDriver::run_deferred() {
                     link.on_lane_down();
                     break;
                 case Event::Kind::kMessage:
+                    if (event.message.is_answer) set_of(*event.endpoint).patience = ucs::kNever;
                     link.on_message(event.message);
                     break;
             }
         }
     }
+}
+
+void StrandDriver::advance(ucs::Time now) {
+    if (now < tick_) return;
+    tick_ = ucs::kNever;
+    for (const auto& [serial, set] : sets_) {
+        if (!set->link.awaits_peer() || set->endpoint().is_failed()) {
+            set->patience = ucs::kNever;
+            continue;
+        }
+        if (set->patience == ucs::kNever) {
+            set->patience = ucs::deadline(now, worker_.config().bulk_cut_timeout);
+        }
+        if (now >= set->patience) {
+            ucs::log_info("worker {:016x} says nothing about queue pairs for bulk: given up",
+                          set->endpoint().remote_uuid());
+            set->link.on_no_answer();
+            continue;
+        }
+        set->endpoint().greet_again();
+        set->link.on_silence();
+    }
+}
+
+// Of several endpoints to a peer, one that was closed may still be at the end of its round.
+Endpoint* StrandDriver::find_round(uint64_t peer, uint32_t epoch) const {
+    for (const auto& [serial, set] : sets_) {
+        const StrandLink& link = set->link;
+        if (set->endpoint().remote_uuid() == peer && link.state() != StrandLink::State::kClosed &&
+            link.epoch() == epoch) {
+            return &set->endpoint();
+        }
+    }
+    return worker_.find_endpoint(peer);
 }
 
 void StrandDriver::drop(Endpoint& endpoint) {
@@ -463,16 +505,17 @@ void StrandDriver::path_gone(Path& path) {
     std::erase_if(orphans_, [&](const auto& each) { return each.get() == &strand; });
 }
 
-void StrandDriver::cut_end(Endpoint& endpoint, uint64_t name) {
-    const auto found = sets_.find(endpoint.serial());
-    if (found == sets_.end()) return;
-    Strand* strand = found->second->find(name);
-    if (strand == nullptr) return;
-    if (strand->path != nullptr) {
-        worker_.bulk().transport_failed(strand->end.get(), UCS_ERR_CONNECTION_RESET);
+void StrandDriver::cut_end(uint64_t peer, uint64_t name) {
+    for (const auto& [serial, set] : sets_) {
+        if (set->endpoint().remote_uuid() != peer) continue;
+        Strand* strand = set->find(name);
+        if (strand == nullptr) continue;
+        if (strand->path != nullptr) {
+            worker_.bulk().transport_failed(strand->end.get(), UCS_ERR_CONNECTION_RESET);
+        }
+        destroy_end(*strand);
+        return set->end_lost();
     }
-    destroy_end(*strand);
-    found->second->end_lost();
 }
 
 }  // namespace ucp::bulk

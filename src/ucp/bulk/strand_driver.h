@@ -12,6 +12,7 @@
 #include "ucp/bulk/paths.h"
 #include "ucp/bulk/strand_ends.h"
 #include "ucp/bulk/strands.h"
+#include "ucs/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {
@@ -46,6 +47,9 @@ class StrandDriver final : public PathOwner {
     /** The endpoint's memory goes. */
     void forget(Endpoint& endpoint) { drop(endpoint); }
     void run_deferred();
+    /** Peers that keep an end waiting are asked whether they are still there. */
+    void advance(ucs::Time now);
+    ucs::Time next_deadline() const { return tick_; }
 
     // --- questions ---
 
@@ -62,7 +66,7 @@ class StrandDriver final : public PathOwner {
     // --- PathOwner ---
     void path_failed(Path& path, ucs_status_t status) override;
     void path_gone(Path& path) override;
-    void cut_end(Endpoint& endpoint, uint64_t name) override;
+    void cut_end(uint64_t peer, uint64_t name) override;
 
   private:
     class Set;
@@ -77,6 +81,8 @@ class StrandDriver final : public PathOwner {
     static ucs_status_t on_message(void* worker, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
     void put_aside(Event event);
+    /** The endpoint to that peer that a message of that round is for; null: nobody is known. */
+    Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     Set& set_of(Endpoint& endpoint);
     void drop(Endpoint& endpoint);
     /** How many strands an endpoint may have now. */
@@ -91,6 +97,7 @@ class StrandDriver final : public PathOwner {
     std::vector<std::unique_ptr<Strand>> orphans_;  //!< their set is gone, their path is not yet
     std::vector<Event> events_;
     uint32_t epoch_;
+    ucs::Time tick_ = ucs::kNever;  //!< when sets that await their peer are looked at
     unsigned held_ = 0;
     unsigned peak_held_ = 0;
 };

@@ -30,12 +30,13 @@ std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> by
     }
     const auto type = std::to_integer<uint8_t>(bytes[0]);
     const auto answer = std::to_integer<uint8_t>(bytes[1]);
-    if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kAsk)) {
+    if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kStill)) {
         return {};
     }
     StrandMessage message;
     message.type = static_cast<Type>(type);
-    if (answer > (message.type == Type::kDown ? 1 : 0)) return {};
+    const bool has_answer = message.type == Type::kDown || message.type == Type::kStill;
+    if (answer > (has_answer ? 1 : 0)) return {};
     message.is_answer = answer != 0;
     std::memcpy(&message.epoch, &bytes[2], sizeof(message.epoch));
     const auto ends = bytes.subspan(StrandMessage::kHeader);
@@ -81,9 +82,9 @@ void StrandLink::on_message(const StrandMessage& message) {
     }
     const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
     if (!is_current) {
-        if (message.type == Type::kDown && !message.is_answer) {
-            sink_.send({Type::kDown, message.epoch, true, {}});
-        }
+        // Its sender is in a round that this end has lost, or never had.
+        const bool is_refusal = message.type == Type::kGrant && message.ends.empty();
+        if (!message.is_answer && !is_refusal) sink_.send({Type::kDown, message.epoch, true, {}});
         return;
     }
     switch (message.type) {
@@ -104,6 +105,9 @@ void StrandLink::on_message(const StrandMessage& message) {
             if (state_ == State::kOpening) return close();
             drain();
             close_if_both_down();
+            break;
+        case Type::kStill:
+            if (!message.is_answer) sink_.send({Type::kStill, epoch_, true, {}});
             break;
     }
 }
@@ -144,6 +148,14 @@ void StrandLink::on_idle() {
 void StrandLink::on_gone() {
     is_lane_up_ = reopens_ = false;
     if (state_ != State::kClosed) close();
+}
+
+void StrandLink::on_silence() {
+    if (awaits_peer()) sink_.send({Type::kStill, epoch_, false, {}});
+}
+
+void StrandLink::on_no_answer() {
+    if (awaits_peer()) close();
 }
 
 void StrandLink::begin(uint32_t epoch, State state) {

@@ -12,11 +12,14 @@
 namespace ucp::bulk {
 
 struct StrandMessage {
-    enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown, kAsk };
+    enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown, kAsk, kStill };
 
     Type type = Type::kOpen;
     uint32_t epoch = 0;
-    /** kDown: sent because the peer's was of no round known here; never answered. */
+    /**
+     * Never answered. kDown: sent because the peer's message was of no round known here. kStill:
+     * the round is known here as well.
+     */
     bool is_answer = false;
     /** kOpen, kGrant: the sender's ends, as StrandSink understands them; none: a refusal. */
     std::vector<std::byte> ends;
@@ -76,6 +79,19 @@ class StrandLink {
     void on_all_failed() { drain(); }
     /** The endpoint has failed or is freed: nothing is agreed any more. */
     void on_gone();
+
+    /**
+     * The next step is the peer's, who may have lost the round without a word: its endpoint has
+     * failed, or was closed. Then on_silence() is called from time to time.
+     */
+    bool awaits_peer() const {
+        return state_ == State::kOpening || state_ == State::kGranted ||
+               (state_ == State::kDraining && own_down_);
+    }
+    /** Ask the peer whether it is still in this round. */
+    void on_silence();
+    /** It has not said so for too long: this end's are destroyed, what the peer posts fails. */
+    void on_no_answer();
 
   private:
     void open_if_due();

@@ -113,6 +113,9 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::bulk_shards>("BULK_SHARDS", "4",
                                 "Locks that the queues of these threads are spread over, by "
                                 "endpoint, 1 to 64."),
+    field<&Config::bulk_cut_timeout>("BULK_CUT_TIMEOUT", "60s",
+                                     "A peer that for so long has not cut off a path that failed "
+                                     "is given up; inf: never."),
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "
                              "device beside its lane: the smaller number of both ends, at most 8."),

@@ -69,6 +69,7 @@ struct Config {
     unsigned bulk_max_retries = 8;
     ucs::Duration bulk_stall_timeout = std::chrono::milliseconds(400);
     ucs::Duration bulk_retry_interval = std::chrono::milliseconds(100);
+    ucs::Duration bulk_cut_timeout = std::chrono::seconds(60);
 
     unsigned bulk_workers = 0;
     unsigned bulk_shards = 4;

@@ -109,6 +109,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      *         with kNeedsGreeting are held back by themselves.
      */
     ucs_status_t greet();
+    /** The peer does not answer, and may have no endpoint to this worker any more: it makes one. */
+    void greet_again();
 
     // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
 

@@ -298,6 +298,14 @@ ucs_status_t Endpoint::greet() {
     return has_flag(kGreeted) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
+void Endpoint::greet_again() {
+    if (has_flag(kGreeted)) {
+        clear_flag(kGreeted);
+        clear_flag(kGreeting);
+    }
+    greet();
+}
+
 void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_t then) {
     if (is_failed()) return;
     if (message.size() > scalable_lane().attributes.am.max_bcopy) {

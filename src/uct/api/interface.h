@@ -215,8 +215,9 @@ class Interface {
      * Scalable: from UCS_OK on, nothing that endpoints on the remote interface sent here before is
      * written to memory, however late it comes; they are of no more use. UCS_INPROGRESS: not yet,
      * ask again within 200 ms. Dedicated endpoints do the same by being destroyed.
+     * @param number  of this cut: the same each time it is asked for, of no other of that interface
      */
-    virtual ucs_status_t cut_off(const RemoteAddress& remote) { return UCS_OK; }
+    virtual ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) { return UCS_OK; }
 
     /** False while the device has no link: what is posted waits, or fails. Costs no system call. */
     virtual bool is_link_up() const { return true; }

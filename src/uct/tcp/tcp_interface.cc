@@ -332,7 +332,7 @@ void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket, bool is_
     look_at_links();
 }
 
-ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote) {
+ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote, uint64_t) {
     const auto listener = ListenerAddress::read(remote.interface);
     if (!listener) return UCS_ERR_INVALID_PARAM;
     // Links are freed at the end of progress() only.

@@ -50,7 +50,7 @@ class TcpInterface final : public Interface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
     ucs_status_t flush(Completion* completion) override;
-    ucs_status_t cut_off(const RemoteAddress& remote) override;
+    ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
     bool is_link_up() const override { return carrier_.is_up(); }
     int event_fd() const override { return poll_.get(); }
     ucs_status_t arm() override;

@@ -75,6 +75,42 @@ TEST_P(SoftChains, ADriverThatRefusesTakesNothing) {
     EXPECT_TRUE(remote.text() == std::string(remote.size(), 'l'));
 }
 
+TEST_P(SoftChains, AnAccessThatIsRefusedIsTheErrorOfItsChainAlone) {
+    for (const bool put : {true, false}) {
+        endpoint = &world.connect(0, 1);
+        Buffer local(near, 8 * kPiece, 'l'), remote(far, 8 * kPiece, '.');
+        const auto good = pieces(local, remote, 8);
+        auto wrong = good;
+        wrong[3].remote += 8 * kPiece;  // past the end of the registration
+        Once refused, behind;
+        ASSERT_EQ(post(put, wrong, &refused), 8);
+        ASSERT_EQ(post(put, good, &behind), 8);
+        world.until([&] { return refused.calls != 0 && behind.calls != 0; });
+        EXPECT_EQ(refused.status, UCS_ERR_REJECTED);
+        EXPECT_LT(behind.status, 0);
+        EXPECT_NE(behind.status, UCS_ERR_REJECTED);
+    }
+}
+
+TEST_P(SoftChains, CutsOfSeveralEndpointsWaitEachForItsOwnTime) {
+    if (is_dedicated(GetParam().transport)) GTEST_SKIP();
+    constexpr int kTimeout = 20;
+    World slow(GetParam(), 2, {{"RC_TIMEOUT", std::to_string(kTimeout) + "ms"}});
+    const RemoteAddress sender = slow.address_of(0);
+    const auto wait = [&](uint64_t number, int limit) {
+        int waited = 0;
+        while (slow.peer(1).interface->cut_off(sender, number) != UCS_OK && waited < limit) {
+            slow.clock.advance(std::chrono::milliseconds(1));
+            ++waited;
+        }
+        return waited;
+    };
+    EXPECT_EQ(wait(1, 1000), kTimeout);
+    EXPECT_EQ(wait(2, kTimeout / 2), kTimeout / 2);
+    // What the third has sent is younger than what the second had.
+    EXPECT_EQ(wait(3, 1000), kTimeout);
+}
+
 INSTANTIATE_TEST_SUITE_P(Uct, SoftChains, testing::ValuesIn(transports_where(has_soft_chains)),
                          case_name);
 

@@ -196,7 +196,7 @@ TEST_P(Chains, APeerThatHasCutOffIsNotWrittenToAnyMore) {
         const RemoteAddress sender = world.address_of(0);
         ucs_status_t status = UCS_INPROGRESS;
         world.until([&] {
-            status = far.interface->cut_off(sender);
+            status = far.interface->cut_off(sender, 1);
             if (status == UCS_INPROGRESS) world.clock.advance(std::chrono::milliseconds(1));
             return status != UCS_INPROGRESS;
         });

@@ -71,7 +71,7 @@ TEST_F(TcpRails, APutChainIsCompleteWhenThePeerHasPlacedItAndNotBefore) {
 TEST_F(TcpRails, AConnectionThatIsCutOffWritesNothingMore) {
     Waiter waiter;
     Endpoint& endpoint = start_and_stop_in_the_middle(waiter);
-    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0)), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0), 1), UCS_OK);
     std::memset(target.data(), 'm', target.size());
     world.until([&] { return waiter.done; });
     world.progress_some(200);
@@ -89,7 +89,7 @@ TEST_F(TcpRails, OtherPeersNoticeNothingOfACut) {
     world.expect_traffic(2, 1);
     Waiter waiter;
     start_and_stop_in_the_middle(waiter);
-    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0)), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0), 1), UCS_OK);
     world.until([&] { return waiter.done; });
     send_bcopy(world, other, 1, "whole");
     send_bcopy(world, to_cutter, 1, "whole");
@@ -109,7 +109,7 @@ TEST_F(TcpRails, AnEndpointThatIsMadeAnewDoesNotTakeConnectionsThatMayBeStuck) {
     EXPECT_EQ(world.tcp(0).open_channels(), 0u);
     // The peer learns of it from the new connection, or before.
     expect_a_chain_to_work();
-    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0)), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0), 1), UCS_OK);
 }
 
 TEST_F(TcpRails, WhatIsSentAnewAfterACutArrivesThoughTheOldConnectionWasNotSeenToEnd) {
@@ -117,7 +117,7 @@ TEST_F(TcpRails, WhatIsSentAnewAfterACutArrivesThoughTheOldConnectionWasNotSeenT
     Endpoint& endpoint = start_and_stop_in_the_middle(waiter);
     world.peer(0).runs = false;
     world.destroy(endpoint);
-    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0)), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0), 1), UCS_OK);
     world.peer(0).runs = true;
     expect_a_chain_to_work();
     EXPECT_TRUE(world.peer(0).failures.empty());
@@ -128,7 +128,7 @@ TEST_F(TcpRails, TheOneWhoCutsKeepsItsEndpointIfNothingWasUnderWay) {
     // What the other end sends acknowledges what this one has sent.
     world.expect_traffic(1, 0);
     world.expect_traffic(0, 1);
-    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0)), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off(world.address_of(0), 1), UCS_OK);
     EXPECT_EQ(world.tcp(1).open_channels(), 0u);
     send_bcopy(world, back, 1, "again");
     world.until([&] { return world.peer(0).received.size() == 2; });
@@ -153,7 +153,7 @@ TEST_F(TcpRails, ALinkThatWasCutOffGetsNoFurtherConnection) {
     EXPECT_EQ(answer(first), tcp::wire::Answer::kWelcome);
     std::vector<std::byte> address(tcp::ListenerAddress::kLength);
     tcp::ListenerAddress{1, hello.sender, {}}.write(address);
-    ASSERT_EQ(world.peer(1).interface->cut_off({{}, address, {}}), UCS_OK);
+    ASSERT_EQ(world.peer(1).interface->cut_off({{}, address, {}}, 1), UCS_OK);
     world.until([&] { return first.is_closed(); });
     RawPeer second(world, 1);
     hello.channel = 1;
@@ -165,7 +165,7 @@ TEST_F(TcpRails, ALinkThatWasCutOffGetsNoFurtherConnection) {
 
 TEST_F(TcpRails, MalformedAddressesCutNothing) {
     world.expect_traffic(0, 1);
-    EXPECT_EQ(world.peer(1).interface->cut_off({}), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(world.peer(1).interface->cut_off({}, 1), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(world.tcp(1).open_channels(), 1u);
 }
 

@@ -20,6 +20,9 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
     field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
                              "Bytes that a work request can at least carry inside itself; the "
                              "limit of the short protocols, header of 9 bytes included."),
+    field<&C::tx_min_sge>("TX_MIN_SGE", "5",
+                          "Pieces of memory that one work request can carry, a message's header "
+                          "included; 2 to 5."),
     field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
                             "Receive buffers of an interface, shared by all its peers."),
     field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",

@@ -17,6 +17,7 @@ struct TransportConfig {
     unsigned tx_cq_moderation;
     unsigned tx_max_poll;
     unsigned tx_min_inline;
+    unsigned tx_min_sge = 5;
     unsigned rx_queue_len;
     unsigned rx_queue_initial;
     unsigned rx_max_poll;

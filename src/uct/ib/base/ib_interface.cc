@@ -117,9 +117,10 @@ void IbInterface::set_limits(uint32_t max_inline) {
     attributes_.am.max_bcopy = segment - 1;
     attributes_.am.max_header = std::min(kMaxHeader, segment / 4);
     attributes_.am.max_zcopy = segment - 1 - attributes_.am.max_header;
-    attributes_.am.max_iov = kMaxIov;
-    attributes_.put = {max_inline, segment, max_message, kMaxIov, 0};
-    attributes_.get = {0, segment, max_message, kMaxIov, 0};
+    const unsigned max_iov = max_sge() - 1;
+    attributes_.am.max_iov = max_iov;
+    attributes_.put = {max_inline, segment, max_message, max_iov, 0};
+    attributes_.get = {0, segment, max_message, max_iov, 0};
 }
 
 ucs_status_t IbInterface::get_device_address(std::span<std::byte> address) const {

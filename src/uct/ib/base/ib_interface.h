@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -40,6 +41,8 @@ class IbInterface : public Interface {
     Device& device() const { return domain_.device(); }
     const Device::Path& path() const { return path_; }
     const TransportConfig& config() const { return config_; }
+    /** Pieces of memory of one work request: UCX_IB_TX_MIN_SGE. */
+    unsigned max_sge() const { return std::clamp(config_.tx_min_sge, 2u, kMaxSge); }
     const InterfaceParams& params() const { return params_; }
     CompletionCredits& credits() { return credits_; }
     ibv_cq* send_cq() const { return send_cq_.get(); }

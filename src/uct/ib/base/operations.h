@@ -67,7 +67,8 @@ class Operations : public Endpoint {
 
     ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
                           Completion* completion) final {
-        if (iov.size() > kMaxIov || header.size() > base().attributes().am.max_header) {
+        if (iov.size() > base().attributes().am.max_iov ||
+            header.size() > base().attributes().am.max_header) {
             return UCS_ERR_INVALID_PARAM;
         }
         ucs_status_t status;
@@ -315,7 +316,7 @@ class Operations : public Endpoint {
 
     ucs_status_t transfer(Opcode opcode, std::span<const Iov> iov, uint64_t remote_address,
                           RemoteKey key, Completion* completion) {
-        if (iov.size() > kMaxIov) return UCS_ERR_INVALID_PARAM;
+        if (iov.size() > base().attributes().put.max_iov) return UCS_ERR_INVALID_PARAM;
         ucs_status_t status;
         SendQueue* queue = self().acquire(&status);
         if (queue == nullptr) [[unlikely]]

@@ -17,6 +17,7 @@ ucs_status_t status_of(ibv_wc_status status) {
         case IBV_WC_RESP_TIMEOUT_ERR:
             return UCS_ERR_ENDPOINT_TIMEOUT;
         case IBV_WC_REM_ACCESS_ERR:
+            return UCS_ERR_REJECTED;
         case IBV_WC_REM_INV_REQ_ERR:
         case IBV_WC_REM_OP_ERR:
         case IBV_WC_REM_ABORT_ERR:
@@ -258,6 +259,16 @@ void SendQueue::forget_owner(const void* owner) {
     for (SendOperation& operation : operations_) {
         if (operation.owner == owner) operation.owner = nullptr;
     }
+}
+
+void finish_failed(OperationList& operations, ucs_status_t status) {
+    if (operations.empty()) return;
+    OperationList others;
+    others.swap(operations);
+    SendOperation& first = others.front();
+    others.pop_front();
+    first.finish(first, status);
+    finish_all(others, status_of_others(status));
 }
 
 void finish_all(OperationList& operations, ucs_status_t status) {

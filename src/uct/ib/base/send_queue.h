@@ -239,7 +239,14 @@ class SendQueue {
     OperationList operations_;
 };
 
+/** UCS_ERR_REJECTED: the remote side does not allow this access; it is well otherwise. */
 ucs_status_t status_of(ibv_wc_status status);
+/** Of what a failed work request takes with it. */
+inline ucs_status_t status_of_others(ucs_status_t status) {
+    return status == UCS_ERR_REJECTED ? UCS_ERR_CONNECTION_RESET : status;
+}
+/** The first is the one that failed. */
+void finish_failed(OperationList& operations, ucs_status_t status);
 void finish_all(OperationList& operations, ucs_status_t status);
 
 }  // namespace uct::ib

@@ -92,15 +92,16 @@ ucs_status_t DcInterface::flush(Completion* completion) {
  * up was reset before the peer asked for the cut, so what can still come is what the network holds,
  * and a timeout of retransmission is longer than a packet lives.
  */
-ucs_status_t DcInterface::cut_off(const RemoteAddress& remote) {
+ucs_status_t DcInterface::cut_off(const RemoteAddress& remote, uint64_t number) {
     const auto port = PortAddress::read(remote.device);
     const auto target = DctAddress::read(remote.interface);
     if (!port || !target) return UCS_ERR_INVALID_ADDR;
     const ucs::Time now = params_.clock.now();
     std::erase_if(cuts_, [&](const auto& cut) { return now - cut.second.asked > kCutInterest; });
-    const auto found =
-        cuts_.try_emplace({*port, target->number}, Cut{{}, ucs::deadline(now, config_.timeout)})
-            .first;
+    const auto found = cuts_
+                           .try_emplace({*port, target->number, number},
+                                        Cut{{}, ucs::deadline(now, config_.timeout)})
+                           .first;
     found->second.asked = now;
     if (now < found->second.end) return UCS_INPROGRESS;
     cuts_.erase(found);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -40,7 +41,7 @@ class DcInterface final : public IbInterface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
-    ucs_status_t cut_off(const RemoteAddress& remote) override;
+    ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
 
     DciPool& pool() { return *pool_; }
     bool has_flow_control() const { return config_.fc_enable; }
@@ -64,7 +65,8 @@ class DcInterface final : public IbInterface {
     };
 
     QpPtr dct_;
-    std::map<std::pair<PortAddress, uint32_t>, Cut> cuts_;  //!< under way
+    /** Under way, by the interface that is cut off and the cut's number. */
+    std::map<std::tuple<PortAddress, uint32_t, uint64_t>, Cut> cuts_;
     std::unique_ptr<DciPool> pool_;
     uint64_t next_grant_ = 0;
     std::unordered_map<uint64_t, DcEndpoint*> awaiting_;

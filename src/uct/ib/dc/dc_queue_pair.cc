@@ -23,14 +23,15 @@ QpPtr make_dct(ibv_context* context, ibv_pd* pd, ibv_cq* cq, ibv_srq* srq) {
     return QpPtr(mlx5dv_create_qp(context, &attributes, &dynamic));
 }
 
-QpPtr make_dci(ibv_context* context, ibv_pd* pd, ibv_cq* cq, unsigned depth, uint32_t* max_inline) {
+QpPtr make_dci(ibv_context* context, ibv_pd* pd, ibv_cq* cq, unsigned depth, unsigned max_sge,
+               uint32_t* max_inline) {
     ibv_qp_init_attr_ex attributes{};
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     attributes.pd = pd;
     attributes.send_cq = attributes.recv_cq = cq;
     attributes.qp_type = IBV_QPT_DRIVER;
     attributes.cap.max_send_wr = depth;
-    attributes.cap.max_send_sge = kMaxSge;
+    attributes.cap.max_send_sge = max_sge;
     attributes.cap.max_inline_data = *max_inline;
     attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE |
                                 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
@@ -69,7 +70,7 @@ bool probe_dc(ibv_context* context) {
     const SrqPtr srq(ibv_create_srq(pd.get(), &attributes));
     if (!srq || !make_dct(context, pd.get(), cq.get(), srq.get())) return false;
     uint32_t max_inline = 0;
-    return make_dci(context, pd.get(), cq.get(), 4, &max_inline) != nullptr;
+    return make_dci(context, pd.get(), cq.get(), 4, 1, &max_inline) != nullptr;
 }
 
 QpPtr create_dct(IbInterface& interface) {
@@ -102,7 +103,7 @@ QpPtr create_dct(IbInterface& interface) {
 
 QpPtr create_dci(IbInterface& interface, uint32_t* max_inline) {
     return make_dci(interface.device().context(), interface.domain().pd(), interface.send_cq(),
-                    interface.config().tx_queue_len, max_inline);
+                    interface.config().tx_queue_len, interface.max_sge(), max_inline);
 }
 
 bool bring_up_dci(ibv_qp* qp, const IbInterface& interface) {

@@ -214,10 +214,10 @@ void DciPool::failed(Dci& dci, uint32_t index, ucs_status_t status) {
     while (!failing_.empty()) {
         DcEndpoint* endpoint = failing_.back();
         failing_.pop_back();
-        endpoint->fail(status);
+        endpoint->fail(status_of_others(status));
     }
     finish_all(done, UCS_OK);
-    finish_all(dead, status);
+    finish_failed(dead, status);
 }
 
 void DciPool::cancel(Dci& dci) {
@@ -238,7 +238,8 @@ void DciPool::mend_shared(Dci& dci, ucs_status_t status, OperationList& rest, Op
     SendOperation& culprit = rest.front();
     const void* const owner = culprit.owner;
     const DcTarget target = culprit.record().target;
-    const bool is_refused = status == UCS_ERR_CONNECTION_RESET;  // by the target, which lives
+    // By the target, which lives.
+    const bool is_refused = status_of_others(status) == UCS_ERR_CONNECTION_RESET;
     bool first = true;
     while (!rest.empty()) {
         SendOperation& operation = rest.front();

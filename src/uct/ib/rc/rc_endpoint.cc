@@ -116,13 +116,13 @@ void RcEndpoint::on_failed(SendQueue& queue, uint32_t index, ucs_status_t status
     interface_.keep_receives();
     OperationList done, rest;
     queue.reset(index, &done, &rest);
-    status_ = status;
+    status_ = status_of_others(status);
     stop_waiting();
     interface_.pending().drop_all(*this);
     // The endpoint may be gone after the handler; the operations are ours.
-    interface_.report_failure(this, status);
+    interface_.report_failure(this, status_of_others(status));
     finish_all(done, UCS_OK);
-    finish_all(rest, status);
+    finish_failed(rest, status);
 }
 
 // --- flow control ---

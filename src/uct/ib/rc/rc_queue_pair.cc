@@ -15,7 +15,7 @@ void fill(Attributes& attributes, IbInterface& interface, uint32_t max_inline) {
     attributes.qp_type = IBV_QPT_RC;
     attributes.sq_sig_all = 0;
     attributes.cap.max_send_wr = interface.config().tx_queue_len;
-    attributes.cap.max_send_sge = kMaxSge;
+    attributes.cap.max_send_sge = interface.max_sge();
     attributes.cap.max_inline_data = max_inline;
 }
 

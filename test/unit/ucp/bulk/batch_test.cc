@@ -4,6 +4,7 @@
 #include <random>
 
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/region.h"
 
 namespace ucp::test {
 namespace {
@@ -11,45 +12,6 @@ namespace {
 constexpr ucp_request_param_t kNothing{};
 constexpr size_t kFrom = 0;
 constexpr size_t kTo = 1;
-
-/** Mapped memory of a worker. */
-class Region {
-  public:
-    Region(Cluster& cluster, size_t worker, size_t length)
-        : bytes(length), context_(cluster.context(worker)) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = bytes.data();
-        params.length = length;
-        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
-    }
-    ~Region() {
-        if (key != nullptr) ucp_rkey_destroy(key);
-        EXPECT_EQ(ucp_mem_unmap(context_, memory), UCS_OK);
-    }
-    Region(const Region&) = delete;
-    Region& operator=(const Region&) = delete;
-
-    /** The key for a peer's endpoint. */
-    void open(ucp_ep_h endpoint) {
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(context_, memory, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
-    }
-    void fill(uint64_t seed) { std::ranges::copy(pattern(bytes.size(), seed), bytes.begin()); }
-    uint64_t address(size_t offset = 0) const {
-        return reinterpret_cast<uintptr_t>(bytes.data()) + offset;
-    }
-
-    std::vector<uint8_t> bytes;  //!< stays where it is
-    ucp_mem_h memory = nullptr;
-    ucp_rkey_h key = nullptr;
-
-  private:
-    ucp_context_h context_;
-};
 
 struct Notified {
     uint64_t sender;
@@ -60,13 +22,15 @@ struct Notified {
 class Pair {
   public:
     explicit Pair(size_t length, const Cluster::Options& options = {})
-        : cluster(2, options), local(cluster, kFrom, length), remote(cluster, kTo, length) {
+        : cluster(2, options),
+          local(cluster.context(kFrom), length),
+          remote(cluster.context(kTo), length) {
         remote.open(endpoint());
         EXPECT_EQ(ucpx_worker_set_notify_handler(cluster.worker(kTo), on_notified, this), UCS_OK);
     }
     ~Pair() {
         // The key goes before the worker that it was opened for.
-        ucp_rkey_destroy(std::exchange(remote.key, nullptr));
+        remote.close();
     }
 
     ucp_ep_h endpoint() { return cluster.endpoint(kFrom, kTo); }
@@ -99,23 +63,10 @@ class Pair {
     ucs_status_ptr_t start(bool is_put, const std::vector<ucpx_piece_t>& pieces,
                            std::optional<uint64_t> notification = {},
                            const ucp_request_param_t& param = kNothing) {
-        ucpx_batch_t batch{};
-        batch.pieces = pieces.data();
-        batch.num_pieces = pieces.size();
-        batch.entry_size = sizeof(ucpx_piece_t);
-        if (notification) {
-            batch.field_mask = UCPX_BATCH_FIELD_NOTIFICATION;
-            batch.notification = *notification;
-        }
-        return is_put ? ucpx_put_batch_nbx(endpoint(), &batch, &param)
-                      : ucpx_get_batch_nbx(endpoint(), &batch, &param);
+        return start_batch(endpoint(), is_put, pieces, notification, param);
     }
     void expect_equal(const std::vector<ucpx_piece_t>& pieces) const {
         for (size_t i = 0; i < pieces.size(); ++i) ASSERT_TRUE(is_equal(pieces[i])) << i;
-    }
-    bool is_equal(const ucpx_piece_t& piece) const {
-        return std::memcmp(piece.local_addr, reinterpret_cast<void*>(piece.remote_addr),
-                           piece.length) == 0;
     }
 
     Cluster cluster;
@@ -250,7 +201,7 @@ TEST_P(Batch, EmptyPiecesMoveNothingAndNotifyAllTheSame) {
     EXPECT_EQ(pair.remote.bytes, std::vector<uint8_t>(4096));
     ASSERT_EQ(pair.cluster.finish(pair.start(true, {pair.piece(0, 0, 0), pair.piece(0, 8, 64)})),
               UCS_OK);
-    EXPECT_TRUE(pair.is_equal(pair.piece(0, 8, 64)));
+    EXPECT_TRUE(is_equal(pair.piece(0, 8, 64)));
 }
 
 TEST_P(Batch, ANotificationOvertakesNoByte) {

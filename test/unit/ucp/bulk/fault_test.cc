@@ -91,61 +91,51 @@ TEST(Faults, AnErrorAtAnySliceWithoutAnotherPathEndsTheRequestOnce) {
 
 TEST(Faults, AKeyThatIsNoMoreEndsTheRequest) {
     BulkCluster pair(1 << 18, fast_options(1));
-    std::vector<uint8_t> gone(1 << 18);
-    ucp_mem_map_params_t params{};
-    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-    params.address = gone.data();
-    params.length = gone.size();
-    ucp_mem_h memory = nullptr;
-    ASSERT_EQ(ucp_mem_map(pair.cluster.context(1), &params, &memory), UCS_OK);
-    void* packed = nullptr;
-    size_t size = 0;
-    ASSERT_EQ(ucp_rkey_pack(pair.cluster.context(1), memory, &packed, &size), UCS_OK);
-    ucp_rkey_h key = nullptr;
-    ASSERT_EQ(ucp_ep_rkey_unpack(pair.endpoint, packed, &key), UCS_OK);
-    ucp_rkey_buffer_release(packed);
-    ASSERT_EQ(ucp_mem_unmap(pair.cluster.context(1), memory), UCS_OK);
-    const ucs_status_ptr_t put =
-        ucp_put_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
-                    reinterpret_cast<uintptr_t>(gone.data()), key, &kNothing);
+    ucp::test::Region gone(pair.cluster.context(1), 1 << 18);
+    gone.open(pair.endpoint);
+    gone.unmap();
+    const ucs_status_ptr_t put = ucp_put_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
+                                             gone.address(), gone.key, &kNothing);
     EXPECT_NE(pair.cluster.finish(put), UCS_OK);
-    ucp_rkey_destroy(key);
+    gone.close();
     expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, WhatThePeersMemoryRefusesIsNotTriedAgain) {
+    BulkCluster pair(1 << 18, fast_options());
+    pair.fill(1);
+    EXPECT_EQ(pair.put(), UCS_OK);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kRefusing);
+    EXPECT_EQ(pair.put(), UCS_ERR_REJECTED);
+    expect_nothing_left(pair.cluster);
+    // The path is made anew, for the others.
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    pair.fill(2);
+    EXPECT_EQ(pair.put(), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
 }
 
 TEST(Faults, ASilentRailIsNoticedAndWhatItHeldNeverComesLate) {
-    BulkCluster pair(1 << 20, fast_options());
-    pair.fill(1);
-    const ucs_status_ptr_t put = pair.start_put();
-    pair.cluster.steps(5);
-    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
-    ASSERT_EQ(pair.cluster.finish(put), UCS_OK);
-    EXPECT_TRUE(pair.there == pair.here);
+    for (const bool is_put : {true, false}) {
+        BulkCluster pair(1 << 20, fast_options());
+        pair.fill(1);
+        if (!is_put) pair.fill_there(2);
+        const ucs_status_ptr_t operation = is_put ? pair.start_put() : pair.start_get();
+        pair.cluster.steps(5);
+        pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+        ASSERT_EQ(pair.cluster.finish(operation), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
 
-    // The buffer is the program's again, and stays as it leaves it when the rail wakes up.
-    std::fill(pair.there.begin(), pair.there.end(), 0x55);
-    const auto left = pair.there;
-    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
-    pair.cluster.steps(3000);
-    EXPECT_TRUE(pair.there == left);
-    EXPECT_GT(pair.counters().cut_off, 0u);
-    expect_nothing_left(pair.cluster);
-}
-
-TEST(Faults, ASilentRailOfGetsIsNoticed) {
-    BulkCluster pair(1 << 20, fast_options());
-    pair.fill_there(2);
-    const ucs_status_ptr_t get = pair.start_get();
-    pair.cluster.steps(5);
-    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
-    ASSERT_EQ(pair.cluster.finish(get), UCS_OK);
-    EXPECT_TRUE(pair.there == pair.here);
-    std::fill(pair.here.begin(), pair.here.end(), 0x55);
-    const auto left = pair.here;
-    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
-    pair.cluster.steps(3000);
-    EXPECT_TRUE(pair.here == left);
-    expect_nothing_left(pair.cluster);
+        // The buffer is the program's again, and stays as it leaves it when the rail wakes up.
+        std::vector<uint8_t>& written = is_put ? pair.there : pair.here;
+        std::ranges::fill(written, 0x55);
+        const auto left = written;
+        pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+        pair.cluster.steps(3000);
+        EXPECT_TRUE(written == left);
+        EXPECT_GT(pair.counters().cut_off, 0u);
+        expect_nothing_left(pair.cluster);
+    }
 }
 
 TEST(Faults, ARailWithoutLinkIsLeftAtOnce) {
@@ -226,6 +216,103 @@ TEST(Faults, ADeadPeerEndsAllRequests) {
     EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
 }
 
+const Group& group_of(BulkCluster& pair) {
+    return *pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint));
+}
+
+void close_by_force(BulkCluster& pair, ucp_ep_h endpoint) {
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    pair.cluster.finish(ucp_ep_close_nbx(endpoint, &force));
+}
+
+TEST(Faults, APeerThatHasClosedItsEndpointCutsOffAllTheSame) {
+    Cluster::Options options = fast_options();
+    options.tick = 10us;
+    BulkCluster pair(1 << 20, options);
+    const ucp_ep_h back = pair.cluster.endpoint(1, 0);
+    pair.fill(1);
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    close_by_force(pair, back);
+    pair.cluster.forget(1, 0);
+    ASSERT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+    std::fill(pair.there.begin(), pair.there.end(), 0x55);
+    const auto left = pair.there;
+    pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+    pair.cluster.steps(3000);
+    EXPECT_TRUE(pair.there == left);
+    EXPECT_GT(pair.counters().cut_off, 0u);
+}
+
+TEST(Faults, APathThatFallsSilentWhileTheOthersAreIdleIsNoticed) {
+    Cluster::Options options = fast_options();
+    options.tick = 10us;
+    BulkCluster pair(1 << 15, options);
+    pair.cluster.fabric.set_link(pair.home(), false);
+    const auto is_left = [&] { return !group_of(pair).paths.front()->link_up; };
+    do {
+        EXPECT_EQ(pair.put(), UCS_OK);
+    } while (!is_left());
+    // All of it goes to the rail, and nothing ever to the other path.
+    pair.fill(7);
+    const ucs_status_ptr_t put = pair.start_put();
+    EXPECT_EQ(group_of(pair).paths.back()->meter.under_way(), pair.here.size());
+    pair.cluster.fabric.set_device(pair.rail(), Device::kSilent);
+    pair.cluster.fabric.set_link(pair.home(), true);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+    expect_nothing_left(pair.cluster);
+}
+
+TEST(Faults, ARestingPathHasNoTransport) {
+    BulkCluster pair(1 << 18, fast_options());
+    pair.cluster.fabric.set_device(pair.rail(), Device::kBroken);
+    EXPECT_EQ(pair.put(), UCS_OK);
+    const Path& rail = *group_of(pair).paths.back();
+    ASSERT_TRUE(pair.cluster.until([&] { return rail.state == Path::State::kProbing; }));
+    ASSERT_TRUE(pair.cluster.until([&] { return rail.state == Path::State::kResting; }));
+    EXPECT_EQ(rail.transport, nullptr);
+}
+
+TEST(Faults, AHomeThatFailsHoldsNothing) {
+    BulkCluster pair(1 << 18, fast_options(1));
+    const ucs_status_ptr_t put = pair.start_put();
+    const Meter& home = group_of(pair).paths.front()->meter;
+    EXPECT_GT(home.under_way(), 0u);
+    pair.cluster.fabric.set_device(pair.home(), Device::kBroken);
+    EXPECT_NE(pair.cluster.finish(put), UCS_OK);
+    EXPECT_EQ(home.under_way(), 0u);
+}
+
+TEST(Faults, ACutGoesOverAFullRailAsSoonAsThereIsRoom) {
+    Cluster::Options options = fast_options(3);
+    options.fabric.transmit_depth = 4;
+    BulkCluster pair(4 << 20, options);
+    unsigned broken = 0, full = 0;
+    for (unsigned device = 0; device < 3; ++device) {
+        if (device == pair.home()) continue;
+        full = broken;
+        broken = device;
+    }
+    unsigned cuts = 0;
+    pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
+        const bool is_cut = event.am_id == static_cast<int>(AmId::kBulkCut);
+        if (is_cut && event.device == full) ++cuts;
+    });
+    const ucs_status_ptr_t put = pair.start_put();
+    pair.cluster.steps(5);
+    pair.cluster.fabric.set_device(pair.home(), Device::kSilent);
+    pair.cluster.fabric.set_device(broken, Device::kBroken);
+    // Long before it is repeated.
+    EXPECT_TRUE(pair.cluster.until([&] { return cuts != 0; }, 5000));
+    pair.cluster.fabric.set_device(pair.home(), Device::kWell);
+    EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
+}
+
 TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
     for (unsigned steps = 0; steps < 60; steps += 4) {
         BulkCluster pair(1 << 18, fast_options());
@@ -235,10 +322,7 @@ TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
             pair.start_put(put), ucp_get_nbx(pair.endpoint, pair.here.data(), pair.here.size(),
                                              pair.remote(), pair.key, &get)};
         pair.cluster.steps(steps);
-        ucp_request_param_t force{};
-        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        pair.cluster.finish(ucp_ep_close_nbx(pair.endpoint, &force));
+        close_by_force(pair, pair.endpoint);
         ASSERT_TRUE(pair.cluster.until([&] { return put_ends.count + get_ends.count == 2; }));
         pair.cluster.steps(500);
         EXPECT_EQ(put_ends.count + get_ends.count, 2u);
@@ -262,7 +346,7 @@ struct Owner final : PathOwner {
         ++gone;
         transport.reset();
     }
-    void cut_end(Endpoint&, uint64_t which) override {
+    void cut_end(uint64_t, uint64_t which) override {
         ++cut;
         name = which;
     }

@@ -132,6 +132,27 @@ TEST(Knobs, RetryInterval) {
     }
 }
 
+TEST(Knobs, CutTimeout) {
+    // The peer's memory is written, but nobody there reads messages.
+    for (const unsigned milliseconds : {200, 1000}) {
+        Cluster::Options options = with("BULK_CUT_TIMEOUT", std::to_string(milliseconds) + "ms");
+        BulkCluster pair(1 << 18, options);
+        const ucs_status_ptr_t put = pair.start_put();
+        pair.cluster.fabric.set_device(pair.rail(), uct::mock::Fabric::Device::kBroken);
+        const ucs::Time start = pair.cluster.clock.now();
+        while (ucp_request_check_status(put) == UCS_INPROGRESS &&
+               pair.cluster.clock.now() - start < std::chrono::seconds(2)) {
+            pair.cluster.clock.advance(std::chrono::microseconds(100));
+            ucp_worker_progress(pair.cluster.worker(0));
+        }
+        EXPECT_EQ(ucp_request_check_status(put), UCS_ERR_ENDPOINT_TIMEOUT);
+        const ucs::Duration took = pair.cluster.clock.now() - start;
+        EXPECT_GT(took, std::chrono::milliseconds(milliseconds));
+        EXPECT_LT(took, std::chrono::milliseconds(milliseconds + 50));
+        ucp_request_free(put);
+    }
+}
+
 TEST(Knobs, MaxRetries) {
     // The rail breaks whatever it is given; without a retry that is the end of the transfer.
     for (const unsigned retries : {0, 3}) {

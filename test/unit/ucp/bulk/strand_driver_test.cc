@@ -201,6 +201,26 @@ TEST(StrandDriver, APeersDeathTakesThemAll) {
         [&] { return pair.held(0) == 0 && pair.cluster.dedicated_endpoints(0) == 0; }));
 }
 
+TEST(StrandDriver, APeerThatHasClosedItsEndpointIsNotWaitedFor) {
+    for (const bool is_lost : {true, false}) {
+        Cluster::Options options = with_strands(4);
+        options.tick = 10us;
+        Pair pair(64 << 12, options);
+        pair.promote();
+        EXPECT_EQ(pair.put(), UCS_OK);
+        ASSERT_TRUE(pair.has(8));
+        const ucs_status_ptr_t put = is_lost ? pair.start_put() : nullptr;
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        pair.cluster.finish(ucp_ep_close_nbx(pair.cluster.endpoint(1, 0), &force));
+        pair.cluster.forget(1, 0);
+        pair.demote();
+        EXPECT_TRUE(pair.cluster.until([&] { return pair.held(0) == 0; })) << is_lost;
+        pair.cluster.finish(put);  // the lane may have been gone under it
+    }
+}
+
 TEST(StrandDriver, AWorkerThatGoesGivesThemBack) {
     Pair pair(64 << 12, with_strands(4));
     pair.promote();

@@ -104,7 +104,7 @@ class World {
 
     std::vector<unsigned> choices() const {
         std::vector<unsigned> possible;
-        for (unsigned choice = 0; choice < 14; ++choice) {
+        for (unsigned choice = 0; choice < 18; ++choice) {
             if (is_possible(choice)) possible.push_back(choice);
         }
         return possible;
@@ -124,8 +124,12 @@ class World {
                 return end.posts && end.failures > 0;
             case 5:
                 return !end.is_wanted;
-            default:
+            case 6:
                 return with_losses_ && end.losses > 0;
+            case 7:
+                return end.link->awaits_peer() && !is_asking(to_low) && !is_asking(to_high);
+            default:
+                return end.posts && end.peer->ends == 0;
         }
     }
     void run(unsigned choice) {
@@ -160,6 +164,12 @@ class World {
                 end.is_wanted = true;
                 end.link->on_wanted();
                 break;
+            case 7:
+                end.link->on_silence();
+                break;
+            case 8:  // what it posts finds nobody
+                end.link->on_all_failed();
+                break;
             default:
                 // The endpoint fails, and another one to the same worker takes its place.
                 --end.losses;
@@ -176,7 +186,18 @@ class World {
             low.link_is_old = high.link_is_old = false;
         }
     }
+    /** A question or its answer is on its way: time enough passes before the next. */
+    static bool is_asking(const std::deque<StrandMessage>& queue) {
+        return std::ranges::any_of(queue, [](const StrandMessage& message) {
+            return message.type == Type::kStill || message.is_answer;
+        });
+    }
     bool is_quiet() const { return to_low.empty() && to_high.empty() && !low.busy && !high.busy; }
+    /** Nothing happens any more, but for what programs and lanes do. */
+    bool is_final() const {
+        return is_quiet() && !low.link->awaits_peer() && !high.link->awaits_peer() &&
+               !is_possible(16) && !is_possible(17);
+    }
 
     std::string key() const {
         std::string text;
@@ -207,6 +228,19 @@ class World {
     const bool with_losses_;
 };
 
+/** Nobody waits for ever: who asks when nothing is on its way waits no longer for the answer. */
+void expect_questions_to_help(World& world) {
+    for (const unsigned choice : {14u, 15u}) {
+        if (!world.is_possible(choice)) continue;
+        world.run(choice);
+        while (world.is_possible(0) || world.is_possible(1)) {
+            world.run(world.is_possible(0) ? 0 : 1);
+        }
+        const End& end = choice == 14 ? world.low : world.high;
+        EXPECT_FALSE(end.link->awaits_peer()) << name(end.link->state());
+    }
+}
+
 /** Every order of every event, each state once. @return the number of states */
 size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool* ever_open) {
     std::set<std::string> seen;
@@ -219,10 +253,13 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
         if (!seen.insert(world.key()).second) continue;
         const State low = world.low.link->state(), high = world.high.link->state();
         if (low == State::kOpen && high == State::kOpen) *ever_open = true;
-        if (world.is_quiet() && !world.low.link_is_old && !world.high.link_is_old) {
+        if (world.is_final()) {
             EXPECT_EQ(low == State::kOpen, high == State::kOpen) << name(low) << " " << name(high);
             EXPECT_TRUE(low == State::kOpen || low == State::kClosed) << name(low);
             EXPECT_EQ(world.low.ends, world.high.ends);
+            if (low == State::kOpen) {
+                EXPECT_EQ(world.low.link->epoch(), world.high.link->epoch());
+            }
             // Nothing speaks against them: then there are some.
             const bool is_due = world.low.is_up && world.high.is_up &&
                                 (world.low.is_wanted || world.high.is_wanted);
@@ -233,6 +270,7 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
             }
         }
         const std::vector<unsigned> choices = world.choices();
+        if (world.is_quiet()) expect_questions_to_help(world);
         if (testing::Test::HasFailure()) {
             std::string text;
             for (const unsigned choice : path) text += std::to_string(choice) + " ";
@@ -291,18 +329,46 @@ TEST_F(OneEnd, MessagesOfAnotherRoundChangeNothing) {
     end.link->on_message(message(Type::kOpen, 7, 2));
     ASSERT_EQ(end.link->state(), State::kGranted);
     sent.clear();
-    for (const Type type : {Type::kUp, Type::kGrant}) end.link->on_message(message(type, 6));
     end.link->on_message(message(Type::kOpen, 7, 2));
+    end.link->on_message(message(Type::kGrant, 6));
     EXPECT_EQ(end.link->state(), State::kGranted);
     EXPECT_TRUE(sent.empty());
-    // One that goes down without our knowing of it is told so, once.
-    end.link->on_message(message(Type::kDown, 6));
-    ASSERT_EQ(sent.size(), 1u);
-    EXPECT_TRUE(sent[0].is_answer);
-    EXPECT_EQ(sent[0].epoch, 6u);
-    end.link->on_message(message(Type::kDown, 6, 0, true));
-    EXPECT_EQ(sent.size(), 1u);
+    // Who is in a round that is not known here is told so, once.
+    for (const Type type : {Type::kUp, Type::kDown, Type::kStill}) {
+        end.link->on_message(message(type, 6));
+        ASSERT_EQ(sent.size(), 1u);
+        EXPECT_EQ(sent[0].type, Type::kDown);
+        EXPECT_TRUE(sent[0].is_answer);
+        EXPECT_EQ(sent[0].epoch, 6u);
+        sent.clear();
+    }
+    for (const Type type : {Type::kDown, Type::kStill}) {
+        end.link->on_message(message(type, 6, 0, true));
+    }
+    EXPECT_TRUE(sent.empty());
     EXPECT_EQ(end.link->state(), State::kGranted);
+}
+
+TEST_F(OneEnd, WhoAwaitsThePeerAsksAndGivesUpInTheEnd) {
+    end.link->on_silence();
+    EXPECT_TRUE(sent.empty());
+    end.link->on_message(message(Type::kOpen, 7, 2));
+    sent.clear();
+    ASSERT_TRUE(end.link->awaits_peer());
+    end.link->on_silence();
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].type, Type::kStill);
+    EXPECT_FALSE(sent[0].is_answer);
+    end.link->on_message(message(Type::kStill, 7, 0, true));
+    EXPECT_EQ(end.link->state(), State::kGranted);
+    // A question about this round is answered.
+    end.link->on_message(message(Type::kStill, 7));
+    ASSERT_EQ(sent.size(), 2u);
+    EXPECT_EQ(sent[1].type, Type::kStill);
+    EXPECT_TRUE(sent[1].is_answer);
+    end.link->on_no_answer();
+    EXPECT_EQ(end.link->state(), State::kClosed);
+    EXPECT_EQ(end.ends, 0u);
 }
 
 TEST_F(OneEnd, AFreshRoundOfAPeerThatHasForgottenTheOldOneReplacesIt) {
@@ -345,7 +411,7 @@ TEST(StrandMessages, OnlyWhatEncodeMakesIsRead) {
             decode_strand_message(encode({type, epoch, answer, std::vector<std::byte>(ends)})));
     };
     refuse(Type{0}, 1, false, 0);
-    refuse(Type{6}, 1, false, 0);
+    refuse(Type{7}, 1, false, 0);
     refuse(Type::kUp, 0, false, 0);
     refuse(Type::kUp, 1, true, 0);
     refuse(Type::kUp, 1, false, 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/region.h"
 
 namespace ucp::bulk::test {
 
@@ -28,32 +29,14 @@ class BulkCluster {
     }
 
     explicit BulkCluster(size_t length, const ucp::test::Cluster::Options& given = options())
-        : cluster(2, given), there(length, 0xee), here(length) {
+        : cluster(2, given), region(cluster.context(1), length, 0xee), here(length) {
         endpoint = cluster.endpoint(0, 1);
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = there.data();
-        params.length = there.size();
-        EXPECT_EQ(ucp_mem_map(cluster.context(1), &params, &memory), UCS_OK);
-        void* packed = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(cluster.context(1), memory, &packed, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, packed, &key), UCS_OK);
-        ucp_rkey_buffer_release(packed);
-    }
-    ~BulkCluster() {
-        ucp_rkey_destroy(key);
-        EXPECT_EQ(ucp_mem_unmap(cluster.context(1), memory), UCS_OK);
+        region.open(endpoint);
     }
 
-    uint64_t remote(size_t offset = 0) const {
-        return reinterpret_cast<uintptr_t>(there.data()) + offset;
-    }
+    uint64_t remote(size_t offset = 0) const { return region.address(offset); }
     void fill(uint64_t seed) { here = ucp::test::pattern(here.size(), seed); }
-    void fill_there(uint64_t seed) {
-        const auto bytes = ucp::test::pattern(there.size(), seed);
-        std::copy(bytes.begin(), bytes.end(), there.begin());
-    }
+    void fill_there(uint64_t seed) { region.fill(seed); }
     /** The device of the endpoint's own lane, and the first of another. */
     unsigned home() const {
         return static_cast<unsigned>(unwrap(endpoint).scalable_lane().attributes.device.back() -
@@ -74,9 +57,10 @@ class BulkCluster {
 
     ucp::test::Cluster cluster;
     ucp_ep_h endpoint = nullptr;
-    std::vector<uint8_t> there, here;
-    ucp_mem_h memory = nullptr;
-    ucp_rkey_h key = nullptr;
+    ucp::test::Region region;  //!< of the second
+    std::vector<uint8_t>& there = region.bytes;
+    std::vector<uint8_t> here;
+    ucp_rkey_h& key = region.key;
 };
 
 }  // namespace ucp::bulk::test
