@@ -74,9 +74,10 @@ TEST_P(PendingQueues, OrderIsKeptAndEverybodyIsServed) {
     }
     for (auto& stream : streams) stream->start();
     world.until([&] { return total == kStreams * kMessages; });
-    // Nobody was left behind while another finished. (The mock draws delays for each endpoint, and
-    // the policy "rand" may crowd endpoints on one initiator.)
-    if (is_soft_adapter(GetParam().transport) && GetParam().label != "dc_mlx5_rand") {
+    // Nobody was left behind while another finished. (The mock draws delays for each endpoint, the
+    // policy "rand" may crowd endpoints on one initiator, a kernel's device loses packets.)
+    if (world.fabric() != nullptr && is_soft_adapter(GetParam().transport) &&
+        GetParam().label != "dc_mlx5_rand") {
         EXPECT_GT(smallest_at_first_end, kMessages / 3);
     }
 }
