@@ -117,8 +117,11 @@ void Mover::wake() {
 void Mover::run() {
     pthread_setname_np(pthread_self(), "bulk");
     bind_to(cpus_);
-    for (unsigned looks = 0; !is_stopping_;) {
-        if (has_command_.load(std::memory_order_relaxed)) run_command();
+    for (unsigned looks = 0;;) {
+        if (has_command_.load(std::memory_order_relaxed)) {
+            run_command();
+            if (is_stopping_) return;  // nobody would wake it again
+        }
         const unsigned events = interface_->progress();
         if (events != 0) {
             for (MoverStrand* strand : posting_) strand->is_full = false;
