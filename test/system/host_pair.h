@@ -74,6 +74,7 @@ class HostPair {
     void promote();
     void demote();
     bool has_strands() const;
+    bool is_scalable(size_t index) const;
 
     HostOperation& start_put(size_t offset = 0, size_t length = SIZE_MAX);
     HostOperation& start_get(size_t offset = 0, size_t length = SIZE_MAX);
