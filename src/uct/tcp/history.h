@@ -31,6 +31,7 @@ class History {
     void record(std::span<const iovec> pieces, size_t length) {
         for (const iovec& piece : pieces) {
             const size_t part = length < piece.iov_len ? length : piece.iov_len;
+            if (part == 0) continue;
             if (part <= room_) [[likely]] {
                 std::memcpy(last_, piece.iov_base, part);
                 took(part);
