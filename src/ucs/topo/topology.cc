@@ -31,6 +31,11 @@ class HwlocTopology final : public Topology {
         hwloc_topology_set_cache_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_NONE);
         hwloc_topology_set_icache_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_NONE);
         hwloc_topology_set_io_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+        // Plugins that know other adapters: one asks the X server, whose name may take ten seconds.
+        for (const char* plugin : {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"}) {
+            hwloc_topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                          plugin);
+        }
         return hwloc_topology_load(topology_) == 0;
     }
 

@@ -130,6 +130,7 @@ TEST_P(RemoteMemory, RegistrationsReachToWholeWords) {
     far.domain->pack_remote_key(handle, packed);
     RemoteKey key;
     ASSERT_EQ(near.domain->unpack_remote_key(packed, &key), UCS_OK);
+    near.keys.push_back(key);
     uint64_t old;
     Waiter waiter;
     finish(endpoint.atomic(AtomicOp::kAdd, 8, 3, 0, &old, reinterpret_cast<uintptr_t>(&words[1]),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "uct/ib/component.h"
 #include "uct/self/self.h"
@@ -135,7 +136,12 @@ Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id,
 }
 
 Peer::~Peer() {
-    for (auto& [descriptor, message] : kept) descriptor->release();
+    release();
+}
+
+void Peer::release() {
+    for (auto& [descriptor, message] : std::exchange(kept, {})) descriptor->release();
+    for (const RemoteKey key : std::exchange(keys, {})) domain->release_remote_key(key);
 }
 
 ucs_status_t Peer::handle(void* arg, void* data, size_t length, ReceiveDescriptor* descriptor) {
@@ -176,6 +182,7 @@ RemoteKey Buffer::key_for(Peer& user) {
     owner_.domain->pack_remote_key(handle_, packed);
     RemoteKey key = kInvalidRemoteKey;
     EXPECT_EQ(user.domain->unpack_remote_key(packed, &key), UCS_OK);
+    user.keys.push_back(key);
     return key;
 }
 
@@ -204,8 +211,7 @@ World::World(const TransportCase& which, unsigned peers, const Settings& extra) 
 World::~World() {
     endpoints_.clear();
     for (auto& peer : peers_) {
-        for (auto& [descriptor, message] : peer->kept) descriptor->release();
-        peer->kept.clear();
+        peer->release();
         peer->interface.reset();
         peer->domain.reset();
     }

@@ -75,6 +75,8 @@ class Peer {
          const Settings& extra);
     ~Peer();
     Peer(const Peer&) = delete;
+    /** Whatever it still holds of its interface and domain, which go next. */
+    void release();
 
     std::vector<std::byte> device_address() const;
     std::vector<std::byte> interface_address() const;
@@ -88,6 +90,7 @@ class Peer {
 
     std::unique_ptr<MemoryDomain> domain;
     std::unique_ptr<Interface> interface;
+    std::vector<RemoteKey> keys;  //!< unpacked here
 
   private:
     static ucs_status_t handle(void* arg, void* data, size_t length, ReceiveDescriptor* descriptor);
