@@ -111,6 +111,13 @@ struct Crew {
 
     explicit Crew(Shard& where) : shard(where) {}
 
+    /** Those whose strands post, to be woken without the shard. Under it. */
+    std::vector<Mover*> movers() const {
+        std::vector<Mover*> all;
+        for (const MoverStrand* strand : strands) all.push_back(&strand->mover);
+        return all;
+    }
+
     Shard& shard;
     std::vector<Domain> domains;  //!< the worker's
 

@@ -132,7 +132,7 @@ void Engine::State::call_movers(Crew& crew) {
     std::vector<Mover*> movers;
     {
         std::lock_guard lock(crew.shard.mutex);
-        for (const MoverStrand* strand : crew.strands) movers.push_back(&strand->mover);
+        movers = crew.movers();
     }
     for (Mover* mover : movers) mover->wake();
 }

@@ -217,7 +217,7 @@ void Mover::leave(MoverStrand& strand) {
     {
         std::lock_guard lock(crew.shard.mutex);
         std::erase(crew.strands, &strand);
-        for (const MoverStrand* each : crew.strands) others.push_back(&each->mover);
+        others = crew.movers();
         if (crew.strands.empty()) end_idle_loads(crew);
     }
     for (Mover* other : others) other->wake();
@@ -276,7 +276,7 @@ void Mover::give_up(MoverStrand& strand, ucs_status_t status) {
         if (!lost.empty()) crew->has_work.store(true);
         returns_.push(std::move(entry));
         end_idle_loads(*crew);
-        for (const MoverStrand* each : crew->strands) others.push_back(&each->mover);
+        others = crew->movers();
     }
     for (Mover* other : others) {
         if (other != this) other->wake();

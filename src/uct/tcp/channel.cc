@@ -95,14 +95,11 @@ void Channel::start() {
         patience = std::min(patience, kBulkConnectTime);
         link_.session()->watch();
     }
-    const NetworkDevice& device = course.from->device();
-    const SocketAddress address(course.to.ip, course.port, device.index);
     int cause = 0;
-    socket_ = start_connect(device, address, course.from->is_on_link(course.to), interface.config(),
-                            &cause);
+    socket_ = course.start(interface.config(), &cause);
     if (!socket_) {
-        ucs::log_debug("{}: cannot connect to {}: {}", device.name, course.to.ip.text(),
-                       std::strerror(cause));
+        ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
+                       course.to.ip.text(), std::strerror(cause));
         fail_later(status_of(cause));
         return;
     }
@@ -116,17 +113,10 @@ void Channel::on_connected() {
         report_failure(status_of(error));
         return;
     }
-    wire::Hello hello{};
-    hello.magic = wire::kMagic;
-    hello.version = wire::kVersion;
+    wire::Hello hello = link_.hello();
     hello.channel = index_;
-    hello.sender = interface.id();
     hello.receiver = link_.target()->listener.id;
     hello.secret = link_.target()->listener.secret;
-    hello.job_key = interface.job_key();
-    hello.max_frame = static_cast<uint32_t>(interface.max_message());
-    hello.link = link_.number();
-    hello.bulk_epoch = link_.bulk_epoch();
     hello.flags = interface.session_flags();
     if (::send(socket_.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
         retry();

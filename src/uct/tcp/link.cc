@@ -11,16 +11,6 @@
 
 namespace uct::tcp {
 
-namespace {
-
-// The peer bounds its answers by this; the link's own flushes have some room more. Slots are named
-// by one byte.
-constexpr size_t kMostOperations = 224, kMostSlots = 256;
-constexpr unsigned kSlotBits = 8;
-static_assert(kMostSlots <= 1u << kSlotBits);
-
-}  // namespace
-
 Link::Link(TcpInterface& interface, uint64_t peer, uint32_t number, bool mapped)
     : interface_(interface),
       peer_(peer),
@@ -54,166 +44,6 @@ Channel& Link::bulk_channel() {
     }
     next_bulk_ = static_cast<uint8_t>(best->index() % (usable_ - 1u));
     return *best;
-}
-
-// --- operations that the peer answers
-// ------------------------------------------------------------------------------
-
-bool Link::has_operation_room(size_t count) const {
-    return operation_room() >= count;
-}
-
-size_t Link::operation_room() const {
-    return kMostOperations - std::min(kMostOperations, operation_count_);
-}
-
-RemoteOperation* Link::start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
-                                       Completion* completion) {
-    size_t slot = first_free_;
-    while (slot < operations_.size() && operations_[slot] != nullptr) ++slot;
-    if (slot == kMostSlots) return nullptr;
-    RemoteOperation* made = interface_.operations().create(kind);
-    if (made == nullptr) return nullptr;
-    if (slot == operations_.size()) operations_.push_back(nullptr);
-    operations_[slot] = made;
-    first_free_ = slot + 1;
-    ++operation_count_;
-    made->name = ++serial_ << kSlotBits | static_cast<uint32_t>(slot);
-    if (made->name == wire::kNoOperation) made->name = ++serial_ << kSlotBits | slot;
-    made->owner = owner;
-    made->completion = completion;
-    return made;
-}
-
-RemoteOperation* Link::find_operation(uint32_t name) {
-    const size_t slot = name & ((1u << kSlotBits) - 1);
-    if (slot >= operations_.size()) return nullptr;
-    RemoteOperation* found = operations_[slot];
-    return found != nullptr && found->name == name ? found : nullptr;
-}
-
-void Link::release(RemoteOperation& operation) {
-    const size_t slot = operation.name & ((1u << kSlotBits) - 1);
-    operations_[slot] = nullptr;
-    first_free_ = std::min(first_free_, slot);
-    interface_.operations().destroy(&operation);
-    if (operation_count_-- == kMostOperations) room_made();
-}
-
-void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
-    // The peer handles what comes on a connection in order: an answer answers all before it.
-    for (auto& channel : channels_) {
-        if (channel == nullptr) continue;
-        channel->acknowledged =
-            std::max(channel->acknowledged, operation.covered[channel->index()]);
-    }
-    Completion* completion = operation.abandoned ? nullptr : operation.completion;
-    const bool unpacks = operation.kind == RemoteOperation::Kind::kGetCopy && status == UCS_OK &&
-                         !operation.abandoned;
-    if (unpacks) {
-        operation.unpack(operation.unpack_argument, operation.copy.get(), operation.length);
-    }
-    release(operation);
-    if (completion != nullptr) completion->complete(status);
-}
-
-ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool probe) {
-    if (owner != nullptr && !has_operation_room()) return UCS_ERR_NO_RESOURCE;
-    RemoteOperation* operation = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
-    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
-    if (probe) channel(0);
-    for (auto& channel : channels_) {
-        if (channel == nullptr) continue;
-        operation->covered[channel->index()] = channel->one_sided;
-        if (!channel->has_one_sided() && !(probe && channel->index() == 0)) continue;
-        operation->waiting |= static_cast<uint8_t>(1u << channel->index());
-        struct {
-            wire::Frame frame;
-            wire::Reply flush;
-        } message{{sizeof(wire::Reply), wire::FrameType::kFlush, 0, wire::kMark},
-                  {operation->name, 0}};
-        const iovec piece{&message, sizeof(message)};
-        channel->send({&piece, 1}, sizeof(message));
-    }
-    return UCS_INPROGRESS;
-}
-
-ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
-    const auto asks = [](const auto& channel) {
-        return channel != nullptr && channel->has_one_sided();
-    };
-    const auto waits = [](const auto& channel) {
-        return channel != nullptr && !channel->has_one_sided() && !channel->is_settled();
-    };
-    const bool needs_peer = std::ranges::any_of(channels_, asks);
-    if (std::ranges::none_of(channels_, waits)) {
-        return needs_peer ? ask(owner, completion, false) : UCS_OK;
-    }
-    Gather* parts = Gather::start(completion);
-    for (auto& channel : channels_) {
-        if (!waits(channel) || channel->queue().append_marker(owner, parts->add())) continue;
-        parts->cancel();
-        parts->abandon();
-        return UCS_ERR_NO_RESOURCE;
-    }
-    if (needs_peer) {
-        const ucs_status_t status = ask(owner, parts->add(), false);
-        if (status != UCS_INPROGRESS) {
-            parts->cancel();
-            parts->abandon();
-            return status;
-        }
-    }
-    return parts->finish();
-}
-
-ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
-    return ask(owner, completion, true);
-}
-
-RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* completion,
-                                       unsigned channel) {
-    RemoteOperation* made = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
-    if (made == nullptr) return nullptr;
-    made->chained = true;
-    made->channel = static_cast<uint8_t>(channel);
-    made->waiting = static_cast<uint8_t>(1u << channel);
-    return made;
-}
-
-bool Link::on_flush_reply(RemoteOperation& operation, unsigned channel) {
-    const auto bit = static_cast<uint8_t>(1u << channel);
-    if ((operation.waiting & bit) == 0) return false;
-    operation.waiting &= static_cast<uint8_t>(~bit);
-    if (operation.waiting == 0) finish_operation(operation, UCS_OK);
-    return true;
-}
-
-void Link::fence() {
-    for (const auto& channel : channels_) {
-        if (channel == nullptr || !channel->has_one_sided()) continue;
-        fenced_ |= static_cast<uint8_t>(1u << channel->index());
-    }
-}
-
-bool Link::passes_fence(const Channel& target) {
-    if (fenced_ == 0) [[likely]]
-        return true;
-    for (const auto& channel : channels_) {
-        if (channel == nullptr || channel->has_one_sided()) continue;
-        fenced_ &= static_cast<uint8_t>(~(1u << channel->index()));
-    }
-    if ((fenced_ & ~(1u << target.index())) == 0) return true;
-    if (!fencing_) {
-        fence_done_.count = 1;
-        fencing_ = ask(nullptr, &fence_done_, false) == UCS_INPROGRESS;
-    }
-    return false;
-}
-
-void Link::fence_passed() {
-    fencing_ = false;
-    room_made();
 }
 
 // --- endpoints
@@ -266,6 +96,18 @@ bool Link::is_idle() const {
     });
 }
 
+wire::Hello Link::hello() const {
+    wire::Hello hello{};
+    hello.magic = wire::kMagic;
+    hello.version = wire::kVersion;
+    hello.sender = interface_.id();
+    hello.job_key = interface_.job_key();
+    hello.max_frame = static_cast<uint32_t>(interface_.max_message());
+    hello.link = number();
+    hello.bulk_epoch = bulk_epoch_;
+    return hello;
+}
+
 // --- the session
 // ------------------------------------------------------------------------------
 
@@ -275,107 +117,8 @@ void Link::begin_session() {
     session_->begin();
 }
 
-// --- bulk connections
+// --- the end
 // ------------------------------------------------------------------------------
-
-bool Link::has_bulk() const {
-    const auto carries = [](const auto& channel) {
-        return channel != nullptr && channel->index() > 0 &&
-               (channel->state() != Channel::State::kIdle || channel->has_one_sided());
-    };
-    return std::ranges::any_of(channels_, carries);
-}
-
-void Link::drop_output(Channel& channel) {
-    OutputList items;
-    channel.take_output(items);
-    complete_all(interface_.output_pools(), items, UCS_ERR_UNREACHABLE);
-}
-
-void Link::send_cut(wire::FrameType type, uint32_t epoch) {
-    const auto head = head_of(type, wire::Cut{epoch, 0}, 0);
-    const iovec piece{const_cast<Head<wire::Cut>*>(&head), sizeof(head)};
-    channel(0).send({&piece, 1}, sizeof(head));
-}
-
-void Link::drop_bulk(bool always) {
-    if (is_failed() || (!always && !has_bulk())) return;
-    end_bulk(bulk_epoch_ + 1);
-    if (!is_failed()) send_cut(wire::FrameType::kCut, bulk_epoch_);
-}
-
-void Link::end_bulk(uint32_t epoch) {
-    const auto has_plain = [](const auto& channel) {
-        return channel != nullptr && channel->index() > 0 && channel->has_plain();
-    };
-    if (std::ranges::any_of(channels_, has_plain)) {
-        channels_[0]->drain();
-        fail(UCS_ERR_CONNECTION_RESET);
-        return;
-    }
-    bulk_epoch_ = epoch;
-    OutputList items;
-    for (auto& channel : channels_) {
-        if (channel == nullptr || channel->index() == 0) continue;
-        channel->abort();
-        channel->take_output(items);
-        channel->acknowledged = channel->one_sided;
-    }
-    // Nothing is written here any more, so gets are over. Of puts the peer may have something.
-    std::vector<RemoteOperation*> over;
-    for (RemoteOperation* operation : operations_) {
-        if (operation == nullptr || operation->is_cut) continue;
-        if (operation->chained && operation->channel > 0) {
-            if (operation->kind == RemoteOperation::Kind::kFlush) {
-                operation->is_cut = true;
-                operation->epoch = epoch;
-            } else {
-                over.push_back(operation);
-            }
-        } else if (operation->kind == RemoteOperation::Kind::kFlush &&
-                   (operation->waiting & ~1u) != 0) {
-            operation->waiting &= 1u;
-            if (operation->waiting == 0) over.push_back(operation);
-        }
-    }
-    finish_all(over);
-    complete_all(interface_.output_pools(), items, UCS_ERR_UNREACHABLE);
-    room_made();
-}
-
-void Link::end_cut_chains(uint32_t epoch) {
-    std::vector<RemoteOperation*> over;
-    for (RemoteOperation* operation : operations_) {
-        if (operation != nullptr && operation->is_cut && operation->epoch <= epoch) {
-            over.push_back(operation);
-        }
-    }
-    finish_all(over);
-}
-
-/** Completions may do what they like, but for the list: nothing of it is released twice. */
-void Link::finish_all(const std::vector<RemoteOperation*>& over) {
-    std::vector<std::pair<Completion*, ucs_status_t>> ended;
-    for (RemoteOperation* operation : over) {
-        const ucs_status_t status = operation->chained ? UCS_ERR_UNREACHABLE : UCS_OK;
-        if (!operation->abandoned && operation->completion != nullptr) {
-            ended.emplace_back(operation->completion, status);
-        }
-        release(*operation);
-    }
-    for (const auto& [completion, status] : ended) completion->complete(status);
-}
-
-void Link::on_cut(uint32_t epoch) {
-    if (epoch > bulk_epoch_) end_bulk(epoch);
-    if (is_failed()) return;
-    end_cut_chains(epoch);
-    if (!is_failed()) send_cut(wire::FrameType::kCutDone, epoch);
-}
-
-void Link::on_cut_done(uint32_t epoch) {
-    if (epoch <= bulk_epoch_) end_cut_chains(epoch);
-}
 
 bool Link::begin_anew() {
     const auto depends = [](const RemoteOperation* operation) {
@@ -397,9 +140,6 @@ bool Link::begin_anew() {
     }
     return true;
 }
-
-// --- the end
-// ------------------------------------------------------------------------------
 
 void Link::fail(ucs_status_t status) {
     if (is_failed()) return;

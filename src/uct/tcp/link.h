@@ -121,6 +121,9 @@ class Link final : public LinkHook {
 
     // --- its bulk connections: all but the first ---
 
+    /** What every greeting of a connection says, of whatever channel or session. */
+    wire::Hello hello() const;
+
     /** Which generation of them counts. */
     uint32_t bulk_epoch() const { return bulk_epoch_; }
     void set_bulk_epoch(uint32_t epoch) { bulk_epoch_ = epoch; }

@@ -296,13 +296,16 @@ void Session::try_home(ucs::Time now) {
     connect({&interface_, found->device, found->port});
 }
 
+Descriptor Session::Course::start(const Config& config, int* cause) const {
+    const NetworkDevice& device = from->device();
+    const SocketAddress address(to.ip, port, device.index);
+    return start_connect(device, address, from->is_on_link(to), config, cause);
+}
+
 void Session::connect(const Course& course) {
     trying_ = course;
-    const NetworkDevice& device = course.from->device();
-    const SocketAddress address(course.to.ip, course.port, device.index);
     int cause = 0;
-    candidate_ = start_connect(device, address, course.from->is_on_link(course.to),
-                               interface_.config(), &cause);
+    candidate_ = course.start(interface_.config(), &cause);
     if (!candidate_ || !interface_.watch(candidate_.get(), *this, EPOLLOUT, true)) {
         attempt_failed(cause);
         return;
@@ -379,17 +382,10 @@ void Session::connected() {
     if (!is_connected(candidate_.get())) return;  // an event of the attempt before
     if (channel_.is_open()) channel_.hand_over();
     if (is_over_ || channel_.is_open()) return;
-    wire::Hello hello{};
-    hello.magic = wire::kMagic;
-    hello.version = wire::kVersion;
+    wire::Hello hello = link_.hello();
     hello.flags = wire::kCanResume | wire::kResumes;
-    hello.sender = interface_.id();
     hello.receiver = link_.peer();
     hello.secret = peers_.empty() ? link_.target()->listener.secret : secret_;
-    hello.job_key = interface_.job_key();
-    hello.max_frame = static_cast<uint32_t>(interface_.max_message());
-    hello.link = link_.number();
-    hello.bulk_epoch = link_.bulk_epoch();
     hello.peer_link = link_.peer_number();
     hello.attempt = ++attempt_;
     hello.received = channel_.received();

@@ -86,6 +86,9 @@ class Session final : public EventTarget, public Timer, public WatchHook {
         TcpInterface* from;
         DeviceAddress to;
         uint16_t port;
+
+        /** Begin to connect. @param cause as of start_connect() */
+        Descriptor start(const Config& config, int* cause) const;
     };
     const Course* course() const {
         return is_home_ || course_.from == nullptr ? nullptr : &course_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "uct/tcp/history.h"
-#include "unit/uct/tcp_world.h"
+#include "unit/uct/tcp_bulk.h"
 
 namespace uct::test {
 namespace {
@@ -136,29 +136,10 @@ TEST(TcpFailover, AGreetingThatIsOvertakenIsRefused) {
 }
 
 /** Small socket buffers: what is under way when a connection breaks is lost. */
-class TcpBulkFailover : public testing::Test {
+class TcpBulkFailover : public TcpBulk {
   protected:
-    static constexpr size_t kPiece = 64 * 1024, kPieces = 32;
-    explicit TcpBulkFailover(const Settings& settings = kNarrow)
-        : world(2, settings),
-          source(world.peer(0), kPiece * kPieces, 'n'),
-          target(world.peer(1), kPiece * kPieces, '.') {}
+    explicit TcpBulkFailover(const Settings& settings = kNarrow) : TcpBulk(2, settings) {}
 
-    std::vector<ChainPiece> pieces() {
-        const Iov whole = source.iov(0, source.size());
-        const RemoteKey key = target.key_for(world.peer(0));
-        std::vector<ChainPiece> list;
-        for (size_t i = 0; i < kPieces; ++i) {
-            list.push_back({source.data() + i * kPiece, kPiece, whole.memory,
-                            target.address() + i * kPiece, key});
-        }
-        return list;
-    }
-    void start_and_stop_in_the_middle(Endpoint& endpoint, Waiter& waiter) {
-        ASSERT_EQ(endpoint.put_chain(pieces(), &waiter), static_cast<ssize_t>(kPieces));
-        world.until([&] { return target.data()[0] == 'n'; });
-        ASSERT_FALSE(waiter.done);
-    }
     void expect_a_chain_to_work(Endpoint& endpoint) {
         std::memset(source.data(), 'z', source.size());
         Waiter waiter;
@@ -169,9 +150,6 @@ class TcpBulkFailover : public testing::Test {
         EXPECT_EQ(waiter.status, UCS_OK);
         EXPECT_EQ(target.text(), source.text());
     }
-
-    TcpWorld world;
-    Buffer source, target;
 };
 
 TEST_F(TcpBulkFailover, AChainWhoseConnectionBreaksEndsAloneAndWritesNothingMore) {

@@ -6,36 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "unit/uct/tcp_world.h"
+#include "unit/uct/tcp_bulk.h"
 
 namespace uct::test {
 namespace {
 
-constexpr size_t kPiece = 64 * 1024, kPieces = 32;
-
-class TcpRails : public testing::Test {
+class TcpRails : public TcpBulk {
   protected:
-    explicit TcpRails(const Settings& settings = {})
-        : world(3, settings),
-          source(world.peer(0), kPiece * kPieces, 'n'),
-          target(world.peer(1), kPiece * kPieces, '.') {}
+    explicit TcpRails(const Settings& settings = {}) : TcpBulk(3, settings) {}
 
-    std::vector<ChainPiece> pieces() {
-        const Iov whole = source.iov(0, source.size());
-        const RemoteKey key = target.key_for(world.peer(0));
-        std::vector<ChainPiece> list;
-        for (size_t i = 0; i < kPieces; ++i) {
-            list.push_back({source.data() + i * kPiece, kPiece, whole.memory,
-                            target.address() + i * kPiece, key});
-        }
-        return list;
-    }
-    /** A chain that the peer has begun to read and not finished, and its endpoint. */
     Endpoint& start_and_stop_in_the_middle(Waiter& waiter) {
         Endpoint& endpoint = world.connect(0, 1);
-        EXPECT_EQ(endpoint.put_chain(pieces(), &waiter), static_cast<ssize_t>(kPieces));
-        world.until([&] { return target.data()[0] == 'n'; });
-        EXPECT_FALSE(waiter.done);
+        TcpBulk::start_and_stop_in_the_middle(endpoint, waiter);
         return endpoint;
     }
     void expect_a_chain_to_work() {
@@ -47,9 +29,6 @@ class TcpRails : public testing::Test {
         EXPECT_EQ(waiter.status, UCS_OK);
         EXPECT_EQ(target.text(), source.text());
     }
-
-    TcpWorld world;
-    Buffer source, target;
 };
 
 TEST_F(TcpRails, APutChainIsCompleteWhenThePeerHasPlacedItAndNotBefore) {

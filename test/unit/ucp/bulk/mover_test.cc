@@ -14,6 +14,7 @@
 
 #include "ucp/bulk/path.h"
 #include "ucs/runtime.h"
+#include "uct/base/refusing_endpoint.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::bulk::test {
@@ -34,7 +35,7 @@ struct Device {
 
 class FakeInterface;
 
-class FakeEndpoint final : public uct::Endpoint {
+class FakeEndpoint final : public uct::RefusingEndpoint {
   public:
     explicit FakeEndpoint(FakeInterface& interface) : interface_(interface) {}
     ~FakeEndpoint() override;
@@ -45,35 +46,6 @@ class FakeEndpoint final : public uct::Endpoint {
     ssize_t get_chain(std::span<const uct::ChainPiece> pieces, uct::Completion* done) override {
         return post(pieces, done, false);
     }
-    ucs_status_t am_short(uint8_t, uint64_t, const void*, uint32_t) override { return kNo; }
-    ssize_t am_bcopy(uint8_t, uct::PackCallback, void*) override { return kNo; }
-    ucs_status_t am_zcopy(uint8_t, std::span<const std::byte>, std::span<const uct::Iov>,
-                          uct::Completion*) override {
-        return kNo;
-    }
-    ucs_status_t put_short(const void*, uint32_t, uint64_t, uct::RemoteKey) override { return kNo; }
-    ssize_t put_bcopy(uct::PackCallback, void*, uint64_t, uct::RemoteKey) override { return kNo; }
-    ucs_status_t put_zcopy(std::span<const uct::Iov>, uint64_t, uct::RemoteKey,
-                           uct::Completion*) override {
-        return kNo;
-    }
-    ucs_status_t get_bcopy(uct::UnpackCallback, void*, size_t, uint64_t, uct::RemoteKey,
-                           uct::Completion*) override {
-        return kNo;
-    }
-    ucs_status_t get_zcopy(std::span<const uct::Iov>, uint64_t, uct::RemoteKey,
-                           uct::Completion*) override {
-        return kNo;
-    }
-    ucs_status_t atomic(uct::AtomicOp, unsigned, uint64_t, uint64_t, void*, uint64_t,
-                        uct::RemoteKey, uct::Completion*) override {
-        return kNo;
-    }
-    ucs_status_t fence() override { return kNo; }
-    ucs_status_t flush(uct::Completion*) override { return kNo; }
-    ucs_status_t check(uct::Completion*) override { return kNo; }
-    ucs_status_t pending_add(uct::Pending*) override { return kNo; }
-    void pending_remove(uct::Pending*) override {}
     bool is_connected(const uct::RemoteAddress&) const override { return true; }
 
     struct Posted {
@@ -84,7 +56,6 @@ class FakeEndpoint final : public uct::Endpoint {
     std::list<Posted> posted;
 
   private:
-    static constexpr ucs_status_t kNo = UCS_ERR_UNSUPPORTED;
     ssize_t post(std::span<const uct::ChainPiece> pieces, uct::Completion* done, bool is_put);
 
     FakeInterface& interface_;

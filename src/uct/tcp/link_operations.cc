@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a link awaits the peer's answer for: one-sided operations, flushes, fences.
+#include <algorithm>
+
+#include "uct/base/gather.h"
+#include "uct/tcp/link.h"
+#include "uct/tcp/tcp_interface.h"
+
+namespace uct::tcp {
+
+namespace {
+
+// The peer bounds its answers by this; the link's own flushes have some room more. Slots are named
+// by one byte.
+constexpr size_t kMostOperations = 224, kMostSlots = 256;
+constexpr unsigned kSlotBits = 8;
+static_assert(kMostSlots <= 1u << kSlotBits);
+
+}  // namespace
+
+bool Link::has_operation_room(size_t count) const {
+    return operation_room() >= count;
+}
+
+size_t Link::operation_room() const {
+    return kMostOperations - std::min(kMostOperations, operation_count_);
+}
+
+RemoteOperation* Link::start_operation(RemoteOperation::Kind kind, const TcpEndpoint* owner,
+                                       Completion* completion) {
+    size_t slot = first_free_;
+    while (slot < operations_.size() && operations_[slot] != nullptr) ++slot;
+    if (slot == kMostSlots) return nullptr;
+    RemoteOperation* made = interface_.operations().create(kind);
+    if (made == nullptr) return nullptr;
+    if (slot == operations_.size()) operations_.push_back(nullptr);
+    operations_[slot] = made;
+    first_free_ = slot + 1;
+    ++operation_count_;
+    made->name = ++serial_ << kSlotBits | static_cast<uint32_t>(slot);
+    if (made->name == wire::kNoOperation) made->name = ++serial_ << kSlotBits | slot;
+    made->owner = owner;
+    made->completion = completion;
+    return made;
+}
+
+RemoteOperation* Link::find_operation(uint32_t name) {
+    const size_t slot = name & ((1u << kSlotBits) - 1);
+    if (slot >= operations_.size()) return nullptr;
+    RemoteOperation* found = operations_[slot];
+    return found != nullptr && found->name == name ? found : nullptr;
+}
+
+void Link::release(RemoteOperation& operation) {
+    const size_t slot = operation.name & ((1u << kSlotBits) - 1);
+    operations_[slot] = nullptr;
+    first_free_ = std::min(first_free_, slot);
+    interface_.operations().destroy(&operation);
+    if (operation_count_-- == kMostOperations) room_made();
+}
+
+void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
+    // The peer handles what comes on a connection in order: an answer answers all before it.
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        channel->acknowledged =
+            std::max(channel->acknowledged, operation.covered[channel->index()]);
+    }
+    Completion* completion = operation.abandoned ? nullptr : operation.completion;
+    const bool unpacks = operation.kind == RemoteOperation::Kind::kGetCopy && status == UCS_OK &&
+                         !operation.abandoned;
+    if (unpacks) {
+        operation.unpack(operation.unpack_argument, operation.copy.get(), operation.length);
+    }
+    release(operation);
+    if (completion != nullptr) completion->complete(status);
+}
+
+ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool probe) {
+    if (owner != nullptr && !has_operation_room()) return UCS_ERR_NO_RESOURCE;
+    RemoteOperation* operation = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
+    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    if (probe) channel(0);
+    for (auto& channel : channels_) {
+        if (channel == nullptr) continue;
+        operation->covered[channel->index()] = channel->one_sided;
+        if (!channel->has_one_sided() && !(probe && channel->index() == 0)) continue;
+        operation->waiting |= static_cast<uint8_t>(1u << channel->index());
+        struct {
+            wire::Frame frame;
+            wire::Reply flush;
+        } message{{sizeof(wire::Reply), wire::FrameType::kFlush, 0, wire::kMark},
+                  {operation->name, 0}};
+        const iovec piece{&message, sizeof(message)};
+        channel->send({&piece, 1}, sizeof(message));
+    }
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t Link::flush(const TcpEndpoint* owner, Completion* completion) {
+    const auto asks = [](const auto& channel) {
+        return channel != nullptr && channel->has_one_sided();
+    };
+    const auto waits = [](const auto& channel) {
+        return channel != nullptr && !channel->has_one_sided() && !channel->is_settled();
+    };
+    const bool needs_peer = std::ranges::any_of(channels_, asks);
+    if (std::ranges::none_of(channels_, waits)) {
+        return needs_peer ? ask(owner, completion, false) : UCS_OK;
+    }
+    Gather* parts = Gather::start(completion);
+    for (auto& channel : channels_) {
+        if (!waits(channel) || channel->queue().append_marker(owner, parts->add())) continue;
+        parts->cancel();
+        parts->abandon();
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (needs_peer) {
+        const ucs_status_t status = ask(owner, parts->add(), false);
+        if (status != UCS_INPROGRESS) {
+            parts->cancel();
+            parts->abandon();
+            return status;
+        }
+    }
+    return parts->finish();
+}
+
+ucs_status_t Link::probe(const TcpEndpoint* owner, Completion* completion) {
+    return ask(owner, completion, true);
+}
+
+RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* completion,
+                                       unsigned channel) {
+    RemoteOperation* made = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
+    if (made == nullptr) return nullptr;
+    made->chained = true;
+    made->channel = static_cast<uint8_t>(channel);
+    made->waiting = static_cast<uint8_t>(1u << channel);
+    return made;
+}
+
+bool Link::on_flush_reply(RemoteOperation& operation, unsigned channel) {
+    const auto bit = static_cast<uint8_t>(1u << channel);
+    if ((operation.waiting & bit) == 0) return false;
+    operation.waiting &= static_cast<uint8_t>(~bit);
+    if (operation.waiting == 0) finish_operation(operation, UCS_OK);
+    return true;
+}
+
+void Link::fence() {
+    for (const auto& channel : channels_) {
+        if (channel == nullptr || !channel->has_one_sided()) continue;
+        fenced_ |= static_cast<uint8_t>(1u << channel->index());
+    }
+}
+
+bool Link::passes_fence(const Channel& target) {
+    if (fenced_ == 0) [[likely]]
+        return true;
+    for (const auto& channel : channels_) {
+        if (channel == nullptr || channel->has_one_sided()) continue;
+        fenced_ &= static_cast<uint8_t>(~(1u << channel->index()));
+    }
+    if ((fenced_ & ~(1u << target.index())) == 0) return true;
+    if (!fencing_) {
+        fence_done_.count = 1;
+        fencing_ = ask(nullptr, &fence_done_, false) == UCS_INPROGRESS;
+    }
+    return false;
+}
+
+void Link::fence_passed() {
+    fencing_ = false;
+    room_made();
+}
+
+}  // namespace uct::tcp
