@@ -176,7 +176,7 @@ class Cache:
                 if archive.wait() != 0:
                     raise Missing(f"{deb} cannot be unpacked")
                 os.remove(deb)
-            boot = next(pathlib.Path(files, "boot").iterdir())
+            boot = next(pathlib.Path(files, "boot").glob("vmlinuz*"))
             self.kernel.write_bytes(decompressed_kernel(boot.read_bytes()))
             builtin_list = next(pathlib.Path(files).rglob("modules.builtin")).read_text()
             builtin = {line.rsplit("/", 1)[-1].split(".")[0].replace("-", "_")
