@@ -9,7 +9,8 @@ library to one of the adapter is taken off whole.
 
 usage: instructions.py PROGRAM [--functions] [--check]
   --functions  also list where the instructions are
-  --check      fail if a limit is broken, skip (77) where counts would mean nothing
+  --check      fail if a limit is broken or memory allocated, skip (77) where counts would mean
+               nothing
 """
 
 import argparse
@@ -25,6 +26,9 @@ MEASURED = "perf_measured_"
 # Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
 ARMED_EXTRA = 8
 SHARED_MEMORY_SEND = 80
+# As callgrind names them; a function of valgrind's own in their place counts as well.
+ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
+                        r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
 HARDENING = 10  # landing pads and checks that the compiler adds by itself, as Ubuntu's does
 SLICE = 400  # of 64 KiB, from the call to the completion
 
@@ -137,6 +141,10 @@ def measure(program, tracker, lane, variables, parts=("send", "receive", "progre
         return results
 
 
+def allocations(functions):
+    return sorted(function for function in functions if ALLOCATION.match(function))
+
+
 def is_hardened(program):
     """Whether its functions begin with landing pads (endbr64)."""
     notes = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=False).stdout
@@ -159,11 +167,12 @@ def main():
             print("skipped: valgrind is not installed")
             return 77
 
-    sends = {}
+    sends, touched = {}, {}
     print(f"{'library instructions per 8-byte message':40} {'send':>8} {'receive':>8} {'progress':>8}")
     for name, lane, tracker, variables in CASES:
         results = measure(arguments.program, tracker, lane, variables)
         sends[name] = results["send"][0]
+        touched[name] = set().union(*(functions for _, functions in results.values()))
         print(f"{name:40} " + " ".join(f"{results[w][0]:8.2f}"
                                        for w in ("send", "receive", "progress")), flush=True)
         if arguments.functions:
@@ -177,6 +186,7 @@ def main():
     # The two share their functions, so that what each has of one is not known: the sum of all is.
     own = {**parts["put"][1], **parts["progress"][1]}
     per_slice = sum(own.values())
+    touched["a slice"] = own
     print(f"{'library instructions per 64 KiB slice':40} {per_slice:8.2f}", flush=True)
     if arguments.functions:
         for function, cost in sorted(own.items(), key=lambda item: -item[1]):
@@ -186,6 +196,9 @@ def main():
         return 0
     base = sends[CASES[0][0]]
     failures = []
+    for what, functions in touched.items():
+        for function in allocations(functions):
+            failures.append(f"{what}: calls {function}, allowed is no allocation")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):
