@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What test/mpi/run runs: transports, runtimes, programs and what each must show."""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Transport:
+    tls: str             # UCX_TLS
+    proof: str           # begins the names of what endpoints must lie on
+    soft: bool = False   # needs the emulated adapter
+    dedicated: bool = True   # has dedicated lanes to promote to
+    env: dict = field(default_factory=dict)
+
+
+TRANSPORTS = {
+    "soft": Transport("dc,rc,self", "dc_mlx5", soft=True),
+    "sm": Transport("sm,self", "sm"),
+    "tcp": Transport("tcp,self", "tcp", dedicated=False),
+}
+
+
+@dataclass
+class Runtime:
+    compiler: str
+    launcher: list
+    env: dict = field(default_factory=dict)
+    flags: list = field(default_factory=list)
+    ends_survivors: bool = False   # its launcher kills all ranks when one dies
+
+
+RUNTIMES = {
+    # Ranks outnumber cores: a rank that waits gives way.
+    "openmpi": Runtime("mpicc.openmpi", ["mpirun.openmpi", "--oversubscribe"],
+                       {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "ucx"}),
+    # Its declaration of MPI_STATUSES_IGNORE makes gcc warn wherever that is used.
+    "mpich": Runtime("mpicc.mpich", ["mpirun.mpich"], {}, ["-Wno-stringop-overflow"], ends_survivors=True),
+    "oshrun": Runtime("oshcc", ["oshrun", "--oversubscribe"],
+                      {"OMPI_MCA_mpi_yield_when_idle": "1"}, ["-Wno-deprecated-declarations"]),
+}
+
+
+# Faults of a runtime's own, seen over UCX as well: what is said of a run that met one is not counted.
+OWN_FAULTS = {
+    # Ubuntu 24.04's Open MPI 4.1.6: ranks of OpenSHMEM now and then read past a key that they exchange.
+    "oshrun": r"mca_memheap_modex_recv_all",
+}
+MOST_TRIES = 12
+
+
+@dataclass
+class Program:
+    name: str
+    args: str = ""
+    ranks: tuple = (4,)
+    runtimes: tuple = ("openmpi", "mpich")
+    env: dict = field(default_factory=dict)
+    random: int = 1000000        # {random} in args is below that, {rank} is any
+    promotions: int = 0          # at least so many dedicated lanes must have come up
+    demotions: int = 0           # so many must have gone
+    holders: int = 0             # and so many workers must have had one
+    victims: int = 0             # so many ranks kill themselves; the others must say that they survived
+    launchers: dict = field(default_factory=dict)   # options of each runtime's launcher
+    leaves: str = "$^"           # names that may be left in /dev/shm
+    quick: bool = True
+    skip: dict = field(default_factory=dict)   # runtime, or "runtime transport": reason
+    # Other people's programs: what to run, a file to copy beside it, what its output must and must not have.
+    command: tuple = ()
+    needs: str = ""              # a file; the program is skipped without it
+    copies: tuple = ()           # (file, name in the working folder)
+    output: str = "output"       # file with the verdict
+    good: str = ""
+    bad: str = "$^"
+
+
+HOT = {"UCX_MAX_PRIORITY_EPS": "1", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "20ms",
+       "UCX_DYNAMIC_TL_MIN_RESIDENCE": "20ms"}
+BUSY = {"UCX_DYNAMIC_TL_SWITCH_INTERVAL": "2ms", "UCX_DYNAMIC_TL_MIN_RESIDENCE": "0",
+        "UCX_DYNAMIC_TL_MIN_SCORE": "1", "UCX_MAX_PRIORITY_EPS": "1"}
+NO_SPAWN = {"mpich": "MPI_Comm_spawn fails in Debian's MPICH over its own UCX as well"}
+
+# The launcher lets the others go on when a rank dies. MPICH's does not, whatever it is told.
+GO_ON = {"openmpi": ("--enable-recovery",)}
+# Where no rank gets to its exit handlers, the emulated adapter's file waits for the next user.
+ADAPTER = "softhca-"
+
+PROGRAMS = [
+    Program("ring", ranks=(2, 4)),
+    Program("matching", ranks=(2, 3)),
+    Program("matching", ranks=(4,), env=BUSY, quick=False),
+    Program("datatypes"),
+    Program("datatypes", ranks=(2,), env=BUSY, quick=False),
+    Program("collectives", ranks=(3, 4)),
+    Program("collectives", ranks=(8,), env=BUSY, quick=False),
+    Program("onesided", ranks=(2, 3)),
+    Program("onesided", ranks=(4,), env=BUSY, quick=False),
+    Program("threads", ranks=(2, 3)),
+    Program("renewed"),
+    Program("communicators"),
+    Program("spawn", ranks=(2,), skip=NO_SPAWN),
+    # Both ends count: two pairs come up one after the other, and the first must go for the second.
+    Program("hot_pair", "0.5", env=HOT, promotions=4, demotions=2, holders=3),
+    Program("hot_pair", "3", ranks=(8,), env=HOT, promotions=4, demotions=2, holders=3, quick=False),
+    # Two hot pairs among many that trickle, and exchanges in which all are equal.
+    Program("mbw_mr", "0.15 200", env=HOT, promotions=4, holders=4),
+    Program("mbw_mr", "0.5 0 4194304", env=HOT, promotions=4, holders=4, quick=False),
+    Program("mbw_mr", "0.5 1000", ranks=(8, 16), env=HOT, promotions=8, holders=8, quick=False),
+    Program("mbw_mr", "0.5 100", ranks=(7,), env=BUSY, quick=False),
+    Program("alltoall", "0.05"),
+    Program("alltoall", "0.5", ranks=(8, 13), quick=False),
+    Program("alltoall", "0.5", ranks=(6,), env=BUSY, quick=False),
+    Program("startup", ranks=(4,)),
+    Program("startup", ranks=(16,), quick=False),
+    Program("victim", "run {random} {rank}", ranks=(3,), runtimes=("openmpi",), victims=1, launchers=GO_ON,
+            random=300000),
+    *(Program("victim", "run {random} " + dead, ranks=(4,), victims=1, launchers=GO_ON, leaves=leaves, quick=False,
+              runtimes=runtimes)
+      for dead in "02" for runtimes, leaves in ((("openmpi",), "$^"), (("mpich",), ADAPTER))),
+    Program("victim", "run {random} 3", ranks=(5,), runtimes=("openmpi",), victims=1, launchers=GO_ON, env=BUSY,
+            quick=False),
+    *(Program("victim", "init {random} " + dead, ranks=(3,), victims=1, launchers=GO_ON, leaves=ADAPTER, quick=False)
+      for dead in "01"),
+    *(Program("victim", "finalize {random} " + dead, ranks=(3,), victims=1, launchers=GO_ON, random=20000,
+              leaves=ADAPTER, quick=False) for dead in "01"),
+    Program("shmem", ranks=(2, 4), runtimes=("oshrun",)),
+    Program("shmem_hot", "0.5", ranks=(8,), runtimes=("oshrun",), env=HOT, promotions=4, demotions=2, holders=3),
+    Program("shmem", ranks=(4,), runtimes=("oshrun",), env=BUSY, quick=False),
+]
+
+
+HPCC_INPUT = "/usr/share/doc/hpcc/examples/_hpccinf.txt"
+APPS = [
+    Program("hpcc", ranks=(4,), runtimes=("openmpi",), command=("/usr/bin/hpcc",), needs=HPCC_INPUT,
+            copies=(HPCC_INPUT, "hpccinf.txt"), output="hpccoutf.txt", good="Success=1",
+            bad=r"FAILED|Found [1-9]\d* errors"),
+    Program("netpipe", ranks=(2,), runtimes=("openmpi",), command=("/usr/bin/NPopenmpi", "-i", "-u", "300000"),
+            needs="/usr/bin/NPopenmpi", good="262145 bytes.*Integrity check passed", bad="Integrity check failed"),
+    Program("netpipe", ranks=(2,), runtimes=("mpich",), command=("/usr/bin/NPmpich2", "-i", "-u", "300000"),
+            needs="/usr/bin/NPmpich2", good="262145 bytes.*Integrity check passed", bad="Integrity check failed"),
+    Program("mpi4py", ranks=(4,), runtimes=("openmpi",),
+            command=("/usr/bin/python3", "-m", "mpi4py.bench", "ringtest", "-n", "100000"),
+            needs="/usr/lib/python3/dist-packages/mpi4py/bench.py", good="time for"),
+]
