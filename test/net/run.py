@@ -288,6 +288,16 @@ def bandwidth_is_that_of_iperf3():
 
 
 @long
+def two_shaped_links_carry_their_sum():
+    with Topology(2, [Link(rate="100mbit"), Link(rate="100mbit")]) as net:
+        peer = iperf3(net, [0, 1])
+        ours = bench(net, "mbw_mr", "--size", "4M", "--iterations", "2", "--warmup", "1",
+                     "--window", "16", MAX_RNDV_RAILS="2")[4 << 20]
+        print(f"    {ours:.2f} MB/s, iperf3 over both {peer:.2f}, ratio {ours / peer:.3f}")
+        expect(ours >= 0.97 * peer, f"{ours} of {peer} MB/s over two links")
+
+
+@long
 def bandwidth_under_loss():
     with Topology(2, [Link(loss=0.002, delay=0)]) as net:
         one = bench(net, "mbw_mr", "--size", "1M", "--iterations", "4", TCP_CONNECTIONS="1")

@@ -33,6 +33,6 @@ static inline void* buffer(size_t length) {
 }
 
 static inline void report(size_t length, double figure) {
-    if (rank == 0) printf("%zu %.4f\n", length, figure);
+    if (rank == 0) printf("%zu %.6g\n", length, figure);
     fflush(stdout);
 }
