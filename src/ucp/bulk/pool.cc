@@ -17,7 +17,7 @@ constexpr unsigned kMaxMovers = 64;  //!< of a device
 
 /** Where the threads of a device run: near it, as far as the program may. */
 std::vector<unsigned> cpus_for(const std::string& device) {
-    static const auto topology = ucs::topo::Topology::load();  // takes long
+    const ucs::topo::Topology* topology = ucs::topo::Topology::machine();
     if (topology == nullptr) return {};
     const std::string adapter = device.substr(0, device.find(':'));
     std::vector<unsigned> cpus = topology->cpus_near(adapter);

@@ -237,7 +237,7 @@ void Context::measure_distances() {
     }
     // Looking at the machine takes milliseconds of each rank's start.
     if (adapters.size() < 2) return;
-    const auto topology = ucs::topo::Topology::load();
+    const ucs::topo::Topology* topology = ucs::topo::Topology::machine();
     if (topology == nullptr) {
         ucs::log_debug("the machine's topology cannot be found out: all adapters are equally near");
         return;

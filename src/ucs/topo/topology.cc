@@ -96,6 +96,11 @@ std::unique_ptr<Topology> Topology::load() {
     return make(nullptr);
 }
 
+const Topology* Topology::machine() {
+    static const std::unique_ptr<Topology> topology = load();
+    return topology.get();
+}
+
 std::unique_ptr<Topology> Topology::from_xml(const std::string& xml) {
     return make(&xml);
 }

@@ -20,6 +20,8 @@ class Topology {
   public:
     /** This machine's. Takes milliseconds. @return null if it cannot be found out */
     static std::unique_ptr<Topology> load();
+    /** The same, loaded when it is first asked for and kept to the end. Any thread. */
+    static const Topology* machine();
     /** From a text that `lstopo --of xml` wrote. @return null if it is none */
     static std::unique_ptr<Topology> from_xml(const std::string& xml);
     virtual ~Topology() = default;

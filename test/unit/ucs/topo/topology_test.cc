@@ -105,6 +105,13 @@ TEST(Topology, NonsenseIsNoTopology) {
     EXPECT_EQ(Topology::from_xml(""), nullptr);
 }
 
+TEST(Topology, ThisMachineIsLookedAtOnce) {
+    const Topology* const machine = Topology::machine();
+    ASSERT_NE(machine, nullptr);
+    EXPECT_EQ(Topology::machine(), machine);
+    EXPECT_EQ(machine->distance("no device", {0}), 0);
+}
+
 TEST(Topology, ThisProcessHasCpus) {
     EXPECT_FALSE(allowed_cpus().empty());
 }
