@@ -47,8 +47,8 @@ class BulkCluster {
         return ucp_put_nbx(endpoint, here.data(), here.size(), remote(), key, &params);
     }
     ucs_status_t put() { return cluster.finish(start_put()); }
-    ucs_status_ptr_t start_get() {
-        return ucp_get_nbx(endpoint, here.data(), here.size(), remote(), key, &kNothing);
+    ucs_status_ptr_t start_get(const ucp_request_param_t& params = kNothing) {
+        return ucp_get_nbx(endpoint, here.data(), here.size(), remote(), key, &params);
     }
     ucs_status_t get() { return cluster.finish(start_get()); }
     const uct::mock::Counters& counters() const {
