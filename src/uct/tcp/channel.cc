@@ -4,9 +4,7 @@
 
 #include "uct/tcp/channel.h"
 
-#include <linux/sockios.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -80,6 +78,7 @@ void Channel::fail_later(ucs_status_t status) {
 void Channel::start() {
     TcpInterface& interface = link_.interface();
     const auto& target = link_.target();
+    was_open_ = false;
     if (!target) {
         fail_later(UCS_ERR_CONNECTION_RESET);
         return;
@@ -132,6 +131,10 @@ void Channel::on_welcome() {
     const ssize_t got =
         recv(socket_.get(), bytes + welcome_received_, sizeof(welcome_) - welcome_received_, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0 && errno == ETIMEDOUT) {
+        report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+        return;
+    }
     if (got <= 0) {
         retry();
         return;
@@ -158,7 +161,8 @@ void Channel::on_welcome() {
         fail_later(UCS_ERR_REJECTED);
     } else {
         link_.set_peer_number(welcome_.link);
-        opened(index_ == 0 && interface.keeps_sessions_with(welcome_.flags));
+        const bool resumes = index_ == 0 && interface.keeps_sessions_with(welcome_.flags);
+        opened(resumes ? Beginning::kOwnSession : Beginning::kNothing);
     }
 }
 
@@ -182,8 +186,14 @@ void Channel::on_deadline() {
         case State::kYielded:
             start();
             break;
-        case State::kConnecting:
         case State::kGreeting:
+            // The peer's program may be busy for long; its kernel is not.
+            if (pending_error(socket_.get()) == 0 && !is_silent(socket_.get())) {
+                wait_until(State::kGreeting, link_.interface().config().conn_timeout);
+                break;
+            }
+            [[fallthrough]];
+        case State::kConnecting:
             report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
             break;
         case State::kFailing:
@@ -206,17 +216,16 @@ void Channel::report_failure(ucs_status_t status) {
     }
 }
 
-/** @param resumes  a session begins */
-void Channel::opened(bool resumes) {
+void Channel::opened(Beginning beginning) {
     state_ = State::kOpen;
     was_open_ = true;
     attempts_ = 0;
     peer_left_ = false;
     if (TimerHook::is_linked()) TimerHook::unlink();
     watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
-    if (resumes) {
+    if (beginning != Beginning::kNothing) {
         received_ = 0;
-        link_.begin_session();
+        link_.begin_session(beginning == Beginning::kPeersSession);
     }
     transmit_queue();
     link_.room_made();
@@ -226,13 +235,11 @@ void Channel::opened(bool resumes) {
 // ------------------------------------------------------------------------------
 
 void Channel::hand_over() {
+    // From here on the kernel takes nothing more, so that it acknowledges nothing unread, and what
+    // there is to read has an end.
+    shutdown(socket_.get(), SHUT_RDWR);
     is_draining_ = true;
     drain();
-    if (is_open()) {
-        // From here on the kernel takes nothing more, so that it acknowledges nothing unread.
-        shutdown(socket_.get(), SHUT_RDWR);
-        drain();
-    }
     is_draining_ = false;
     if (is_open()) suspend();
 }
@@ -247,17 +254,17 @@ void Channel::suspend() {
 }
 
 void Channel::resume(Descriptor socket, bool is_new) {
-    take(std::move(socket), is_new, false);
+    take(std::move(socket), is_new, Beginning::kNothing);
 }
 
-void Channel::take(Descriptor socket, bool is_new, bool resumes) {
+void Channel::take(Descriptor socket, bool is_new, Beginning beginning) {
     socket_ = std::move(socket);
     if (!link_.interface().watch(socket_.get(), *this, EPOLLIN, is_new)) {
         fail_later(UCS_ERR_IO_ERROR);
         return;
     }
     events_ = EPOLLIN;
-    opened(resumes);
+    opened(beginning);
 }
 
 bool Channel::must_yield_to(uint64_t sender) const {
@@ -268,7 +275,7 @@ bool Channel::must_yield_to(uint64_t sender) const {
 
 void Channel::adopt(Descriptor socket, bool is_new, bool resumes) {
     close();
-    take(std::move(socket), is_new, resumes);
+    take(std::move(socket), is_new, resumes ? Beginning::kPeersSession : Beginning::kNothing);
 }
 
 unsigned Channel::on_event(uint32_t events) {
@@ -358,8 +365,7 @@ void Channel::end_output() {
 }
 
 bool Channel::has_bytes_under_way() const {
-    int under_way = 0;
-    return is_open() && ioctl(socket_.get(), SIOCOUTQ, &under_way) == 0 && under_way > 0;
+    return is_open() && under_way(socket_.get()) > 0;
 }
 
 void Channel::reset_on_close() {

@@ -135,8 +135,10 @@ class Channel final : public EventTarget, public Timer {
     void on_welcome();
     void retry();
     void report_failure(ucs_status_t status);
-    void opened(bool resumes);
-    void take(Descriptor socket, bool is_new, bool resumes);
+    /** What begins with a connection that stands. */
+    enum class Beginning : uint8_t { kNothing, kOwnSession, kPeersSession };
+    void opened(Beginning beginning);
+    void take(Descriptor socket, bool is_new, Beginning beginning);
     void suspend();
     void reset_on_close();
     bool is_replaying() const;
@@ -166,7 +168,7 @@ class Channel final : public EventTarget, public Timer {
     State state_ = State::kIdle;
     bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
     bool peer_left_ = false;
-    bool was_open_ = false;
+    bool was_open_ = false;  //!< since it was last begun
     bool is_draining_ = false;
     uint8_t leave_sent_ = 0;  //!< bytes of the farewell
     uint16_t attempts_ = 0;

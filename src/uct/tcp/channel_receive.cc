@@ -319,7 +319,8 @@ void Channel::handle(const wire::Frame& frame, const std::byte* fixed) {
     }
     // Answers are bounded by what a well-behaved peer has outstanding at a time.
     constexpr size_t kMostAnswers = 4096;
-    if (is_open() && queue_.size() > kMostAnswers) violation("it asks and does not listen");
+    const size_t most = kMostAnswers + link_.interface().config().tx_queue_len;
+    if (is_open() && queue_.size() > most) violation("it asks and does not listen");
 }
 
 }  // namespace uct::tcp

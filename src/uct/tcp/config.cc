@@ -61,7 +61,9 @@ constexpr ucs::config::Field<C> kFields[] = {
     field<&C::tx_queue_len>("TX_QUEUE_LEN", "64",
                             "Zero-copy operations, and copy-out buffers, that wait on a connection "
                             "before its endpoints have to."),
-    field<&C::conn_timeout>("CONN_TIMEOUT", "10s", "How long a connection may take to come up."),
+    field<&C::conn_timeout>("CONN_TIMEOUT", "10s",
+                            "How long a connection may take to come up. A peer whose program is "
+                            "busy answers later: its kernel must be there."),
     field<&C::hello_timeout>("HELLO_TIMEOUT", "3s",
                              "How long somebody who connects may take to prove that it belongs to "
                              "the job."),

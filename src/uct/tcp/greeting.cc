@@ -30,6 +30,10 @@ wire::Answer TcpInterface::answer_to(const wire::Hello& hello) {
         if (!link.is_failed()) link.fail(UCS_ERR_CONNECTION_RESET);
         return wire::Answer::kWelcome;
     }
+    if (Session* session = link.session(); hello.channel == 0 && session != nullptr) {
+        if (session->may_begin_again()) return wire::Answer::kWelcome;
+        if (link.is_failed()) return wire::Answer::kCutOff;
+    }
     if (hello.channel > 0 && link.peer_number() != 0) {
         if (hello.bulk_epoch < link.bulk_epoch()) return wire::Answer::kStale;
         if (hello.bulk_epoch > link.bulk_epoch()) link.end_bulk(hello.bulk_epoch);
@@ -83,7 +87,10 @@ void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket, bool is_
     }
     const bool sent = ::send(socket.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL) ==
                       static_cast<ssize_t>(sizeof(welcome));
-    if (sent && link != nullptr) {
+    Session* session = link != nullptr && hello.channel == 0 ? link->session() : nullptr;
+    if (sent && session != nullptr) {
+        session->begin_again(std::move(socket), is_new);
+    } else if (sent && link != nullptr) {
         const bool resumes =
             hello.channel == 0 && link->is_mapped() && keeps_sessions_with(hello.flags);
         link->channel(hello.channel).adopt(std::move(socket), is_new, resumes);

@@ -46,6 +46,12 @@ Channel& Link::bulk_channel() {
     return *best;
 }
 
+bool Link::keeps_pieces() const {
+    if (live_session_ != nullptr) return true;
+    if (channels_[0] != nullptr && channels_[0]->is_open()) return false;
+    return (interface_.session_flags() & wire::kManyWays) != 0;
+}
+
 // --- endpoints
 // ------------------------------------------------------------------------------
 
@@ -111,10 +117,10 @@ wire::Hello Link::hello() const {
 // --- the session
 // ------------------------------------------------------------------------------
 
-void Link::begin_session() {
+void Link::begin_session(bool accepted) {
     session_ = std::make_unique<Session>(*this, channel(0));
     live_session_ = session_.get();
-    session_->begin();
+    session_->begin(accepted);
 }
 
 // --- the end
@@ -186,8 +192,11 @@ void Link::channel_ended(Channel& ended, ucs_status_t status, bool peer_left) {
         room_made();
         return;
     }
-    if (live_session_ != nullptr) live_session_->stop();
-    if (!peer_left || has_outstanding()) {
+    // Who leaves on a bulk connection says the same on the first, unless that is being made anew.
+    const bool is_stranded =
+        ended.index() > 0 && live_session_ != nullptr && live_session_->is_moving();
+    if (live_session_ != nullptr && (ended.index() == 0 || is_stranded)) live_session_->stop();
+    if (!peer_left || has_outstanding() || is_stranded) {
         if (channels_[0] != nullptr) channels_[0]->drain();
         fail(status);
         return;
@@ -207,9 +216,12 @@ bool Link::cut() {
         drop_bulk(true);
         return false;
     }
+    // What a session keeps for another connection is thrown away with it.
+    const bool keeps =
+        live_session_ != nullptr && (live_session_->is_moving() || !channels_[0]->is_settled());
     if (live_session_ != nullptr) live_session_->stop();
     const bool is_clean =
-        !has_outstanding() && std::ranges::none_of(channels_, [](const auto& channel) {
+        !keeps && !has_outstanding() && std::ranges::none_of(channels_, [](const auto& channel) {
             return channel != nullptr &&
                    (channel->has_one_sided() || channel->has_bytes_under_way());
         });
@@ -264,11 +276,12 @@ void Link::give_up(Channel& channel) {
     if (channel.has_one_sided()) fenced_ |= 1u;
     for (RemoteOperation* operation : operations_) {
         if (operation == nullptr) continue;
+        if (operation->chained && operation->channel == channel.index()) operation->channel = 0;
         const auto bit = static_cast<uint8_t>(1u << channel.index());
         if ((operation->waiting & bit) == 0) continue;
-        // It asks once more on the first.
+        // It asks on the first, perhaps once more.
+        if ((operation->waiting & 1u) != 0) ++operation->again;
         operation->waiting = static_cast<uint8_t>((operation->waiting & ~bit) | 1u);
-        if (operation->channel == channel.index()) operation->channel = 0;
     }
     first.one_sided += channel.one_sided - channel.acknowledged;
     channel.acknowledged = channel.one_sided;

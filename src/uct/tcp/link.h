@@ -67,7 +67,7 @@ class Link final : public LinkHook {
     /** The channel for the next large piece of a chain: that with the least to send. */
     Channel& bulk_channel();
     /** The same for what is of no chain, and in a session has to survive its connection. */
-    Channel& piece_channel() { return live_session_ != nullptr ? channel(0) : bulk_channel(); }
+    Channel& piece_channel() { return keeps_pieces() ? channel(0) : bulk_channel(); }
     unsigned bulk_channels() const { return usable_ == 1 ? 1 : usable_ - 1; }
 
     // --- operations that the peer answers ---
@@ -98,7 +98,11 @@ class Link final : public LinkHook {
 
     void fence();
     /** May a one-sided operation go to that channel now? If not, the answer is on its way. */
-    bool passes_fence(const Channel& channel);
+    bool passes_fence(const Channel& channel) { return passes_fence_to(1u << channel.index()); }
+    /** The same for pieces, whichever channels they take. */
+    bool pieces_pass_fence() {
+        return passes_fence_to(keeps_pieces() || usable_ == 1 ? 1u : (1u << usable_) - 2);
+    }
 
     // --- endpoints ---
 
@@ -116,7 +120,8 @@ class Link final : public LinkHook {
 
     /** Null if there is none: what breaks is broken. */
     Session* session() const { return live_session_; }
-    void begin_session();
+    /** @param accepted  over a connection that the peer has made */
+    void begin_session(bool accepted);
     void session_over() { live_session_ = nullptr; }
 
     // --- its bulk connections: all but the first ---
@@ -173,6 +178,8 @@ class Link final : public LinkHook {
         Link* link = nullptr;
     };
 
+    /** Is there a session for large operations, or may channel 0 bring one when it opens? */
+    bool keeps_pieces() const;
     ucs_status_t ask(const TcpEndpoint* owner, Completion* completion, bool probe);
     void give_up(Channel& channel);
     bool has_outstanding() const;
@@ -181,6 +188,8 @@ class Link final : public LinkHook {
     void send_cut(wire::FrameType type, uint32_t epoch);
     void end_cut_chains(uint32_t epoch);
     void finish_all(const std::vector<RemoteOperation*>& over);
+    /** @param targets  bit i: it may take channel i */
+    bool passes_fence_to(unsigned targets);
     void fence_passed();
     void release(RemoteOperation& operation);
 

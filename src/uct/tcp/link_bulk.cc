@@ -40,7 +40,7 @@ void Link::end_bulk(uint32_t epoch) {
         return channel != nullptr && channel->index() > 0 && channel->has_plain();
     };
     if (std::ranges::any_of(channels_, has_plain)) {
-        channels_[0]->drain();
+        if (channels_[0] != nullptr) channels_[0]->drain();
         fail(UCS_ERR_CONNECTION_RESET);
         return;
     }

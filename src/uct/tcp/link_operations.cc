@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a link awaits the peer's answer for: one-sided operations, flushes, fences.
 #include <algorithm>
+#include <bit>
 
 #include "uct/base/gather.h"
 #include "uct/tcp/link.h"
@@ -143,6 +144,10 @@ RemoteOperation* Link::start_put_chain(const TcpEndpoint* owner, Completion* com
 bool Link::on_flush_reply(RemoteOperation& operation, unsigned channel) {
     const auto bit = static_cast<uint8_t>(1u << channel);
     if ((operation.waiting & bit) == 0) return false;
+    if (channel == 0 && operation.again > 0) {
+        --operation.again;
+        return true;
+    }
     operation.waiting &= static_cast<uint8_t>(~bit);
     if (operation.waiting == 0) finish_operation(operation, UCS_OK);
     return true;
@@ -155,14 +160,15 @@ void Link::fence() {
     }
 }
 
-bool Link::passes_fence(const Channel& target) {
+bool Link::passes_fence_to(unsigned targets) {
     if (fenced_ == 0) [[likely]]
         return true;
     for (const auto& channel : channels_) {
         if (channel == nullptr || channel->has_one_sided()) continue;
         fenced_ &= static_cast<uint8_t>(~(1u << channel->index()));
     }
-    if ((fenced_ & ~(1u << target.index())) == 0) return true;
+    // What may go to several channels can overtake on any of them.
+    if (fenced_ == 0 || (std::has_single_bit(targets) && fenced_ == targets)) return true;
     if (!fencing_) {
         fence_done_.count = 1;
         fencing_ = ask(nullptr, &fence_done_, false) == UCS_INPROGRESS;

@@ -25,6 +25,7 @@ struct RemoteOperation {
     uint32_t epoch = 0;      //!< is_cut: ends with this
     uint8_t pieces_count = 0;
     uint8_t waiting = 0;  //!< kFlush: bit i: channel i has not answered
+    uint8_t again = 0;  //!< kFlush: answers on channel 0 before its last: it asks there for others
     uint8_t channel = 0;  //!< of a chain
     uint8_t size = 0;     //!< kAtomic: of the operand
     uint32_t name = 0;    //!< on the wire

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/session.h"
 
-#include <linux/sockios.h>
-#include <netinet/tcp.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,43 +16,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/** Sent again without an answer, and nothing heard for so long: the way is in doubt. */
-constexpr unsigned kSilence = 200;  // milliseconds, as the kernel counts
-/** How long another way may take to connect, at first. */
-constexpr ucs::Duration kConnectTime = milliseconds(300);
-constexpr ucs::Duration kLongestConnectTime = milliseconds(3000);
 /** An answer to what was sent again may still be on its way: so long, or two round trips. */
 constexpr ucs::Duration kAnswerTime = milliseconds(50);
-constexpr ucs::Duration kGreetingCheck = milliseconds(100);
-constexpr ucs::Duration kYieldTime = milliseconds(1000);
-constexpr ucs::Duration kRetry = milliseconds(50), kLongestRetry = milliseconds(1000);
 /** After the kernel has given a connection up, other ways have so long. */
 constexpr ucs::Duration kGrace = milliseconds(2000);
-
-int under_way(int socket) {
-    int bytes = 0;
-    return socket >= 0 && ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
-}
-
-/** @param round_trip  of the connection, in its opinion */
-bool is_silent(int socket, ucs::Duration* round_trip = nullptr) {
-    if (under_way(socket) == 0) return false;
-    tcp_info info{};
-    socklen_t length = sizeof(info);
-    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-    if (round_trip != nullptr) *round_trip = std::chrono::microseconds(info.tcpi_rtt);
-    return (info.tcpi_retransmits >= 1 || info.tcpi_probes >= 2) &&
-           info.tcpi_last_ack_recv >= kSilence;
-}
-
-bool is_connected(int socket) {
-    SocketAddress peer;
-    return getpeername(socket, peer.data(), &peer.length) == 0;
-}
-
-ucs::Duration doubled(ucs::Duration first, unsigned times, ucs::Duration most) {
-    return std::min(first * (1 << std::min(times, 10u)), most);
-}
 
 }  // namespace
 
@@ -79,7 +41,9 @@ void Session::watch() {
     if (!WatchHook::is_linked() && !is_over_) interface_.watch(*this);
 }
 
-void Session::begin() {
+void Session::begin(bool accepted) {
+    was_accepted_ = accepted;
+    trusted_at_ = accepted ? 1 : 0;
     way_ = home_ = present();
     struct {
         wire::Frame frame;
@@ -103,6 +67,23 @@ void Session::begin() {
     message.frame = head_of(wire::FrameType::kRoutes, message.routes, payload).frame;
     const iovec piece{&message, sizeof(message.frame) + sizeof(message.routes) + payload};
     channel_.send({&piece, 1}, piece.iov_len);
+}
+
+bool Session::may_begin_again() {
+    if (!was_accepted_ || channel_.received() > 0) return false;
+    if (channel_.is_open()) channel_.hand_over();
+    if (is_over_) return false;
+    if (channel_.received() == 0) return true;
+    broken(0);
+    return false;
+}
+
+void Session::begin_again(Descriptor socket, bool is_new) {
+    if (channel_.received() == 0 && history_.replay_from(0)) {
+        go_on(std::move(socket), is_new);
+    } else {
+        link_.fail(UCS_ERR_IO_ERROR);
+    }
 }
 
 void Session::stop() {
@@ -131,14 +112,15 @@ void Session::on_routes(std::span<const std::byte> payload) {
     wire::Routes routes;
     std::memcpy(&routes, payload.data(), sizeof(routes));
     secret_ = routes.secret;
-    peers_.clear();
+    std::vector<Peer> told;
     for (payload = payload.subspan(sizeof(routes)); payload.size() >= sizeof(wire::Route);
          payload = payload.subspan(sizeof(wire::Route))) {
         wire::Route route;
         std::memcpy(&route, payload.data(), sizeof(route));
         const auto device = DeviceAddress::read(route.device);
-        if (device && route.port != 0) peers_.push_back({*device, route.port});
+        if (device && route.port != 0) told.push_back({*device, route.port});
     }
+    if (!told.empty()) peers_ = std::move(told);
 }
 
 Way Session::present() const {
@@ -233,6 +215,7 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
     if (is_up) {
         home_tries_ = 0;
         turn_ = 0;
+        if (phase_ == Phase::kSteady && channel_.is_open()) trouble_since_ = ucs::kNever;
         if (phase_ == Phase::kPausing) set_phase(Phase::kPausing, ucs::Duration(0));
     } else if (way_.local == device.address) {
         suspect("no link");
@@ -267,228 +250,11 @@ void Session::check(ucs::Time now) {
     }
     if (is_over_) return;
     if (is_idle && phase_ == Phase::kSteady) {
+        trouble_since_ = ucs::kNever;
         WatchHook::unlink();
     } else if (!is_home_ && phase_ == Phase::kSteady && now >= next_home_) {
         try_home(now);
     }
-}
-
-// --- another connection
-// ------------------------------------------------------------------------------
-
-bool Session::try_next(bool with_present) {
-    const std::vector<Course> list = courses(with_present);
-    if (list.empty()) return false;
-    is_going_home_ = false;
-    connect(list[turn_ % list.size()]);
-    return true;
-}
-
-/** One of the two ends sees to it. */
-void Session::try_home(ucs::Time now) {
-    next_home_ = now + doubled(kRetry, home_tries_, kLongestRetry);
-    if (interface_.id() > link_.peer() || !interface_.is_link_up()) return;
-    const auto found =
-        std::ranges::find(peers_, home_.remote, [](const Peer& peer) { return peer.device.ip; });
-    if (found == peers_.end()) return;
-    ++home_tries_;
-    is_going_home_ = true;
-    connect({&interface_, found->device, found->port});
-}
-
-Descriptor Session::Course::start(const Config& config, int* cause) const {
-    const NetworkDevice& device = from->device();
-    const SocketAddress address(to.ip, port, device.index);
-    return start_connect(device, address, from->is_on_link(to), config, cause);
-}
-
-void Session::connect(const Course& course) {
-    trying_ = course;
-    int cause = 0;
-    candidate_ = course.start(interface_.config(), &cause);
-    if (!candidate_ || !interface_.watch(candidate_.get(), *this, EPOLLOUT, true)) {
-        attempt_failed(cause);
-        return;
-    }
-    const unsigned rounds = is_going_home_ ? 0 : tries_ / 4;
-    set_phase(Phase::kConnecting, doubled(kConnectTime, rounds, kLongestConnectTime));
-}
-
-void Session::attempt_failed(int error) {
-    drop_attempt();
-    ucs::log_debug("{}: no way to {:016x} by {}: {}", interface_.device().name, link_.peer(),
-                   trying_.to.ip.text(), std::strerror(error));
-    const ucs::Time time = now();
-    if (is_going_home_ && channel_.is_open()) return;
-    ++tries_;
-    ++turn_;
-    was_refused_ |= error == ECONNREFUSED && is_near(trying_);
-    if (channel_.is_open()) {
-        next_try_ = time + doubled(kRetry, tries_, kLongestRetry);
-        watch();
-        return;
-    }
-    const size_t count = std::max<size_t>(courses(true).size(), 1);
-    const ucs::Duration patience = user_timeout(interface_.config());
-    if (was_refused_ && tries_ >= count) {
-        link_.fail(UCS_ERR_CONNECTION_RESET);
-    } else if (patience != ucs::kForever && time - trouble_since_ >= patience) {
-        link_.fail(UCS_ERR_ENDPOINT_TIMEOUT);
-    } else {
-        const auto round = static_cast<unsigned>(tries_ / count);
-        set_phase(Phase::kPausing,
-                  round == 0 ? ucs::Duration(0) : doubled(milliseconds(1), round, kLongestRetry));
-    }
-}
-
-void Session::on_deadline() {
-    switch (phase_) {
-        case Phase::kConnecting:
-            attempt_failed(ETIMEDOUT);
-            break;
-        case Phase::kGreeting:
-            // The peer's program may be busy for long; its kernel is not.
-            if (is_silent(candidate_.get())) {
-                attempt_failed(ETIMEDOUT);
-            } else {
-                set_phase(Phase::kGreeting, kGreetingCheck);
-            }
-            break;
-        case Phase::kYielded:
-        case Phase::kPausing:
-            if (!try_next(true)) attempt_failed(ENETUNREACH);
-            break;
-        case Phase::kSteady:
-            TimerHook::unlink();
-            break;
-    }
-}
-
-unsigned Session::on_event(uint32_t events) {
-    if (!candidate_) return 0;
-    if (phase_ == Phase::kConnecting) {
-        connected();
-    } else if (phase_ == Phase::kGreeting) {
-        greeted();
-    }
-    return 1;
-}
-
-void Session::connected() {
-    if (const int error = pending_error(candidate_.get()); error != 0) {
-        attempt_failed(error);
-        return;
-    }
-    if (!is_connected(candidate_.get())) return;  // an event of the attempt before
-    if (channel_.is_open()) channel_.hand_over();
-    if (is_over_ || channel_.is_open()) return;
-    wire::Hello hello = link_.hello();
-    hello.flags = wire::kCanResume | wire::kResumes;
-    hello.receiver = link_.peer();
-    hello.secret = peers_.empty() ? link_.target()->listener.secret : secret_;
-    hello.peer_link = link_.peer_number();
-    hello.attempt = ++attempt_;
-    hello.received = channel_.received();
-    if (::send(candidate_.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
-        !interface_.watch(candidate_.get(), *this, EPOLLIN, false)) {
-        attempt_failed(ECONNRESET);
-        return;
-    }
-    welcome_received_ = 0;
-    set_phase(Phase::kGreeting, kGreetingCheck);
-}
-
-void Session::greeted() {
-    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
-    const ssize_t got =
-        recv(candidate_.get(), bytes + welcome_received_, sizeof(welcome_) - welcome_received_, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-        attempt_failed(got == 0 ? ECONNRESET : errno);
-        return;
-    }
-    welcome_received_ += static_cast<size_t>(got);
-    if (welcome_received_ < sizeof(welcome_)) return;
-    const bool is_sound = welcome_.magic == wire::kMagic && welcome_.version == wire::kVersion;
-    if (is_sound && welcome_.answer == wire::Answer::kWelcome) {
-        if (!history_.replay_from(welcome_.received)) {
-            link_.fail(UCS_ERR_IO_ERROR);
-            return;
-        }
-        trusted_at_ = 0;
-        peer_attempt_ = std::max(peer_attempt_, welcome_.attempt);
-        go_on(std::move(candidate_), false);
-        if (is_over_) return;
-        // The peer keeps all until it knows that its welcome has come.
-        const wire::Frame here{0, wire::FrameType::kHere, 0, wire::kMark};
-        const iovec piece{const_cast<wire::Frame*>(&here), sizeof(here)};
-        channel_.send({&piece, 1}, sizeof(here));
-    } else if (is_sound && welcome_.answer == wire::Answer::kYield) {
-        drop_attempt();
-        set_phase(Phase::kYielded, kYieldTime);
-    } else if (is_sound && welcome_.answer == wire::Answer::kStale) {
-        attempt_failed(EAGAIN);
-    } else {
-        link_.fail(UCS_ERR_CONNECTION_RESET);
-    }
-}
-
-wire::Answer Session::judge(const wire::Hello& hello) const {
-    if (hello.attempt <= peer_attempt_) return wire::Answer::kStale;
-    const bool stays = phase_ == Phase::kGreeting && interface_.id() < hello.sender;
-    return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
-}
-
-void Session::accept(const wire::Hello& hello, Descriptor socket, bool is_new) {
-    drop_attempt();
-    if (channel_.is_open()) channel_.hand_over();
-    if (is_over_ || channel_.is_open()) return;
-    peer_attempt_ = hello.attempt;
-    if (!history_.replay_from(hello.received)) {
-        link_.fail(UCS_ERR_IO_ERROR);
-        return;
-    }
-    wire::Welcome welcome{};
-    welcome.magic = wire::kMagic;
-    welcome.version = wire::kVersion;
-    welcome.answer = wire::Answer::kWelcome;
-    welcome.max_frame = static_cast<uint32_t>(interface_.max_message());
-    welcome.link = link_.number();
-    welcome.received = channel_.received();
-    welcome.flags = wire::kCanResume | wire::kResumes;
-    welcome.attempt = attempt_;
-    trusted_at_ = channel_.received() + 1;
-    if (::send(socket.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL) == sizeof(welcome)) {
-        go_on(std::move(socket), is_new);
-    } else {
-        broken(ECONNRESET);
-    }
-}
-
-void Session::go_on(Descriptor socket, bool is_new) {
-    drop_attempt();
-    tries_ = turn_ = home_tries_ = 0;
-    was_refused_ = false;
-    trouble_since_ = ucs::kNever;
-    next_try_ = next_home_ = now() + 2 * kRetry;
-    channel_.resume(std::move(socket), is_new);
-    if (is_over_) return;
-    const Way before = std::exchange(way_, present());
-    is_home_ = way_ == home_;
-    const auto member =
-        std::ranges::find(interface_.family(), way_.local,
-                          [](const TcpInterface* each) { return each->device().address; });
-    const auto peer =
-        std::ranges::find(peers_, way_.remote, [](const Peer& each) { return each.device.ip; });
-    if (member == interface_.family().end() || peer == peers_.end()) {
-        course_.from = nullptr;
-    } else {
-        course_ = {*member, peer->device, peer->port};
-    }
-    ucs::log_diag("{}: messages to {:016x} go from {} to {} now", interface_.device().name,
-                  link_.peer(), way_.local.text(), way_.remote.text());
-    watch();
-    if (way_ != before) link_.drop_bulk();
 }
 
 }  // namespace uct::tcp

@@ -6,6 +6,7 @@
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,8 +59,15 @@ class Session final : public EventTarget, public Timer, public WatchHook {
     void watch();
     bool is_watched() const { return WatchHook::is_linked(); }
 
-    /** The first connection stands. */
-    void begin();
+    /** The first connection stands. @param accepted  it was the peer who made it */
+    void begin(bool accepted);
+    /**
+     * The peer makes the first connection once more: is it one who has never got the welcome?
+     * Reads the connection that stands to its end to find out.
+     */
+    bool may_begin_again();
+    /** It is, and has been welcomed on this connection. */
+    void begin_again(Descriptor socket, bool is_new);
     /** Over, whatever becomes of the link. */
     void stop();
     bool is_over() const { return is_over_; }
@@ -112,6 +120,8 @@ class Session final : public EventTarget, public Timer, public WatchHook {
 
     /** Bytes kept between two questions to the kernel what it has got rid of. */
     static constexpr size_t kTrimStep = 256 * 1024;
+    /** Between two attempts, at first. */
+    static constexpr ucs::Duration kRetry = std::chrono::milliseconds(50);
 
     ucs::Time now() const;
     void trim();
@@ -135,6 +145,7 @@ class Session final : public EventTarget, public Timer, public WatchHook {
     History history_;
     Phase phase_ = Phase::kSteady;
     bool is_over_ = false;
+    bool was_accepted_ = false;
     bool is_home_ = true;
     bool was_refused_ = false;
     unsigned tries_ = 0;       //!< since all was well
@@ -153,8 +164,8 @@ class Session final : public EventTarget, public Timer, public WatchHook {
     Descriptor candidate_;
     size_t welcome_received_ = 0;
     wire::Welcome welcome_{};
-    wire::Secret secret_{};
-    std::vector<Peer> peers_;  //!< the peer interface's own first
+    std::optional<wire::Secret> secret_;  //!< as the peer has told it
+    std::vector<Peer> peers_;             //!< the peer interface's own first
 };
 
 using WatchList = boost::intrusive::list<Session, boost::intrusive::base_hook<WatchHook>,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/socket.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,6 +21,9 @@ void set(int socket, int level, int option, int value, const char* name) {
         ucs::log_debug("socket option {} = {}: {}", name, value, std::strerror(errno));
     }
 }
+
+/** Sent again without an answer, and nothing heard for so long: the way is in doubt. */
+constexpr unsigned kSilence = 200;  // milliseconds, as the kernel counts
 
 int whole_seconds(ucs::Duration span) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(
@@ -134,6 +139,21 @@ Descriptor start_connect(const NetworkDevice& device, const SocketAddress& to, b
     }
     if (*cause != 0) made.reset();
     return made;
+}
+
+size_t under_way(int socket) {
+    int bytes = 0;
+    return socket >= 0 && ioctl(socket, SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
+}
+
+bool is_silent(int socket, ucs::Duration* round_trip) {
+    if (under_way(socket) == 0) return false;
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+    if (round_trip != nullptr) *round_trip = std::chrono::microseconds(info.tcpi_rtt);
+    return (info.tcpi_retransmits >= 1 || info.tcpi_probes >= 2) &&
+           info.tcpi_last_ack_recv >= kSilence;
 }
 
 int pending_error(int socket) {

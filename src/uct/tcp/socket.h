@@ -57,6 +57,15 @@ Descriptor start_connect(const NetworkDevice& device, const SocketAddress& to, b
 /** How long bytes may stay without an acknowledgement before a peer counts as dead. */
 ucs::Duration user_timeout(const Config& config);
 
+/** Bytes that the other end's kernel has not acknowledged. */
+size_t under_way(int socket);
+
+/**
+ * Are there such bytes, were they sent again, and was nothing heard for a while?
+ * @param round_trip  of the connection, in its opinion
+ */
+bool is_silent(int socket, ucs::Duration* round_trip = nullptr);
+
 /** The error that a socket reports, 0 for none. */
 int pending_error(int socket);
 

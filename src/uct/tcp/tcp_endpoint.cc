@@ -175,6 +175,17 @@ ucs_status_t TcpEndpoint::check_one_sided(Channel& channel) {
     return channel.has_room() && link_.passes_fence(channel) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
+ucs_status_t TcpEndpoint::check_pieces() {
+    const bool has_room = link_.piece_channel().has_room();
+    return has_room && link_.pieces_pass_fence() ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t TcpEndpoint::fail_halfway(Gather& parts) {
+    fail(UCS_ERR_NO_MEMORY);
+    // That may have ended all of its pieces: then nobody is left to tell the user.
+    return parts.finish() == UCS_OK ? UCS_ERR_NO_MEMORY : UCS_INPROGRESS;
+}
+
 ucs_status_t TcpEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
                                     RemoteKey key) {
     Channel& channel = link_.channel(0);
@@ -209,7 +220,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     size_t left = total_length(iov);
     if (left == 0) return UCS_OK;
     const size_t stripe = link_.interface().config().stripe_size;
-    if (const auto status = check_one_sided(link_.piece_channel()); status != UCS_OK) return status;
+    if (const ucs_status_t status = check_pieces(); status != UCS_OK) return status;
     Cutter cutter(iov);
     Gather* parts = Gather::start(completion);
     while (left > 0) {
@@ -217,10 +228,7 @@ ucs_status_t TcpEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_ad
         Channel& channel = link_.piece_channel();
         ReferringOutput* operation = channel.queue().make();
         if (operation == nullptr) {
-            // Half of a write cannot be taken back, and without memory nothing goes on.
-            fail(UCS_ERR_NO_MEMORY);
-            parts->finish();
-            return UCS_INPROGRESS;
+            return fail_halfway(*parts);
         }
         const auto head =
             head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
@@ -272,7 +280,7 @@ ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_ad
     size_t left = total_length(iov);
     if (left == 0) return UCS_OK;
     const size_t stripe = link_.interface().config().stripe_size;
-    if (const auto status = check_one_sided(link_.piece_channel()); status != UCS_OK) return status;
+    if (const ucs_status_t status = check_pieces(); status != UCS_OK) return status;
     if (!link_.has_operation_room((left + stripe - 1) / stripe)) return UCS_ERR_NO_RESOURCE;
     Cutter cutter(iov);
     Gather* parts = Gather::start(completion);
@@ -282,9 +290,7 @@ ucs_status_t TcpEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_ad
             link_.start_operation(RemoteOperation::Kind::kGet, this, parts->add());
         if (operation == nullptr) {
             parts->cancel();
-            fail(UCS_ERR_NO_MEMORY);
-            parts->finish();
-            return UCS_INPROGRESS;
+            return fail_halfway(*parts);
         }
         operation->length = length;
         operation->pieces_count = cutter.cut(length, operation->pieces.data());
@@ -357,7 +363,7 @@ ucs_status_t TcpEndpoint::pending_add(Pending* pending) {
     const bool has_all = Group::empty() && link_.channel(0).is_open() &&
                          link_.channel(0).has_room() && bulk.has_room() &&
                          link_.has_operation_room(TcpInterface::kMaxParts) &&
-                         link_.passes_fence(bulk) && link_.passes_fence(link_.channel(0));
+                         link_.pieces_pass_fence() && link_.passes_fence(link_.channel(0));
     if (has_all) return UCS_ERR_BUSY;
     if (!link_.channel(0).is_open()) link_.channel(0).want_output();
     link_.interface().pending().add(*this, *pending);

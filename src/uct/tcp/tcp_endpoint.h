@@ -2,6 +2,7 @@
 #pragma once
 
 #include "uct/api/interface.h"
+#include "uct/base/gather.h"
 #include "uct/base/pending_queue.h"
 #include "uct/tcp/link.h"
 
@@ -58,6 +59,10 @@ class TcpEndpoint final : public Endpoint, public PendingQueue::Group, public En
      */
     ucs_status_t check_open() const;
     ucs_status_t check_one_sided(Channel& channel);
+    /** The same for one that is cut into pieces. */
+    ucs_status_t check_pieces();
+    /** Some pieces are on their way and the rest has no memory: nothing goes on. */
+    ucs_status_t fail_halfway(Gather& parts);
     ucs_status_t start_get(RemoteOperation& operation, Channel& channel, uint64_t remote_address,
                            RemoteKey key);
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ucs/datastruct/bits.h"
 #include "ucs/log.h"
 #include "ucs/runtime.h"
 #include "uct/base/gather.h"
@@ -71,7 +72,7 @@ TcpInterface::TcpInterface(RegionTable& regions, const NetworkDevice& device, co
       params_(params),
       place_(network_namespace_id()),
       job_key_(config.job_key.empty() ? 0 : hash_of(config.job_key)),
-      receive_pool_(config.rx_seg_size),
+      receive_pool_(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment)),
       output_pools_(config.tx_seg_size + 64),
       operations_("tcp operations", 16),
       staging_(new std::byte[std::max<size_t>(config.tx_seg_size + 64, 4096)]),

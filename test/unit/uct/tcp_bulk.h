@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/resource.h>
+
+#include <cstring>
 #include <vector>
 
 #include "unit/uct/tcp_world.h"
 
 namespace uct::test {
+
+/** Over the loopback, where the only other way is the same once more. */
+inline const Settings kSessions = {{"TCP_FAILOVER", "y"}};
+/** Small socket buffers: what is under way when a connection breaks is lost. */
+inline const Settings kNarrow = {
+    {"TCP_FAILOVER", "y"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"TCP_TX_QUEUE_LEN", "8"}};
+/** The same without sessions: chains alone are given up when their endpoint goes. */
+inline const Settings kNarrowPlain = {
+    {"TCP_FAILOVER", "n"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}};
+
+inline void break_connections(TcpWorld& world, size_t side, unsigned channel, int how = SHUT_RDWR) {
+    for (const int socket : world.tcp(side).sockets(channel)) shutdown(socket, how);
+}
+
+/** While it lives, no file descriptor is to be had. */
+class NoDescriptors {
+  public:
+    NoDescriptors() {
+        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit none{3, before_.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    }
+    ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+    NoDescriptors(const NoDescriptors&) = delete;
+
+  private:
+    rlimit before_{};
+};
 
 /** Chains from the first peer's memory to the second's. */
 class TcpBulk : public testing::Test {
@@ -32,6 +63,21 @@ class TcpBulk : public testing::Test {
         ASSERT_EQ(endpoint.put_chain(pieces(), &waiter), static_cast<ssize_t>(kPieces));
         world.until([&] { return target.data()[0] == 'n'; });
         ASSERT_FALSE(waiter.done);
+    }
+
+    void expect_a_chain_to_work(Endpoint& endpoint) {
+        std::memset(source.data(), 'z', source.size());
+        Waiter waiter;
+        ssize_t taken = 0;
+        world.until([&] { return (taken = endpoint.put_chain(pieces(), &waiter)) != 0; });
+        ASSERT_EQ(taken, static_cast<ssize_t>(kPieces));
+        world.until([&] { return waiter.done; });
+        EXPECT_EQ(waiter.status, UCS_OK);
+        EXPECT_EQ(target.text(), source.text());
+    }
+    void expect_no_failures() {
+        EXPECT_TRUE(world.peer(0).failures.empty());
+        EXPECT_TRUE(world.peer(1).failures.empty());
     }
 
     TcpWorld world;

@@ -15,15 +15,6 @@
 namespace uct::test {
 namespace {
 
-/** Over the loopback, where the only other way is the same once more. */
-const Settings kSessions = {{"TCP_FAILOVER", "y"}};
-const Settings kNarrow = {
-    {"TCP_FAILOVER", "y"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"TCP_TX_QUEUE_LEN", "8"}};
-
-void break_connections(TcpWorld& world, size_t side, unsigned channel, int how = SHUT_RDWR) {
-    for (const int socket : world.tcp(side).sockets(channel)) shutdown(socket, how);
-}
-
 uint64_t number_of(const Message& message) {
     uint64_t number;
     std::memcpy(&number, message.data.data(), sizeof(number));
@@ -122,102 +113,9 @@ TEST(TcpFailover, AGreetingThatIsOvertakenIsRefused) {
     tcp::wire::Hello hello = peer.hello();
     hello.flags = tcp::wire::kCanResume | tcp::wire::kResumes;
     hello.attempt = 1;
-    peer.send(hello);
-    std::string answer;
-    world.until([&] {
-        answer += peer.read();
-        return answer.size() >= sizeof(tcp::wire::Welcome);
-    });
-    tcp::wire::Welcome welcome{};
-    std::memcpy(&welcome, answer.data(), sizeof(welcome));
-    EXPECT_EQ(welcome.answer, tcp::wire::Answer::kUnknown);
+    EXPECT_EQ(peer.greet(hello).answer, tcp::wire::Answer::kUnknown);
     world.until([&] { return peer.is_closed(); });
     world.expect_traffic(0, 1);
-}
-
-/** Small socket buffers: what is under way when a connection breaks is lost. */
-class TcpBulkFailover : public TcpBulk {
-  protected:
-    explicit TcpBulkFailover(const Settings& settings = kNarrow) : TcpBulk(2, settings) {}
-
-    void expect_a_chain_to_work(Endpoint& endpoint) {
-        std::memset(source.data(), 'z', source.size());
-        Waiter waiter;
-        ssize_t taken = 0;
-        world.until([&] { return (taken = endpoint.put_chain(pieces(), &waiter)) != 0; });
-        ASSERT_EQ(taken, static_cast<ssize_t>(kPieces));
-        world.until([&] { return waiter.done; });
-        EXPECT_EQ(waiter.status, UCS_OK);
-        EXPECT_EQ(target.text(), source.text());
-    }
-};
-
-TEST_F(TcpBulkFailover, AChainWhoseConnectionBreaksEndsAloneAndWritesNothingMore) {
-    for (const size_t side : {0, 1}) {
-        Endpoint& endpoint = world.connect(0, 1);
-        world.expect_traffic(0, 1);
-        std::memset(source.data(), 'n', source.size());
-        std::memset(target.data(), '.', target.size());
-        Waiter waiter;
-        start_and_stop_in_the_middle(endpoint, waiter);
-        break_connections(world, side, 1);
-        world.until([&] { return waiter.done; });
-        EXPECT_EQ(waiter.status, UCS_ERR_UNREACHABLE);
-        std::memset(target.data(), 'm', target.size());
-        world.progress_some(200);
-        EXPECT_EQ(target.text(), std::string(target.size(), 'm'));
-        EXPECT_TRUE(world.peer(0).failures.empty());
-        EXPECT_TRUE(world.peer(1).failures.empty());
-        expect_a_chain_to_work(endpoint);
-        world.expect_traffic(1, 0);
-        world.destroy(endpoint);
-    }
-}
-
-TEST_F(TcpBulkFailover, GetsOfAChainEndToo) {
-    Endpoint& back = world.connect(1, 0);
-    world.expect_traffic(1, 0);
-    const Iov whole = target.iov(0, target.size());
-    const RemoteKey key = source.key_for(world.peer(1));
-    std::vector<ChainPiece> gets;
-    for (size_t i = 0; i < kPieces; ++i) {
-        gets.push_back(
-            {target.data() + i * kPiece, kPiece, whole.memory, source.address() + i * kPiece, key});
-    }
-    Waiter waiter;
-    ASSERT_EQ(back.get_chain(gets, &waiter), static_cast<ssize_t>(kPieces));
-    world.until([&] { return target.data()[0] == 'n'; });
-    break_connections(world, 0, 1);
-    world.until([&] { return waiter.done; });
-    EXPECT_EQ(waiter.status, UCS_ERR_UNREACHABLE);
-    Waiter again;
-    world.until([&] { return back.get_chain(gets, &again) != 0; });
-    world.until([&] { return again.done; });
-    EXPECT_EQ(again.status, UCS_OK);
-    EXPECT_EQ(target.text(), source.text());
-}
-
-/** Chains alone are given up when their endpoint goes: messages before them arrive. */
-class TcpPlainBulk : public TcpBulkFailover {
-  protected:
-    TcpPlainBulk()
-        : TcpBulkFailover({{"TCP_FAILOVER", "n"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}}) {}
-};
-
-TEST_F(TcpPlainBulk, MessagesThatWereFlushedSurviveTheChainsOfTheirEndpoint) {
-    Endpoint& endpoint = world.connect(0, 1);
-    world.expect_traffic(0, 1);
-    Waiter waiter;
-    start_and_stop_in_the_middle(endpoint, waiter);
-    world.peer(1).runs = false;
-    for (uint64_t i = 0; i < 10; ++i) send_short(world, endpoint, 2, i, "");
-    world.destroy(endpoint);
-    EXPECT_TRUE(waiter.done);
-    world.peer(1).runs = true;
-    world.until([&] { return world.peer(1).received.size() == 11; });
-    expect_a_chain_to_work(world.connect(0, 1));
-    EXPECT_TRUE(world.peer(0).failures.empty());
-    EXPECT_TRUE(world.peer(1).failures.empty());
 }
 
 /**

@@ -118,28 +118,17 @@ TEST_F(TcpRails, TheOneWhoCutsKeepsItsEndpointIfNothingWasUnderWay) {
 TEST_F(TcpRails, ALinkThatWasCutOffGetsNoFurtherConnection) {
     RawPeer first(world, 1);
     tcp::wire::Hello hello = first.hello();
-    const auto answer = [&](RawPeer& peer) {
-        peer.send(hello);
-        std::string bytes;
-        world.until([&] {
-            bytes += peer.read();
-            return bytes.size() >= sizeof(tcp::wire::Welcome);
-        });
-        tcp::wire::Welcome welcome{};
-        if (bytes.size() >= sizeof(welcome)) std::memcpy(&welcome, bytes.data(), sizeof(welcome));
-        return welcome.answer;
-    };
-    EXPECT_EQ(answer(first), tcp::wire::Answer::kWelcome);
+    EXPECT_EQ(first.greet(hello).answer, tcp::wire::Answer::kWelcome);
     std::vector<std::byte> address(tcp::ListenerAddress::kLength);
     tcp::ListenerAddress{1, hello.sender, {}}.write(address);
     ASSERT_EQ(world.peer(1).interface->cut_off({{}, address, {}}, 1), UCS_OK);
     world.until([&] { return first.is_closed(); });
     RawPeer second(world, 1);
     hello.channel = 1;
-    EXPECT_EQ(answer(second), tcp::wire::Answer::kCutOff);
+    EXPECT_EQ(second.greet(hello).answer, tcp::wire::Answer::kCutOff);
     ++hello.link;
     RawPeer third(world, 1);
-    EXPECT_EQ(answer(third), tcp::wire::Answer::kWelcome);
+    EXPECT_EQ(third.greet(hello).answer, tcp::wire::Answer::kWelcome);
 }
 
 TEST_F(TcpRails, MalformedAddressesCutNothing) {

@@ -86,19 +86,27 @@ class RawPeer {
         const ssize_t got = recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
         return got == 0 || (got < 0 && errno != EAGAIN);
     }
-    /** Greets properly, and waits for the welcome. */
-    void enter() {
-        send(hello());
+    /** Greets, and waits for the answer. @param rest  what came behind it */
+    tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr) {
+        send(hello);
         std::string answer;
+        tcp::wire::Welcome welcome{};
         world_.until([&] {
             answer += read();
-            return answer.size() >= sizeof(tcp::wire::Welcome);
+            return answer.size() >= sizeof(welcome);
         });
-        tcp::wire::Welcome welcome;
-        ASSERT_EQ(answer.size(), sizeof(welcome));
+        if (answer.size() < sizeof(welcome)) return welcome;
         std::memcpy(&welcome, answer.data(), sizeof(welcome));
-        ASSERT_EQ(welcome.magic, tcp::wire::kMagic);
-        ASSERT_EQ(welcome.answer, tcp::wire::Answer::kWelcome);
+        EXPECT_EQ(welcome.magic, tcp::wire::kMagic);
+        answer.erase(0, sizeof(welcome));
+        if (rest != nullptr) *rest = answer;
+        return welcome;
+    }
+    /** Greets properly, and is welcome. */
+    void enter() {
+        std::string rest;
+        ASSERT_EQ(greet(hello(), &rest).answer, tcp::wire::Answer::kWelcome);
+        ASSERT_EQ(rest, "");
     }
     void close() { socket_.reset(); }
     int socket_number() const { return socket_.get(); }
