@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What test/mpi/run runs: transports, runtimes, programs and what each must show."""
+import os
 from dataclasses import dataclass, field
 
 
@@ -63,13 +64,15 @@ class Program:
     leaves: str = "$^"           # names that may be left in /dev/shm
     quick: bool = True
     skip: dict = field(default_factory=dict)   # runtime, or "runtime transport": reason
-    # Other people's programs: what to run, a file to copy beside it, what its output must and must not have.
+    # Other people's programs: what to run, files to copy beside it, what its output must and must not have.
     command: tuple = ()
     needs: str = ""              # a file; the program is skipped without it
+    package: str = ""            # where that comes from
     copies: tuple = ()           # (file, name in the working folder)
     output: str = "output"       # file with the verdict
     good: str = ""
     bad: str = "$^"
+    answers: str = ""            # expression of what must be the same as over the system's UCX
 
 
 HOT = {"UCX_MAX_PRIORITY_EPS": "1", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "20ms",
@@ -127,16 +130,24 @@ PROGRAMS = [
 ]
 
 
+PROGRAMS_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 HPCC_INPUT = "/usr/share/doc/hpcc/examples/_hpccinf.txt"
+NETPIPE = {"good": "262145 bytes.*Integrity check passed", "bad": "Integrity check failed",
+           "answers": r"(\d+) bytes.*Integrity check (\w+)", "ranks": (2,)}
 APPS = [
-    Program("hpcc", ranks=(4,), runtimes=("openmpi",), command=("/usr/bin/hpcc",), needs=HPCC_INPUT,
-            copies=(HPCC_INPUT, "hpccinf.txt"), output="hpccoutf.txt", good="Success=1",
-            bad=r"FAILED|Found [1-9]\d* errors"),
-    Program("netpipe", ranks=(2,), runtimes=("openmpi",), command=("/usr/bin/NPopenmpi", "-i", "-u", "300000"),
-            needs="/usr/bin/NPopenmpi", good="262145 bytes.*Integrity check passed", bad="Integrity check failed"),
-    Program("netpipe", ranks=(2,), runtimes=("mpich",), command=("/usr/bin/NPmpich2", "-i", "-u", "300000"),
-            needs="/usr/bin/NPmpich2", good="262145 bytes.*Integrity check passed", bad="Integrity check failed"),
+    Program("lammps", ranks=(4,), runtimes=("openmpi",), needs="/usr/bin/lmp", package="lammps",
+            command=("/usr/bin/lmp", "-in", os.path.join(PROGRAMS_FOLDER, "melt.lmp"), "-log", "none"),
+            good="Total wall time", bad="ERROR", answers=r"(?m)^ +\d+(?: -?[\d.e+-]+){4} *$"),
+    Program("hpcc", ranks=(4,), runtimes=("openmpi",), command=("/usr/bin/hpcc",), needs=HPCC_INPUT, package="hpcc",
+            copies=((HPCC_INPUT, "hpccinf.txt"),), output="hpccoutf.txt", good="Success=1",
+            bad=r"FAILED|Found [1-9]\d* errors",
+            answers=r"\|\|Ax-b\|\|\S*= +\S+ \.+ \w+|(?:PTRANS_residual|MPIFFT_maxErr|MPIRandomAccess_Errors)=\S+"),
+    Program("netpipe", runtimes=("openmpi",), command=("/usr/bin/NPopenmpi", "-i", "-u", "300000"),
+            needs="/usr/bin/NPopenmpi", package="netpipe-openmpi", **NETPIPE),
+    Program("netpipe", runtimes=("mpich",), command=("/usr/bin/NPmpich2", "-i", "-u", "300000"),
+            needs="/usr/bin/NPmpich2", package="netpipe-mpich2", **NETPIPE),
     Program("mpi4py", ranks=(4,), runtimes=("openmpi",),
-            command=("/usr/bin/python3", "-m", "mpi4py.bench", "ringtest", "-n", "100000"),
-            needs="/usr/lib/python3/dist-packages/mpi4py/bench.py", good="time for"),
+            command=("/usr/bin/python3", os.path.join(PROGRAMS_FOLDER, "heat.py")),
+            needs="/usr/lib/python3/dist-packages/mpi4py", package="python3-mpi4py", good="heat 400 ",
+            answers=r"heat \d+ .*"),
 ]
