@@ -72,11 +72,12 @@ bool MockEndpoint::starved() const {
     return starved_until_ > interface_.turn;
 }
 
-/** May an operation be posted now? Refuses at random too, until the next progress. */
+/** May an operation be posted now? Refuses at random too, until the next progress at most. */
 ucs_status_t MockEndpoint::room() {
     if (status_ != UCS_OK) return status_;
     if (!connected()) return UCS_ERR_NOT_CONNECTED;
     FabricState& fabric = interface_.fabric;
+    if (starved() && fabric.chance(fabric.config.sudden_room_probability)) starved_until_ = 0;
     if (!starved() && fabric.chance(fabric.config.no_resource_probability)) {
         starved_until_ = interface_.turn + 1;
     }

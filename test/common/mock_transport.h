@@ -35,6 +35,8 @@ struct Config {
     uint64_t stall_delay = 200;
 
     double no_resource_probability = 0;  //!< of an operation meeting UCS_ERR_NO_RESOURCE at random
+    /** Of such a refusal ending at any call, as where another process makes room. */
+    double sudden_room_probability = 0;
     unsigned transmit_depth = 32;        //!< unacknowledged operations of one endpoint
     size_t receive_buffers = SIZE_MAX;   //!< of one interface, kept ones included
     unsigned poll_batch = 16;            //!< events handled by one call of progress()

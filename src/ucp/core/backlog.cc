@@ -39,11 +39,12 @@ Backlog::~Backlog() {
 ucs_status_t Backlog::serve_requests(uct::Pending* pending) {
     auto& wait = *static_cast<LaneWait*>(pending);
     Endpoint& endpoint = wait.endpoint;
+    wait.serving = true;
     // Control messages go first, and what is tried here may need one of them.
     if (wait.lane == endpoint.scalable() && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
+        wait.serving = false;
         return UCS_ERR_NO_RESOURCE;
     }
-    wait.serving = true;
     const auto step = endpoint.next_step();
     if (step && &step->lane.endpoint == wait.lane) {
         const ucs_status_t status = endpoint.take(*step);

@@ -203,8 +203,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPromotable = 1u << 6,  //!< both sides have a dedicated transport beside the scalable one
         kClosing = 1u << 7,
         kPumpLater = 1u << 9,
-        kPurged = 1u << 10,  //!< failed, and nothing is left in it
-        kDoomed = 1u << 8,   //!< freed by the next progress
+        kPurged = 1u << 10,     //!< failed, and nothing is left in it
+        kDoomed = 1u << 8,      //!< freed by the next progress
+        kMakingWay = 1u << 11,  //!< control messages go before a request that is being posted
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
@@ -216,6 +217,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     friend class Backlog;
     friend class LaneDriver;
     friend class Worker;
+    class MakingWay;
 
     /** What may be done next, and on which lane. */
     struct Step {
@@ -234,6 +236,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
     ucs_status_t post_controls();
+    void queue_hello();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
     void enqueue(Request& request);
     void end_posting(Request& request, ucs_status_t status);

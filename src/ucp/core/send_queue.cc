@@ -20,6 +20,26 @@ Backlog& Endpoint::backlog() {
     return *backlog_;
 }
 
+/**
+ * While control messages are posted for a request. They may change the lane, and what waits must
+ * not go by a call from within: the request may be the first of it.
+ */
+class Endpoint::MakingWay {
+  public:
+    explicit MakingWay(Endpoint& endpoint)
+        : endpoint_(endpoint), is_outermost_(!endpoint.has_flag(kMakingWay)) {
+        endpoint.set_flag(kMakingWay);
+    }
+    ~MakingWay() {
+        if (is_outermost_) endpoint_.clear_flag(kMakingWay);
+    }
+    MakingWay(const MakingWay&) = delete;
+
+  private:
+    Endpoint& endpoint_;
+    const bool is_outermost_;
+};
+
 // --- requests
 // --------------------------------------------------------------------------------------
 
@@ -136,9 +156,11 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
 }
 
 ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
-    if ((request.flags & Request::kNeedsGreeting) != 0) {
+    if ((request.flags & Request::kNeedsGreeting) != 0 && !has_flag(kGreeted)) {
+        const MakingWay way(*this);
         const ucs_status_t status = greet();
-        if (status != UCS_OK) return status;
+        // Its lane may be another now.
+        return status == UCS_OK ? UCS_INPROGRESS : status;
     }
     if ((request.flags & Request::kOneSided) != 0) {
         if (fence_seen_ != request.fence) {
@@ -221,6 +243,7 @@ void Endpoint::end_posting(Request& request, ucs_status_t status) {
 }
 
 void Endpoint::pump() {
+    if (has_flag(kMakingWay)) return worker_->pump_later(*this);
     if (backlog_ == nullptr) {
         if (lane_state_ == nullptr || lane_state_->end_marker.empty()) return;
         backlog();
@@ -266,6 +289,7 @@ struct PackBytes {
 
 bool Endpoint::post_waiting_controls() {
     if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
+    const MakingWay way(*this);
     return post_controls() == UCS_OK;
 }
 
@@ -286,12 +310,7 @@ ucs_status_t Endpoint::greet() {
     if (has_flag(kGreeted)) return UCS_OK;
     if (!has_flag(kGreeting)) {
         set_flag(kGreeting);
-        const HelloHeader header{worker_->uuid()};
-        const auto& address = worker_->address();
-        std::vector<std::byte> message(sizeof(header) + address.size());
-        std::memcpy(message.data(), &header, sizeof(header));
-        std::memcpy(message.data() + sizeof(header), address.data(), address.size());
-        queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
+        queue_hello();
     } else {
         post_controls();
     }
@@ -299,11 +318,17 @@ ucs_status_t Endpoint::greet() {
 }
 
 void Endpoint::greet_again() {
-    if (has_flag(kGreeted)) {
-        clear_flag(kGreeted);
-        clear_flag(kGreeting);
-    }
+    if (has_flag(kGreeted)) return queue_hello();
     greet();
+}
+
+void Endpoint::queue_hello() {
+    const HelloHeader header{worker_->uuid()};
+    const auto& address = worker_->address();
+    std::vector<std::byte> message(sizeof(header) + address.size());
+    std::memcpy(message.data(), &header, sizeof(header));
+    std::memcpy(message.data() + sizeof(header), address.data(), address.size());
+    queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
 }
 
 void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_t then) {
@@ -358,7 +383,8 @@ void Endpoint::pump_controls() {
     if (backlog_ == nullptr) return;
     LaneWait& wait = backlog_->control_wait;
     while (wait.lane == nullptr && post_controls() == UCS_ERR_NO_RESOURCE) {
-        wait.begin(*scalable_);
+        // What the posted ones brought about may have found as little room, and wait already.
+        if (wait.lane == nullptr) wait.begin(*scalable_);
     }
 }
 
