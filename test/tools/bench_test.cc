@@ -69,10 +69,11 @@ TEST_F(Bench, ModesStandSideBySide) {
 TEST_F(Bench, ADeadRankEndsTheJobWithItsName) {
     Command command({"bench", "mbw_mr", "--ranks", "4", "--settle", "0", "--time", "60s"});
     std::vector<pid_t> ranks;
-    while (ranks.size() < 4) {
+    while (ranks.size() < 4 && command.is_running()) {
         ranks = command.children();
         std::this_thread::yield();
     }
+    ASSERT_EQ(ranks.size(), 4u);
     ASSERT_EQ(kill(ranks[2], SIGKILL), 0);
     const Outcome outcome = command.wait();
     EXPECT_EQ(outcome.status, 1);

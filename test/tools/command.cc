@@ -65,6 +65,12 @@ std::vector<pid_t> Command::children() const {
     return {std::istream_iterator<pid_t>(list), {}};
 }
 
+bool Command::is_running() const {
+    siginfo_t ended{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == 0;
+}
+
 std::string Command::output() const {
     return read_text(out_);
 }

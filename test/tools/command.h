@@ -27,6 +27,7 @@ class Command {
     // Its child processes; those of the build tree's wrapper script are its own.
     std::vector<pid_t> children() const;
     Outcome wait();
+    bool is_running() const;
     // What it has printed so far.
     std::string output() const;
 

@@ -100,15 +100,16 @@ TEST(Perf, OneMetricAloneIsReported) {
 
 TEST(Perf, AServerServesOneClientOverASocket) {
     Command server(
-        {"perf", "server", "--listen", "localhost:0", "--device", "real", "--tls", "self,tcp"});
+        {"perf", "server", "--listen", "127.0.0.1:0", "--device", "real", "--tls", "self,tcp"});
     std::string port;
-    while (port.empty()) {
+    while (port.empty() && server.is_running()) {
         const std::string out = server.output();
         const size_t at = out.find("at port ");
         if (at != out.npos && out.back() == '\n') port = out.substr(at + 8, out.size() - at - 9);
         std::this_thread::yield();
     }
-    expect_sound(run_to_json("put", {"--connect", "localhost:" + port, "--device", "real", "--tls",
+    ASSERT_FALSE(port.empty()) << server.wait().err;
+    expect_sound(run_to_json("put", {"--connect", "127.0.0.1:" + port, "--device", "real", "--tls",
                                      "self,tcp", "--size", "4K", "--iterations", "20", "--verify"}),
                  1);
     EXPECT_EQ(server.wait().status, 0);
@@ -118,10 +119,11 @@ TEST(Perf, ADeadTargetIsNamed) {
     Command command(
         perf("tag", {"--device", "real", "--tls", "self,tcp", "--size", "8", "--time", "60s"}));
     std::vector<pid_t> children;
-    while (children.size() < 2) {
+    while (children.size() < 2 && command.is_running()) {
         children = command.children();
         std::this_thread::yield();
     }
+    ASSERT_EQ(children.size(), 2u);
     ASSERT_EQ(kill(*std::max_element(children.begin(), children.end()), SIGKILL), 0);
     const Outcome outcome = command.wait();
     EXPECT_EQ(outcome.status, 1);
