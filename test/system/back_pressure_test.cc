@@ -2,16 +2,57 @@
 
 // Adapters that are full all the time, and one operation that fails among others that do not.
 
+#include <array>
+
 #include "system/soft_world.h"
+#include "ucp/core/endpoint.h"
+#include "ucp/lanes/lane_state.h"
+#include "uct/ib/dc/dc_endpoint.h"
+#include "uct/ib/rc/rc_endpoint.h"
 
 namespace ucp::test {
 namespace {
 
 constexpr ucp_request_param_t kNothing{};
 
+enum Lack : unsigned { kInitiator, kSendQueue, kCompletions, kGrant, kLacks };
+enum Family : unsigned { kDc, kRc, kFamilies };
+
+/** How often somebody was seen waiting on a lane of either kind, by what that lane lacked. */
+class Shortages {
+  public:
+    void look(Worker& worker) {
+        worker.for_each_endpoint([&](Endpoint& endpoint) {
+            look_at(endpoint.scalable());
+            if (const LaneState* lane = endpoint.lane_state()) look_at(lane->dedicated.get());
+        });
+    }
+    uint64_t count(Family family, Lack lack) const { return counts_[family][lack]; }
+
+  private:
+    void look_at(uct::Endpoint* lane) {
+        if (auto* dc = dynamic_cast<uct::ib::DcEndpoint*>(lane); dc != nullptr && !dc->empty()) {
+            uct::ib::DciPool& pool = dc->interface().pool();
+            const bool has_initiator = dc->dci() != uct::ib::DciPool::kNone;
+            counts_[kDc][kInitiator] += !has_initiator && pool.is_scarce();
+            counts_[kDc][kSendQueue] += has_initiator && !pool.at(dc->dci()).queue.has_own_room();
+            counts_[kDc][kCompletions] += dc->interface().credits().available <= 0;
+            counts_[kDc][kGrant] += dc->waits_for_grant();
+        }
+        if (auto* rc = dynamic_cast<uct::ib::RcEndpoint*>(lane); rc != nullptr && !rc->empty()) {
+            counts_[kRc][kSendQueue] += !rc->has_own_room();
+            counts_[kRc][kCompletions] += rc->interface().credits().available <= 0;
+            counts_[kRc][kGrant] += rc->waits_for_grant();
+        }
+    }
+
+    std::array<std::array<uint64_t, kLacks>, kFamilies> counts_{};
+};
+
 struct Scarcity {
     const char* name;
     SoftWire::Variables variables;
+    std::vector<std::pair<Family, Lack>> lacks;  //!< each must be met
 };
 void PrintTo(const Scarcity& scarcity, std::ostream* out) {
     *out << scarcity.name;
@@ -28,6 +69,7 @@ class BackPressure : public testing::TestWithParam<Scarcity> {};
 
 // Order and loss are checked by the traffic itself; here lanes move as well.
 TEST_P(BackPressure, KeepsOrderAndLosesNothing) {
+    Shortages shortages;
     for (const bool is_instant : {false, true}) {
         SoftWorld::Options options;
         options.traffic.workers = 4;
@@ -42,6 +84,7 @@ TEST_P(BackPressure, KeepsOrderAndLosesNothing) {
         }
         ucs::Random random(7);
         const auto is_done = [&] {
+            for (size_t index = 0; index < 4; ++index) shortages.look(world.cluster.inner(index));
             if (random.below(40) == 0) world.party(random.below(4)).force_switch();
             bool done = true;
             for (size_t index = 0; index < 4; ++index) done &= world.party(index).is_done();
@@ -59,18 +102,27 @@ TEST_P(BackPressure, KeepsOrderAndLosesNothing) {
             EXPECT_GT(world.wire.fabric().total().rnr, 0u);
         }
     }
+    for (const auto& [family, lack] : GetParam().lacks) {
+        EXPECT_GT(shortages.count(family, lack), 0u) << "family " << family << " lack " << lack;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Everything, BackPressure,
     testing::Values(
-        Scarcity{"OneDci", {{"DC_MLX5_NUM_DCI", "1"}}},
-        Scarcity{"OneDciForAll", {{"DC_MLX5_NUM_DCI", "1"}, {"DC_MLX5_TX_POLICY", "rand"}}},
-        Scarcity{"SendQueues", {{"RC_TX_QUEUE_LEN", "4"}}},
-        Scarcity{"CompletionQueue", {{"RC_TX_CQ_LEN", "16"}}},
+        Scarcity{"OneDci", {{"DC_MLX5_NUM_DCI", "1"}}, {{kDc, kInitiator}}},
+        Scarcity{
+            "OneDciForAll",
+            {{"DC_MLX5_NUM_DCI", "1"}, {"DC_MLX5_TX_POLICY", "rand"}, {"RC_TX_QUEUE_LEN", "8"}},
+            {{kDc, kSendQueue}}},
+        Scarcity{"SendQueues", {{"RC_TX_QUEUE_LEN", "4"}}, {{kDc, kSendQueue}, {kRc, kSendQueue}}},
+        Scarcity{"CompletionQueue",
+                 {{"RC_TX_CQ_LEN", "8"}, {"RC_TX_QUEUE_LEN", "8"}},
+                 {{kDc, kCompletions}, {kRc, kCompletions}}},
         Scarcity{"ReceiveQueue",
-                 {{"RC_RX_QUEUE_LEN", "16"}, {"RC_FC_ENABLE", "n"}, {"RC_RX_QUEUE_INITIAL", "4"}}},
-        Scarcity{"Grants", {{"RC_FC_WND_SIZE", "2"}}},
+                 {{"RC_RX_QUEUE_LEN", "16"}, {"RC_FC_ENABLE", "n"}, {"RC_RX_QUEUE_INITIAL", "4"}},
+                 {}},
+        Scarcity{"Grants", {{"RC_FC_WND_SIZE", "2"}}, {{kDc, kGrant}, {kRc, kGrant}}},
         Scarcity{"All",
                  {{"RC_RX_QUEUE_LEN", "16"},
                   {"RC_RX_QUEUE_INITIAL", "4"},
@@ -80,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
                   {"RC_TX_CQ_MODERATION", "3"},
                   {"RC_MAX_RD_ATOMIC", "1"},
                   {"DC_MLX5_NUM_DCI", "1"},
-                  {"DC_MLX5_TX_QUOTA", "2"}}}),
+                  {"DC_MLX5_TX_QUOTA", "2"}},
+                 {{kDc, kInitiator}, {kRc, kSendQueue}, {kRc, kGrant}}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class OneBadOperation : public testing::TestWithParam<const char*> {};

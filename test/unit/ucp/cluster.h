@@ -107,7 +107,7 @@ class Cluster {
         if (wire_ != nullptr) wire_->advance_to(clock.now());
         unsigned events = 0;
         for (size_t index = 0; index < workers_.size(); ++index) {
-            if (workers_[index] == nullptr) continue;
+            if (workers_[index] == nullptr || index == still_) continue;
             events += ucp_worker_progress(workers_[index]);
             if (wire_ != nullptr) wire_->leave(index);
         }
@@ -149,6 +149,8 @@ class Cluster {
         }
         killed().push_back(std::exchange(workers_[index], nullptr));
     }
+    /** From now on the worker lives, but its program never calls it. */
+    void hold_still(size_t index) { still_ = index; }
     size_t dedicated_endpoints(size_t index) const {
         return wire_ != nullptr ? wire_->dedicated_endpoints(index)
                                 : fabric.dedicated_endpoints(uuid(index));
@@ -196,6 +198,7 @@ class Cluster {
 
     Wire* wire_;
     ucs::Duration tick_;
+    size_t still_ = SIZE_MAX;  //!< the worker that hold_still() named
     std::array<uct::Component*, 1> components_;
     std::vector<std::unique_ptr<Context>> contexts_;
     std::vector<ucp_worker_h> workers_;

@@ -151,6 +151,71 @@ TEST(LaneSwitch, AWorkerThatGoesGivesItsLanesBack) {
     EXPECT_EQ(cluster.fabric.dedicated_endpoints(uuid), 0u);
 }
 
+// A peer whose program computes: alive, and silent. It is asked for a lane, sent to and asked
+// again; meanwhile others are promoted, flushed and closed, and the request for it is given up.
+TEST(LaneSwitch, APeerThatNeverProgressesHangsNobody) {
+    Cluster::Options options;
+    options.config.max_priority_endpoints = 1;
+    options.tick = std::chrono::microseconds(20);
+    Cluster cluster(4, options);
+    constexpr size_t kSilent = 3;
+    for (size_t other = 0; other < kSilent; ++other) {
+        cluster.endpoint(other, kSilent);
+        cluster.endpoint(kSilent, other);
+    }
+    Pinger there(cluster, 0, 1), back(cluster, 1, 0), silent(cluster, 0, kSilent);
+    silent.send();
+    cluster.steps(1000);
+    cluster.hold_still(kSilent);
+    silent.send();
+
+    const ucp_ep_h asked = cluster.endpoint(0, kSilent), hot = cluster.endpoint(1, 2);
+    ASSERT_EQ(ucpx_ep_lanes_request(asked, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_EQ(cluster.lane_state(asked), UCPX_LANE_STATE_REQUESTED);
+    // Others ask those that wait for its answer, and get theirs.
+    ASSERT_EQ(ucpx_ep_lanes_request(hot, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_TRUE(cluster.until(
+        [&] { return cluster.lane_state(hot) == UCPX_LANE_STATE_ESTABLISHED; }, 2000));
+    for (int round = 0; round < 50; ++round) {
+        there.send();
+        back.send();
+        cluster.step();
+        there.receive();
+        back.receive();
+    }
+    EXPECT_TRUE(cluster.until(
+        [&] {
+            there.receive();
+            back.receive();
+            return there.is_idle() && back.is_idle();
+        },
+        2000));
+    for (const size_t other : {1, 2}) {
+        EXPECT_EQ(cluster.finish(ucp_ep_flush_nbx(cluster.endpoint(0, other), &kNothing)), UCS_OK);
+    }
+    ASSERT_EQ(ucpx_ep_lanes_request(hot, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+    EXPECT_TRUE(
+        cluster.until([&] { return cluster.lane_state(hot) == UCPX_LANE_STATE_SCALABLE; }, 2000));
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(hot, &kNothing)), UCS_OK);
+
+    // No answer comes: the pledge goes to who can use it. The silent peer's is not dead for that.
+    const ucp_ep_h wanted = cluster.endpoint(0, 1);
+    ASSERT_EQ(ucpx_ep_lanes_request(wanted, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    EXPECT_TRUE(cluster.until(
+        [&] { return cluster.lane_state(wanted) == UCPX_LANE_STATE_ESTABLISHED; }, 500000));
+    EXPECT_NE(cluster.lane_state(asked), UCPX_LANE_STATE_REQUESTED);
+    EXPECT_EQ(cluster.counters(0).failures, 0u);
+    // A program that gives up on it can: nothing of the worker waits for it any more.
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(asked, &force)), UCS_OK);
+    cluster.forget(0, kSilent);
+    const uint64_t uuid = cluster.uuid(0);
+    cluster.destroy(0);
+    EXPECT_EQ(cluster.fabric.dedicated_endpoints(uuid), 0u);
+}
+
 /** What an endpoint's error handler saw. */
 struct Failure {
     unsigned calls = 0;
