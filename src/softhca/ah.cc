@@ -8,7 +8,8 @@ using namespace softhca;
 
 SOFTHCA_API ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
-    if (attr->port_num != 1 || (ethernet() && attr->is_global == 0)) {
+    if (!Context::of(pd->context)->device.has_port(attr->port_num) ||
+        (ethernet() && attr->is_global == 0)) {
         errno = EINVAL;
         return nullptr;
     }

@@ -79,9 +79,9 @@ void Fabric::deliver_cq_event(Cq& cq) {
     signal_fd(channel.verbs.fd);
 }
 
-void Fabric::deliver_async(Context& context, ibv_event_type type, void* object) {
+void Fabric::deliver_async(Context& context, ibv_event_type type, void* object, uint8_t port) {
     std::lock_guard guard(context.events_mutex);
-    context.events.push_back({type, object});
+    context.events.push_back({type, object, port});
     signal_fd(context.v.context.async_fd);
 }
 
@@ -165,7 +165,7 @@ SOFTHCA_API int ibv_get_async_event(ibv_context* handle, ibv_async_event* event)
             ++qp->async_events;
             event->element.qp = &qp->base;
         } else {
-            event->element.port_num = 1;
+            event->element.port_num = next.port;
         }
         return 0;
     }

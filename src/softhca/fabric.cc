@@ -50,12 +50,13 @@ void Fabric::set_up_tables() {
     srqs.resize(segment.layout().queues);
 }
 
-Device Fabric::make_device(unsigned node, unsigned index, uint16_t lid) {
+Device Fabric::make_device(unsigned node, unsigned index, uint16_t lid, unsigned num_ports) {
     Device device;
     device.fabric = this;
     device.node = node;
     device.index = index;
     device.lid = lid;
+    device.num_ports = uint8_t(num_ports);
     device.guid = guid_of_lid(lid);
     ibv_device& verbs = device.verbs;
     verbs.node_type = IBV_NODE_CA;

@@ -63,7 +63,7 @@ class Fabric {
     std::atomic<uint32_t> mr_count{0};
     std::atomic<uint32_t> next_pd{1};
     std::atomic<uint32_t> next_dm{1};
-    /// QPs of this process on a port; under objects_mutex.
+    /// QPs of this process on a device, by the LID of its first port; under objects_mutex.
     uint32_t& qp_count(uint16_t lid) {
         if (qp_counts_.size() <= lid) qp_counts_.resize(lid + 1u);
         return qp_counts_[lid];
@@ -112,12 +112,13 @@ class Fabric {
 
     /// Hands events of records to this process's contexts and channels.
     void deliver_cq_event(Cq& cq);
-    void deliver_async(Context& context, ibv_event_type type, void* object);
+    void deliver_async(Context& context, ibv_event_type type, void* object, uint8_t port = 0);
     void collect_events();
 
   protected:
     void set_up_tables();
-    Device make_device(unsigned node, unsigned index, uint16_t lid);
+    /// The device of this number on its node, with as many ports as all; `lid` is its first port's.
+    Device make_device(unsigned node, unsigned index, uint16_t lid, unsigned num_ports);
     /// GUIDs carry the LID, so that each leads to the other.
     static constexpr uint64_t kGuidBase = 0x0250460300000000;
 

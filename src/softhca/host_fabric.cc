@@ -19,6 +19,7 @@ namespace softhca {
 namespace {
 
 constexpr unsigned kMaxDevices = 64;
+constexpr unsigned kMaxPorts = 4;  // of a device
 
 std::mutex& instance_mutex() {
     static std::mutex mutex;
@@ -32,11 +33,11 @@ std::shared_ptr<HostFabric>*& instance_slot() {
     return slot;
 }
 
-unsigned env_devices() {
-    const char* text = std::getenv("SOFTHCA_DEVICES");
+unsigned env_count(const char* variable, unsigned most) {
+    const char* text = std::getenv(variable);
     if (text == nullptr) return 1;
     const unsigned long number = std::strtoul(text, nullptr, 10);
-    return unsigned(std::min<unsigned long>(number, kMaxDevices));
+    return unsigned(std::min<unsigned long>(number, most));
 }
 
 std::string segment_path() {
@@ -72,7 +73,8 @@ std::shared_ptr<HostFabric> HostFabric::instance() {
 HostFabric::HostFabric()
     : path_(segment_path()),
       refuse_cma_(std::getenv("SOFTHCA_NO_CMA") != nullptr),
-      num_devices_(env_devices()),
+      num_devices_(env_count("SOFTHCA_DEVICES", kMaxDevices)),
+      ports_per_device_(std::max(1u, env_count("SOFTHCA_PORTS", kMaxPorts))),
       pid_(getpid()) {
     limits = Limits::from_environment();
     faults.set(FaultPlan::from_environment());
@@ -207,17 +209,19 @@ void HostFabric::leave() {
 
 std::vector<Device> HostFabric::devices() {
     std::vector<Device> list;
-    for (unsigned i = 0; i < num_devices_; ++i) list.push_back(make_device(0, i, uint16_t(i + 1)));
+    for (unsigned i = 0; i < num_devices_; ++i) {
+        list.push_back(make_device(0, i, uint16_t(1 + i * ports_per_device_), ports_per_device_));
+    }
     return list;
 }
 
 uint16_t HostFabric::lid_of_guid(uint64_t guid) const {
     const uint64_t lid = guid - kGuidBase;
-    return lid > 0 && lid <= kMaxDevices ? uint16_t(lid) : 0;
+    return lid > 0 && lid <= kMaxDevices * kMaxPorts ? uint16_t(lid) : 0;
 }
 
 uint64_t HostFabric::guid_of_lid(uint16_t lid) const {
-    return lid > 0 && lid <= kMaxDevices ? kGuidBase + lid : 0;
+    return lid > 0 && lid <= kMaxDevices * kMaxPorts ? kGuidBase + lid : 0;
 }
 
 uint64_t HostFabric::now_ns() const {

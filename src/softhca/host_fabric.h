@@ -27,12 +27,14 @@ class HostFabric : public Fabric {
     ~HostFabric() override;
 
     std::vector<Device> devices() override;
-    unsigned num_ports() const override { return num_devices_; }
+    unsigned num_ports() const override { return num_devices_ * ports_per_device_; }
     uint16_t lid_of_guid(uint64_t guid) const override;
     uint64_t guid_of_lid(uint16_t lid) const override;
-    bool port_up(uint16_t) const override { return up_.load(std::memory_order_relaxed); }
+    bool port_up(uint16_t lid) const override {
+        return down_lid_.load(std::memory_order_relaxed) != lid;
+    }
     bool reachable(uint16_t from, uint16_t to) const override {
-        return to != 0 && to <= num_devices_ && port_up(from);
+        return to != 0 && to <= num_ports() && port_up(from);
     }
     bool local(Owner owner) const override { return owner == segment.self(); }
     uint64_t now_ns() const override;
@@ -88,7 +90,8 @@ class HostFabric : public Fabric {
     int fd_ = -1;
     bool refuse_cma_ = false;
     unsigned num_devices_ = 1;
-    std::atomic<bool> up_{true};
+    unsigned ports_per_device_ = 1;
+    std::atomic<uint16_t> down_lid_{0};  ///< the port that is down for this process; 0: none
     std::thread service_;
     std::atomic<bool> stop_{false};
     bool joined_ = false;

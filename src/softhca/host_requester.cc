@@ -39,10 +39,10 @@ bool HostFabric::run_queue(Qp& qp) {
                     fail_qp(*this, *qp.record, IBV_EVENT_QP_FATAL);
                     continue;
                 case FaultInjector::Fate::kLinkDown:
-                    up_.store(false);
+                    if (down_lid_.load() == 0) down_lid_.store(qp.record->lid);
                     break;
                 case FaultInjector::Fate::kNothing:
-                    up_.store(true);
+                    down_lid_.store(0);
                     break;
             }
         }

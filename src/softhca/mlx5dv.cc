@@ -77,8 +77,11 @@ SOFTHCA_API int mlx5dv_get_clock_info(ibv_context* context, mlx5dv_clock_info* i
     return 0;
 }
 
-SOFTHCA_API int _mlx5dv_query_port(ibv_context*, uint32_t port, mlx5dv_port* info, size_t size) {
-    if (port != 1) return EINVAL;
+SOFTHCA_API int _mlx5dv_query_port(ibv_context* context, uint32_t port, mlx5dv_port* info,
+                                   size_t size) {
+    ibv_device_attr attr;
+    if (ibv_query_device(context, &attr) != 0 || port == 0 || port > attr.phys_port_cnt)
+        return EINVAL;
     std::memset(info, 0, std::min(size, sizeof(*info)));
     return 0;
 }

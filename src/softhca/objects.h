@@ -21,14 +21,24 @@ struct Device {
     ibv_device verbs{};
     Fabric* fabric = nullptr;
     unsigned node = 0;
-    uint16_t lid = 0;
+    uint16_t lid = 0;  ///< of its first port; those of the others follow
+    uint8_t num_ports = 1;
     uint64_t guid = 0;
     unsigned index = 0;
+
+    bool has_port(unsigned port) const { return port >= 1 && port <= num_ports; }
+    /// Which port of it has the LID; 0: none.
+    uint8_t port_of(uint16_t port_lid) const {
+        const unsigned port = port_lid - lid + 1u;
+        return has_port(port) ? uint8_t(port) : 0;
+    }
+    uint16_t lid_of(unsigned port) const { return uint16_t(lid + port - 1); }
 };
 
 struct AsyncEvent {
     ibv_event_type type;
     void* object;  ///< Qp, Cq or Srq
+    uint8_t port;  ///< of an event without an object
 };
 
 struct Context {
@@ -205,9 +215,15 @@ struct Qp {
         return reinterpret_cast<Qp*>(reinterpret_cast<char*>(q) - offsetof(Qp, dv));
     }
 #pragma GCC diagnostic pop
-    Wqe& wqe(uint32_t position) { return sq[position & sq_mask]; }
-    char* wqe_data(uint32_t position) { return sq_data.get() + (position & sq_mask) * sq_stride; }
-    bool has_ack() const { return kind != QpKind::kUd && kind != QpKind::kUc; }
+    Wqe& wqe(uint32_t position) {
+        return sq[position & sq_mask];
+    }
+    char* wqe_data(uint32_t position) {
+        return sq_data.get() + (position & sq_mask) * sq_stride;
+    }
+    bool has_ack() const {
+        return kind != QpKind::kUd && kind != QpKind::kUc;
+    }
 };
 
 }  // namespace softhca

@@ -211,7 +211,7 @@ void forget_qp(Qp& qp) {
         std::lock_guard guard(fabric.objects_mutex);
         fabric.qps.set(fabric.segment.index_of(qpn), nullptr);
         std::erase(fabric.all_qps, &qp);
-        --fabric.qp_count(qp.record->lid);
+        --fabric.qp_count(qp.context->device.lid);
     }
     if (qp.rq != nullptr) destroy_rq(fabric, *qp.rq);
     count_users(qp, -1);

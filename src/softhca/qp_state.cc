@@ -76,7 +76,7 @@ bool allowed(QpKind kind, QpState from, QpState to, int mask) {
 
 int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
     const Limits& limits = qp.fabric->limits;
-    if ((mask & IBV_QP_PORT) != 0 && attr.port_num != 1) return EINVAL;
+    if ((mask & IBV_QP_PORT) != 0 && !qp.context->device.has_port(attr.port_num)) return EINVAL;
     if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index != 0) return EINVAL;
     if ((mask & IBV_QP_PATH_MTU) != 0 &&
         (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096)) {
@@ -94,7 +94,8 @@ int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
     if ((mask & IBV_QP_RNR_RETRY) != 0 && attr.rnr_retry > 7) return EINVAL;
     if ((mask & IBV_QP_MIN_RNR_TIMER) != 0 && attr.min_rnr_timer > 31) return EINVAL;
     if ((mask & IBV_QP_AV) != 0) {
-        if (attr.ah_attr.port_num > 1) return EINVAL;
+        // Packets leave by the queue pair's port; 0 does not say.
+        if (attr.ah_attr.port_num != 0 && attr.ah_attr.port_num != qp.attr.port_num) return EINVAL;
         if (!has_source_gid(attr.ah_attr)) return ENODATA;
     }
     return 0;
@@ -109,7 +110,10 @@ void apply(Qp& qp, const ibv_qp_attr& attr, int mask) {
         record.access = attr.qp_access_flags;
     }
     if ((mask & IBV_QP_PKEY_INDEX) != 0) own.pkey_index = attr.pkey_index;
-    if ((mask & IBV_QP_PORT) != 0) own.port_num = attr.port_num;
+    if ((mask & IBV_QP_PORT) != 0) {
+        own.port_num = attr.port_num;
+        record.lid = qp.context->device.lid_of(attr.port_num);
+    }
     if ((mask & IBV_QP_QKEY) != 0) own.qkey = record.qkey = attr.qkey;
     if ((mask & IBV_QP_AV) != 0) {
         own.ah_attr = attr.ah_attr;

@@ -27,10 +27,11 @@ bool ethernet() {
 
 namespace {
 
-union ibv_gid make_gid(const Context& context) {
+union ibv_gid make_gid(const Context& context, unsigned port) {
     ibv_gid gid{};
     gid.global.subnet_prefix = htobe64(kPrefix);
-    gid.global.interface_id = htobe64(context.device.guid);
+    // A port's GUID: the first one's is the device's own.
+    gid.global.interface_id = htobe64(context.device.guid + port - 1);
     return gid;
 }
 
@@ -68,15 +69,15 @@ void fill(const Context& context, ibv_device_attr& attr) {
     attr.max_srq_sge = int(limits.max_sge);
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = 16;
-    attr.phys_port_cnt = 1;
+    attr.phys_port_cnt = context.device.num_ports;
 }
 
 /// @return 0, or ENODATA for an empty entry of the table.
 int fill(const Context& context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
-    if (port != 1 || index >= uint32_t(kGidTable)) return EINVAL;
+    if (!context.device.has_port(port) || index >= uint32_t(kGidTable)) return EINVAL;
     if (index >= uint32_t(num_gids())) return ENODATA;
     *entry = {};
-    entry->gid = make_gid(context);
+    entry->gid = make_gid(context, port);
     entry->gid_index = index;
     entry->port_num = port;
     entry->gid_type = !ethernet()  ? IBV_GID_TYPE_IB
@@ -93,9 +94,10 @@ bool has_source_gid(const ibv_ah_attr& attr) {
 
 int query_port(ibv_context* handle, uint8_t port, ibv_port_attr* out, size_t size) {
     const Context& context = *Context::of(handle);
-    if (port != 1) return EINVAL;
+    if (!context.device.has_port(port)) return EINVAL;
     ibv_port_attr attr{};
-    const bool up = context.fabric->port_up(context.device.lid);
+    const uint16_t lid = context.device.lid_of(port);
+    const bool up = context.fabric->port_up(lid);
     attr.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     attr.phys_state = up ? 5 : 3;  // LinkUp, Disabled
     attr.max_mtu = attr.active_mtu = IBV_MTU_4096;
@@ -112,7 +114,7 @@ int query_port(ibv_context* handle, uint8_t port, ibv_port_attr* out, size_t siz
         attr.port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
     } else {
         attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
-        attr.lid = context.device.lid;
+        attr.lid = lid;
         attr.sm_lid = 1;
         attr.subnet_timeout = 18;
     }
@@ -131,7 +133,7 @@ int query_device_ex(ibv_context* handle, const ibv_query_device_ex_input* input,
     attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
     attr.pci_atomic_caps.fetch_add = attr.pci_atomic_caps.swap = attr.pci_atomic_caps.compare_swap =
         0;
-    attr.phys_port_cnt_ex = 1;
+    attr.phys_port_cnt_ex = attr.orig_attr.phys_port_cnt;
     attr.max_dm_size = kDeviceMemory;
     std::memset(out, 0, size);
     std::memcpy(out, &attr, std::min(size, sizeof(attr)));
@@ -186,9 +188,12 @@ SOFTHCA_API int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t 
 SOFTHCA_API ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max,
                                          uint32_t flags, size_t) {
     if (flags != 0) return -EINVAL;
-    const auto count = size_t(num_gids());
+    const auto per_port = uint32_t(num_gids());
+    const uint32_t count = per_port * Context::of(context)->device.num_ports;
     if (max < count) return -EINVAL;
-    for (size_t i = 0; i < count; ++i) fill(*Context::of(context), 1, uint32_t(i), &entries[i]);
+    for (uint32_t i = 0; i < count; ++i) {
+        fill(*Context::of(context), 1 + i / per_port, i % per_port, &entries[i]);
+    }
     return ssize_t(count);
 }
 
@@ -205,8 +210,8 @@ SOFTHCA_API int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned 
     return 0;
 }
 
-SOFTHCA_API int ibv_query_pkey(ibv_context*, uint8_t port, int index, __be16* pkey) {
-    if (port != 1 || index != 0) {
+SOFTHCA_API int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
+    if (!Context::of(context)->device.has_port(port) || index != 0) {
         errno = EINVAL;
         return -1;
     }
@@ -214,8 +219,8 @@ SOFTHCA_API int ibv_query_pkey(ibv_context*, uint8_t port, int index, __be16* pk
     return 0;
 }
 
-SOFTHCA_API int ibv_get_pkey_index(ibv_context*, uint8_t port, __be16 pkey) {
-    if (port == 1 && (be16toh(pkey) & 0x7fff) == 0x7fff) return 0;
+SOFTHCA_API int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 pkey) {
+    if (Context::of(context)->device.has_port(port) && (be16toh(pkey) & 0x7fff) == 0x7fff) return 0;
     errno = ENOENT;
     return -1;
 }

@@ -56,9 +56,9 @@ VirtualFabricImpl::VirtualFabricImpl(const VirtualFabric::Options& options)
     set_up_tables();
     limits = options.limits;
     faults.set(options.faults);
-    ports_.resize(1 + options.nodes * options.devices_per_node);
+    ports_.resize(1 + options.nodes * ports_per_node());
     for (size_t lid = 1; lid < ports_.size(); ++lid) {
-        ports_[lid].node = unsigned(lid - 1) / options.devices_per_node;
+        ports_[lid].node = unsigned(lid - 1) / ports_per_node();
         ports_[lid].requesters = ContextCache(size_t(options.model.requester_cache));
         ports_[lid].responders = ContextCache(size_t(options.model.responder_cache));
     }
@@ -79,8 +79,9 @@ bool VirtualFabricImpl::is_current(const VirtualFabricImpl* fabric) {
 std::vector<Device> VirtualFabricImpl::devices() {
     std::vector<Device> list;
     for (unsigned i = 0; i < options_.devices_per_node; ++i) {
-        list.push_back(make_device(current_node_, i,
-                                   uint16_t(1 + current_node_ * options_.devices_per_node + i)));
+        const unsigned first = current_node_ * ports_per_node() + i * options_.ports_per_device;
+        list.push_back(
+            make_device(current_node_, i, uint16_t(1 + first), options_.ports_per_device));
     }
     return list;
 }
@@ -95,8 +96,7 @@ uint64_t VirtualFabricImpl::guid_of_lid(uint16_t lid) const {
 }
 
 bool VirtualFabricImpl::port_up(uint16_t lid) const {
-    const Node& node = nodes_[ports_[lid].node];
-    return node.alive && node.up;
+    return nodes_[ports_[lid].node].alive && ports_[lid].up;
 }
 
 bool VirtualFabricImpl::reachable(uint16_t from, uint16_t to) const {
@@ -157,15 +157,24 @@ void VirtualFabricImpl::raised_events(Owner, uint16_t lid) {
     if (activity_) activity_(ports_[lid].node);
 }
 
-void VirtualFabricImpl::set_link(unsigned node, bool up) {
-    if (nodes_[node].up == up) return;
-    nodes_[node].up = up;
-    tell(node, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+void VirtualFabricImpl::set_port(uint16_t lid, bool up) {
+    Port& port = ports_[lid];
+    if (port.up == up) return;
+    port.up = up;
+    for (Context* context : contexts) {
+        const uint8_t number = context->device.port_of(lid);
+        if (number == 0) continue;
+        deliver_async(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, nullptr, number);
+    }
+    if (activity_) activity_(port.node);
 }
 
-void VirtualFabricImpl::tell(unsigned node, ibv_event_type event) {
+void VirtualFabricImpl::fail_devices(unsigned node) {
+    nodes_[node].alive = false;
     for (Context* context : contexts) {
-        if (context->device.node == node) deliver_async(*context, event, nullptr);
+        if (context->device.node == node) {
+            deliver_async(*context, IBV_EVENT_DEVICE_FATAL, nullptr);
+        }
     }
     if (activity_) activity_(node);
 }
@@ -225,14 +234,16 @@ void VirtualFabric::kill_node(unsigned node) {
     impl_->nodes_[node].alive = false;
 }
 void VirtualFabric::fail_devices(unsigned node) {
-    kill_node(node);
-    impl_->tell(node, IBV_EVENT_DEVICE_FATAL);
+    impl_->fail_devices(node);
 }
 bool VirtualFabric::node_alive(unsigned node) const {
     return impl_->nodes_[node].alive;
 }
 void VirtualFabric::set_link(unsigned node, bool up) {
-    impl_->set_link(node, up);
+    for (unsigned port = 0; port < impl_->ports_per_node(); ++port) set_port(node, port, up);
+}
+void VirtualFabric::set_port(unsigned node, unsigned port, bool up) {
+    impl_->set_port(uint16_t(1 + node * impl_->ports_per_node() + port), up);
 }
 
 void VirtualFabric::set_path(unsigned a, unsigned b, bool up) {

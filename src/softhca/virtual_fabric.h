@@ -82,10 +82,10 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     struct Node {
         uint64_t cpu = 0;
         bool alive = true;
-        bool up = true;
     };
     struct Port {
         unsigned node = 0;
+        bool up = true;
         uint64_t tx_free = 0;
         uint64_t rx_free = 0;
         uint64_t egress_free = 0;
@@ -96,9 +96,11 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     };
 
     Node& node_of(uint16_t lid) { return nodes_[ports_[lid].node]; }
-    void set_link(unsigned node, bool up);
-    /// An event of the port or the device, to all programs of the node.
-    void tell(unsigned node, ibv_event_type event);
+    unsigned ports_per_node() const {
+        return options_.devices_per_node * options_.ports_per_device;
+    }
+    void set_port(uint16_t lid, bool up);
+    void fail_devices(unsigned node);
 
     VirtualFabric::Options options_;
     std::vector<Node> nodes_;

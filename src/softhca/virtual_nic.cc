@@ -22,7 +22,7 @@ constexpr uint64_t kStopped = ~uint64_t{0};
 
 uint64_t VirtualFabricImpl::serialisation(uint16_t lid, uint64_t bytes, bool dc) const {
     const Model& model = options_.model;
-    const bool is_first = (lid - 1u) % options_.devices_per_node == 0;
+    const bool is_first = (lid - 1u) % ports_per_node() < options_.ports_per_device;
     const double gbps =
         is_first || model.other_link_gbps <= 0 ? model.link_gbps : model.other_link_gbps;
     if (gbps <= 0) return 0;
@@ -132,7 +132,7 @@ void VirtualFabricImpl::transmit(Qp& qp) {
             fail_qp(*this, *qp.record, IBV_EVENT_QP_FATAL);
             return;
         case FaultInjector::Fate::kLinkDown:
-            set_link(port.node, false);
+            set_port(qp.record->lid, false);
             break;
         case FaultInjector::Fate::kNothing:
             break;

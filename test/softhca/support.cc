@@ -68,7 +68,7 @@ void QueuePair::connect(uint16_t dlid, uint32_t dest_qpn, const Wiring& wiring) 
     const bool uc = qp->qp_type == IBV_QPT_UC;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
+    attr.port_num = wiring.port;
     attr.qkey = 0x11111111;
     attr.qp_access_flags = wiring.access;
     ASSERT_EQ(ibv_modify_qp(qp, &attr,
@@ -82,7 +82,7 @@ void QueuePair::connect(uint16_t dlid, uint32_t dest_qpn, const Wiring& wiring) 
     attr.max_dest_rd_atomic = wiring.rd_atomic;
     attr.min_rnr_timer = wiring.min_rnr_timer;
     attr.ah_attr.dlid = dlid;
-    attr.ah_attr.port_num = 1;
+    attr.ah_attr.port_num = wiring.port;
     const int uc_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     const int rc_rtr = uc_rtr | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, ud ? IBV_QP_STATE : uc ? uc_rtr : rc_rtr), 0);

@@ -103,6 +103,7 @@ struct Wiring {
     uint8_t rd_atomic = 16;
     uint8_t min_rnr_timer = 1;
     unsigned access = kAllAccess;
+    uint8_t port = 1;
 };
 
 struct QueuePair {

@@ -17,7 +17,8 @@ namespace uct::test {
  */
 class Adapter {
   public:
-    static std::unique_ptr<Adapter> open(unsigned nodes);
+    /** `ports` of each device: of the soft adapter alone, as what a real one has is as it is. */
+    static std::unique_ptr<Adapter> open(unsigned nodes, unsigned ports);
     /** Is there an adapter that the transport can use? */
     static bool serves(const std::string& transport);
 

@@ -58,7 +58,7 @@ class RealAdapter final : public Adapter {
 
 }  // namespace
 
-std::unique_ptr<Adapter> Adapter::open(unsigned nodes) {
+std::unique_ptr<Adapter> Adapter::open(unsigned, unsigned) {
     return std::make_unique<RealAdapter>();
 }
 

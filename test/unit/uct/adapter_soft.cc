@@ -7,7 +7,7 @@ namespace {
 
 class SoftAdapter final : public Adapter {
   public:
-    explicit SoftAdapter(unsigned nodes) : fabric_(options(nodes)) {}
+    SoftAdapter(unsigned nodes, unsigned ports) : fabric_(options(nodes, ports)) {}
 
     void select(unsigned node) override { fabric_.set_current_node(node); }
     void step(ucs::VirtualClock& clock, unsigned events) override {
@@ -15,9 +15,7 @@ class SoftAdapter final : public Adapter {
         }
         clock.advance_to(ucs::Time(ucs::Duration(fabric_.now())));
     }
-    bool is_idle() override {
-        return fabric_.next_event_time() == softhca::VirtualFabric::kNever;
-    }
+    bool is_idle() override { return fabric_.next_event_time() == softhca::VirtualFabric::kNever; }
     bool kill(unsigned node) override {
         fabric_.kill_node(node);
         return true;
@@ -26,9 +24,10 @@ class SoftAdapter final : public Adapter {
     softhca::VirtualFabric* fabric() override { return &fabric_; }
 
   private:
-    static softhca::VirtualFabric::Options options(unsigned nodes) {
+    static softhca::VirtualFabric::Options options(unsigned nodes, unsigned ports) {
         softhca::VirtualFabric::Options options;
         options.nodes = nodes;
+        options.ports_per_device = ports;
         options.model = softhca::Model::instant();
         return options;
     }
@@ -38,8 +37,8 @@ class SoftAdapter final : public Adapter {
 
 }  // namespace
 
-std::unique_ptr<Adapter> Adapter::open(unsigned nodes) {
-    return std::make_unique<SoftAdapter>(nodes);
+std::unique_ptr<Adapter> Adapter::open(unsigned nodes, unsigned ports) {
+    return std::make_unique<SoftAdapter>(nodes, ports);
 }
 
 bool Adapter::serves(const std::string& transport) {

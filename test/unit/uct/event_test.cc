@@ -49,6 +49,28 @@ TEST_P(Events, APortDownForGoodFailsItsEndpointsOnly) {
     EXPECT_TRUE(world.peer(2).failures.empty());
 }
 
+TEST_P(Events, APortDownLeavesTheOtherPortsOfItsDeviceAlone) {
+    TransportCase which = GetParam();
+    which.ports = 2;
+    World world(which, 4, {{"RC_TIMEOUT", "10us"}, {"RC_RETRY_COUNT", "1"}, {"UD_TIMEOUT", "1ms"}});
+    Endpoint& doomed = world.connect(0, 2);
+    Endpoint& other = world.connect(1, 3);
+    Endpoint& across = world.connect(1, 2);
+    world.fabric()->set_port(0, 0, false);
+    send_bcopy(world, doomed, 1, "lost");
+    EXPECT_LT(flush(world, doomed), 0);
+    world.until([&] { return world.peer(0).failures.size() == 1; });
+    EXPECT_EQ(world.peer(0).failures[0].endpoint, &doomed);
+    for (Endpoint* endpoint : {&other, &across}) {
+        send_bcopy(world, *endpoint, 1, "arrives");
+        EXPECT_EQ(flush(world, *endpoint), UCS_OK);
+    }
+    world.progress_some(kLook);
+    EXPECT_FALSE(world.peer(0).interface->is_link_up());
+    EXPECT_TRUE(world.peer(1).interface->is_link_up());
+    EXPECT_TRUE(world.peer(1).failures.empty());
+}
+
 TEST_P(Events, AnAdapterThatIsGoneFailsAllItsEndpoints) {
     World world(GetParam(), 3, kSmallWaits);
     Endpoint& first = world.connect(0, 1);

@@ -99,7 +99,7 @@ bool is_soft_adapter(const std::string& transport) {
 }
 
 Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id, ucs::Clock& clock,
-           const Settings& extra)
+           const Settings& extra, unsigned port)
     : random_(worker_id + 1) {
     for (const Settings* settings : {&which.settings, &extra}) {
         for (const auto& [name, value] : *settings) {
@@ -114,6 +114,7 @@ Peer::Peer(Component& component, const TransportCase& which, uint64_t worker_id,
     for (const Resource& resource : component.resources()) {
         if (resource.transport != which.transport) continue;
         if (is_tcp(which.transport) && resource.device != "lo") continue;
+        if (which.ports > 1 && !resource.device.ends_with(":" + std::to_string(port))) continue;
         EXPECT_EQ(component.open_domain(resource.device, &domain), UCS_OK);
         break;
     }
@@ -196,15 +197,16 @@ World::World(const TransportCase& which, unsigned peers, const Settings& extra) 
     } else if (is_tcp(which.transport)) {
         component = &tcp::component();
     } else if (is_network(which.transport)) {
-        adapter_ = Adapter::open(peers);
+        adapter_ = Adapter::open(peers / which.ports, which.ports);
         component = &ib::component();
     }
     // A worker reaches only itself over self: all peers are the same one.
     const unsigned count = reaches_others(which.transport) ? peers : 1;
     for (unsigned i = 0; i < count; ++i) {
-        if (adapter_) adapter_->select(i);
+        if (adapter_) adapter_->select(i / which.ports);
         const Settings settings = adapter_ ? adapter_->patient(extra) : extra;
-        peers_.push_back(std::make_unique<Peer>(*component, which, i + 100, clock, settings));
+        peers_.push_back(std::make_unique<Peer>(*component, which, i + 100, clock, settings,
+                                                i % which.ports + 1));
     }
 }
 

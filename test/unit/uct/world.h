@@ -29,6 +29,8 @@ struct TransportCase {
     std::string label;
     std::string transport;
     Settings settings = {};
+    /** Of each device: that many peers share a node, each on a port of its own. */
+    unsigned ports = 1;
 };
 
 inline std::string case_name(const testing::TestParamInfo<TransportCase>& info) {
@@ -71,8 +73,9 @@ struct Failure {
 /** One worker's side of the transport. */
 class Peer {
   public:
+    /** On the device's port of that number, if devices have several. */
     Peer(Component& component, const TransportCase& which, uint64_t worker_id, ucs::Clock& clock,
-         const Settings& extra);
+         const Settings& extra, unsigned port = 1);
     ~Peer();
     Peer(const Peer&) = delete;
     /** Whatever it still holds of its interface and domain, which go next. */

@@ -16,12 +16,14 @@ namespace uct::ib {
 namespace {
 
 /** Null for what asks nothing of us: it is logged alone. */
-std::optional<AsyncEvent> meaning(const ibv_async_event& event) {
+std::optional<AsyncEvent> meaning(const ibv_async_event& event, int port) {
     using Kind = AsyncEvent::Kind;
     switch (event.event_type) {
         case IBV_EVENT_PORT_ERR:
+            if (event.element.port_num != port) return {};
             return AsyncEvent{Kind::kPortDown};
         case IBV_EVENT_PORT_ACTIVE:
+            if (event.element.port_num != port) return {};
             return AsyncEvent{Kind::kPortUp};
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
@@ -49,7 +51,7 @@ int EventBox::fd() {
     return fd_;
 }
 
-AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
+AsyncEvents::AsyncEvents(ibv_context* context, uint8_t port) : context_(context), port_(port) {
     fcntl(fd(), F_SETFL, fcntl(fd(), F_GETFL) | O_NONBLOCK);
 }
 
@@ -78,7 +80,7 @@ std::vector<AsyncEvent> AsyncEvents::take(EventBox& box) {
 void AsyncEvents::read_all() {
     ibv_async_event event;
     while (ibv_get_async_event(context_, &event) == 0) {
-        const std::optional<AsyncEvent> known = meaning(event);
+        const std::optional<AsyncEvent> known = meaning(event, port_);
         ucs::log_debug("{}: event: {}", ibv_get_device_name(context_->device),
                        ibv_event_type_str(event.event_type));
         // The number is kept, not the queue pair: it may be destroyed once this is acknowledged.

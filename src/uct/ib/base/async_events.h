@@ -37,14 +37,15 @@ class EventBox {
 };
 
 /**
- * Reads the events of an opened adapter and hands each to every interface on it.
+ * Reads the events of an opened adapter and hands each to every interface on its port.
  *
  * There is no thread for it: whichever interface looks first reads for all; each finds its own in
  * its box. May be called from the threads of several workers.
  */
 class AsyncEvents {
   public:
-    explicit AsyncEvents(ibv_context* context);
+    /** Events of the adapter's other ports are left out. */
+    AsyncEvents(ibv_context* context, uint8_t port);
 
     void subscribe(EventBox& box);
     void unsubscribe(EventBox& box);
@@ -56,6 +57,7 @@ class AsyncEvents {
     void read_all();
 
     ibv_context* const context_;
+    const uint8_t port_;
     std::mutex mutex_;
     std::vector<EventBox*> boxes_;
 };

@@ -116,7 +116,7 @@ ucs_status_t Device::open(std::string_view name, std::unique_ptr<Device>* device
             ucs::log_error("adapter {} cannot be opened: {}", name, std::strerror(errno));
             return UCS_ERR_IO_ERROR;
         }
-        opened->events_ = std::make_unique<AsyncEvents>(opened->context());
+        opened->events_ = std::make_unique<AsyncEvents>(opened->context(), opened->port_);
         *device = std::move(opened);
         return UCS_OK;
     }
