@@ -24,6 +24,7 @@ struct Load;
 class LentEnd;
 class Mover;
 class Path;
+class Returns;
 
 /** Guards the crews of the endpoints that fall on it. Nothing is posted or awaited under it. */
 struct Shard {
@@ -58,7 +59,7 @@ struct MoverStrand {
     State state = State::kIdle;
     std::unique_ptr<uct::Endpoint> transport;
     Crew* crew = nullptr;  //!< while posting or stopping
-    unsigned domain = 0;   //!< its place in Crew::domains
+    unsigned domain = 0;   //!< its place in Crew::domains; settled while it is in Crew::strands
     /** The transport had no room when it was asked last: others need not wait for this one. */
     std::atomic<bool> is_full{false};
     MoverChainList chains;
@@ -111,12 +112,21 @@ struct Crew {
 
     explicit Crew(Shard& where) : shard(where) {}
 
-    /** Those whose strands post, to be woken without the shard. Under it. */
-    std::vector<Mover*> movers() const {
-        std::vector<Mover*> all;
-        for (const MoverStrand* strand : strands) all.push_back(&strand->mover);
-        return all;
-    }
+    // --- called under the shard ---
+
+    /** Those whose strands post, to be woken without the shard. */
+    std::vector<Mover*> movers() const;
+    /** Is there a strand that serves it, on a device with a link? */
+    bool carries(const Load& load) const;
+    /** It goes to the worker if nothing of it is under way and nothing more will be. */
+    void end_if_over(Load& load, Returns& returns);
+    void end_idle_loads(Returns& returns);
+    /**
+     * What waits of the loads waits in their jobs again; those with nothing under way end, behind
+     * what is on its way to the worker already. In the worker's thread.
+     * @return the jobs that have got something, in their order
+     */
+    std::vector<Job*> take_back(Returns& returns);
 
     Shard& shard;
     std::vector<Domain> domains;  //!< the worker's
@@ -129,6 +139,7 @@ struct Crew {
     std::vector<MoverStrand*> strands;  //!< those that post
     ucs::Time completed_at{};           //!< something on a strand
     ucs::Time others_at{};              //!< something on the endpoint's other paths
+    bool others_have_link = false;      //!< one of these at least
     bool is_distrusted = false;         //!< silent: nothing is lent until something is completed
 };
 

@@ -59,12 +59,14 @@ struct Engine::State {
     static ucs_status_t on_cut_done(void* worker, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
 
-    // --- lending.cc, if there is a pool ---
+    // --- lending.cc and helping.cc, if there is a pool ---
     void adopt(Path& path);
     void stop_lent(Path& path);
     void lend(Group& group);
     void take_returns();
     void recall(Group& group, ucs_status_t status);
+    /** The worker's own paths take of what is lent. */
+    void help(Group& group);
     void tend(Group& group, ucs::Time now);
 
     Worker& worker;
@@ -92,7 +94,9 @@ struct Engine::State {
     static void fence_done(uct::Completion* self);
     bool passes_fence(Job& job);
     void add_rails(Group& group);
+    Job* draw(Group& group, Path& path, ucs::Time now);
     bool post_next(Group& group, Job& job, ucs::Time now);
+    bool post(Group& group, Job& job, Path& path, size_t bytes, ucs::Time now);
     ssize_t post_chain(Job& job, Path& path, size_t bytes, ucs::Time now);
     void chain_failed(Job& job, Path* path, const Run& run, ucs_status_t status);
     void requeue(Job& job);
@@ -102,13 +106,15 @@ struct Engine::State {
     void rest(Path& path, ucs::Time now);
     void probe(Path& path, ucs::Time now);
     void ask(Path& path);
-    void ask_others(const Path& path);
+    void ask_idle(Group& group);
     bool is_silent(Path& path, ucs::Time now);
     void severed(Path& path, ucs::Time now);
     bool others_went_on(const Path& path) const;
 };
 
 const uct::InterfaceAttributes& attributes_of(const Path& path);
+/** Does the path take new slices, and does it know the memory of that one? */
+bool can_take(const Path& path, const Job& job, const Slice& slice);
 /** The endpoint's lane of the moment. What waits for room on another is woken on this one. */
 void refresh_home(Group& group);
 

@@ -62,10 +62,11 @@ void Engine::State::ask(Path& path) {
 }
 
 /** Whether others go on is not known while they are idle. */
-void Engine::State::ask_others(const Path& path) {
-    for (const auto& other : path.group.paths) {
-        const bool is_idle = other->may_post() && other->meter.under_way() == 0;
-        if (other.get() != &path && is_idle && other->probe == nullptr) ask(*other);
+void Engine::State::ask_idle(Group& group) {
+    refresh_home(group);
+    for (const auto& path : group.paths) {
+        const bool is_idle = path->may_post() && path->meter.under_way() == 0;
+        if (is_idle && path->probe == nullptr) ask(*path);
     }
 }
 
@@ -161,7 +162,7 @@ bool Engine::State::is_silent(Path& path, ucs::Time now) {
         return false;
     }
     if (others_went_on(path)) return true;
-    ask_others(path);
+    ask_idle(path.group);
     return false;
 }
 
@@ -287,6 +288,7 @@ void Engine::run_deferred() {
         state.settle(*group);
         state.send_held(*group);
         state.pump(*group);
+        if (group->crew != nullptr) state.help(*group);
     }
     state.running.clear();
 }

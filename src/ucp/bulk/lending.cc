@@ -96,10 +96,9 @@ Load* Engine::State::make_load(Job& job, Crew& crew) {
 
 void Engine::State::lend(Group& group) {
     Crew& crew = *group.crew;
-    const auto is_ready = [&] { return !crew.strands.empty() && !crew.is_distrusted; };
     {
         std::lock_guard lock(crew.shard.mutex);
-        if (!is_ready()) return;
+        if (crew.strands.empty() || crew.is_distrusted) return;
     }
     bool any = false;
     for (auto next = group.waiting.begin(); next != group.waiting.end();) {
@@ -109,11 +108,12 @@ void Engine::State::lend(Group& group) {
         Load* load = job.work.has_next() ? make_load(job, crew) : nullptr;
         if (load == nullptr) continue;
         std::unique_lock lock(crew.shard.mutex);
-        if (!is_ready()) {
+        if (!crew.carries(*load)) {
             lock.unlock();
             pool->loads.destroy(load);
-            break;
+            continue;
         }
+        if (crew.loads.empty()) group.lent_at = worker.now();
         job.work.lend(load->work);
         load->bytes = load->work.bytes_waiting();
         crew.loads.push_back(*load);
@@ -124,8 +124,8 @@ void Engine::State::lend(Group& group) {
         any = true;
     }
     if (!any) return;
-    group.lent_at = worker.now();
     call_movers(crew);
+    wake(group);
 }
 
 void Engine::State::call_movers(Crew& crew) {
@@ -153,8 +153,9 @@ void Engine::State::give_back(Load& load) {
 }
 
 void Engine::State::take_returns() {
-    while (pool->returns.any()) {
-        for (const Return& entry : pool->returns.take()) {
+    // What is handled may bring more.
+    for (auto entries = pool->returns.take(); !entries.empty(); entries = pool->returns.take()) {
+        for (const Return& entry : entries) {
             switch (entry.kind) {
                 case Return::Kind::kLoad:
                     give_back(*entry.load);
@@ -203,39 +204,40 @@ void Engine::State::recall(Group& group, ucs_status_t status) {
 
 /**
  * The movers' strands and the other paths learn of each other's progress. What waits for movers
- * that get nothing done goes by the other paths: these show who is silent.
+ * that get nothing done goes by the other paths: these show who is silent, and are asked if they
+ * are idle.
  */
 void Engine::State::tend(Group& group, ucs::Time now) {
     Crew& crew = *group.crew;
     ucs::Time others{};
+    bool others_have_link = false;
     for (const auto& path : group.paths) {
-        if (path->lent.strand == nullptr) others = std::max(others, path->meter.completed_at());
+        if (path->lent.strand != nullptr) continue;
+        others = std::max(others, path->meter.completed_at());
+        others_have_link = others_have_link || path->may_post();
     }
     std::vector<Job*> taken;
+    bool is_quiet = false;
     {
         std::lock_guard lock(crew.shard.mutex);
         crew.others_at = others;
+        crew.others_have_link = others_have_link;
         for (const auto& path : group.paths) {
             if (path->state == Path::State::kLent) beat(path->meter, crew.completed_at);
         }
-        const bool is_idle = std::ranges::all_of(crew.strands, [](const MoverStrand* strand) {
-            return strand->meter.under_way() == 0 && strand->link_up;
-        });
+        const bool is_idle = std::ranges::all_of(
+            crew.strands, [](const MoverStrand* strand) { return strand->meter.under_way() == 0; });
         if (is_idle) crew.is_distrusted = false;
-        const bool is_quiet =
-            !crew.loads.empty() && now - std::max(crew.completed_at, group.lent_at) >=
-                                       worker.config().bulk_stall_timeout / 2;
+        is_quiet = !crew.loads.empty() && now - std::max(crew.completed_at, group.lent_at) >=
+                                              worker.config().bulk_stall_timeout / 2;
         if (is_quiet) {
             crew.is_distrusted = true;
-            for (Load& load : crew.loads) {
-                if (!load.work.has_next()) continue;
-                load.bytes -= load.job.work.take_back(load.work);
-                taken.push_back(&load.job);
-            }
+            taken = crew.take_back(pool->returns);
         }
     }
     for (auto job = taken.rbegin(); job != taken.rend(); ++job) requeue(**job);
-    if (!taken.empty()) wake(group);
+    if (!taken.empty() || crew.has_work.load()) wake(group);
+    if (is_quiet) ask_idle(group);
 }
 
 }  // namespace ucp::bulk

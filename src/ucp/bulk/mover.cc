@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <system_error>
+#include <utility>
 
 #include "ucs/log.h"
 
@@ -38,6 +40,22 @@ void bind_to(const std::vector<unsigned>& cpus) {
     if (result != 0) ucs::log_debug("a thread for bulk transfers is not bound: error {}", result);
 }
 
+/** Signals are for the program's threads: one that is started meanwhile gets none. */
+class NoSignals {
+  public:
+    NoSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    NoSignals(const NoSignals&) = delete;
+    NoSignals& operator=(const NoSignals&) = delete;
+
+  private:
+    sigset_t before_;
+};
+
 }  // namespace
 
 Mover::Mover(const Params& params)
@@ -61,12 +79,13 @@ ucs_status_t Mover::start(const Params& params, uct::MemoryDomain& domain,
     };
     const ucs_status_t status = domain.open_interface(transport, interface, &made->interface_);
     if (status != UCS_OK) return status;
-    // Signals are for the program's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    made->thread_ = std::thread(&Mover::run, made.get());
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    try {
+        const NoSignals guard;
+        made->thread_ = params.spawn([self = made.get()] { self->run(); });
+    } catch (const std::system_error& error) {
+        ucs::log_debug("no thread for bulk transfers: {}", error.what());
+        return UCS_ERR_NO_RESOURCE;
+    }
     *mover = std::move(made);
     return UCS_OK;
 }
@@ -147,10 +166,11 @@ void Mover::sleep() {
     is_asleep_.store(true);
     const bool can_wait = (interface_->attributes().capabilities & uct::kEventFd) != 0;
     bool has_work = false;  // for somebody: this one may be asked to help later
-    bool is_waiting = false;
+    bool is_waiting = false, has_link = true;
     for (const MoverStrand* strand : posting_) {
         has_work = has_work || strand->crew->has_work.load();
         is_waiting = is_waiting || !strand->chains.empty();
+        has_link = has_link && strand->link_up;
     }
     if (has_command_.load() || (has_work && pull_all()) ||
         (can_wait && interface_->arm() != UCS_OK)) {
@@ -164,7 +184,9 @@ void Mover::sleep() {
     }
     pollfd sources[2] = {{wake_fd_, POLLIN, 0}, {interface_->event_fd(), POLLIN, 0}};
     const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick).count();
-    poll(sources, can_wait ? 2 : 1, has_work || is_waiting ? static_cast<int>(tick) : -1);
+    // Nothing is lent to a strand that has no link, until it is seen that it has one again.
+    const bool is_idle = !has_work && !is_waiting && has_link;
+    poll(sources, can_wait ? 2 : 1, is_idle ? -1 : static_cast<int>(tick));
     is_asleep_.store(false);
     uint64_t count;
     if (read(wake_fd_, &count, sizeof(count)) < 0) {

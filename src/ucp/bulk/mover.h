@@ -47,9 +47,13 @@ class Mover {
         std::vector<unsigned> cpus;  //!< to run on; empty: any
         uint64_t seed;
         size_t estimated_endpoints;
+        /** Starts a thread; throws std::system_error where there may be no more. */
+        std::thread (*spawn)(std::function<void()> run) = [](std::function<void()> run) {
+            return std::thread(std::move(run));
+        };
     };
 
-    /** Opens the interface and starts the thread. */
+    /** Opens the interface and starts the thread. @return UCS_ERR_NO_RESOURCE: no thread */
     static ucs_status_t start(const Params& params, uct::MemoryDomain& domain,
                               const std::string& transport, std::unique_ptr<Mover>* mover);
     /** All strands are closed. */
@@ -89,9 +93,6 @@ class Mover {
     void leave(MoverStrand& strand);
     void stopped(MoverStrand& strand);
     void watch(ucs::Time now);
-    /** Under the shard. */
-    void end_if_over(Load& load);
-    void end_idle_loads(Crew& crew);
     std::shared_ptr<MoverStrand> shared(const MoverStrand& strand) const;
 
     const ucs::Clock& clock_;

@@ -12,12 +12,6 @@
 namespace ucp::bulk {
 namespace {
 
-/** Nothing is under way, and nothing more is taken. Under the shard. */
-bool is_over(const Load& load) {
-    return load.chains == 0 &&
-           (load.work.status() != UCS_OK || load.work.is_over() || load.crew.strands.empty());
-}
-
 /** Under the shard. */
 Load* find_load(MoverStrand& strand) {
     bool any = false;
@@ -30,10 +24,13 @@ Load* find_load(MoverStrand& strand) {
     return nullptr;
 }
 
+/** Another path to the peer has one. Under the shard. */
 bool others_have_link(const MoverStrand& strand) {
-    return std::ranges::any_of(strand.crew->strands, [&](const MoverStrand* other) {
-        return other != &strand && other->link_up;
-    });
+    const Crew& crew = *strand.crew;
+    return crew.others_have_link ||
+           std::ranges::any_of(crew.strands, [&](const MoverStrand* other) {
+               return other != &strand && other->link_up;
+           });
 }
 
 }  // namespace
@@ -69,7 +66,8 @@ bool Mover::pull(MoverStrand& strand) {
         std::array<const Meter*, kMaxPaths> meters;
         size_t paths = 0;
         for (const MoverStrand* each : crew.strands) {
-            const bool can_take = each == &strand || (each->link_up && !each->is_full);
+            const bool can_take = each == &strand || (load->is_served_by(each->domain) &&
+                                                      each->link_up && !each->is_full);
             if (can_take && paths < meters.size()) meters[paths++] = &each->meter;
         }
         Transfer::Cursor next = load->work.cursor();
@@ -137,7 +135,7 @@ void Mover::withdraw(MoverStrand& strand, Load& load, const Run& rest, bool is_a
     strand.meter.withdrawn(rest.bytes);
     if (!is_all) return;
     --load.chains;
-    end_if_over(load);
+    strand.crew->end_if_over(load, returns_);
 }
 
 // --- completions
@@ -171,21 +169,11 @@ void Mover::chain_done(uct::Completion* self) {
         crew.completed_at = now;
         crew.is_distrusted = false;
         --load.chains;
-        mover.end_if_over(load);
+        crew.end_if_over(load, mover.returns_);
     }
     if (strand.state == MoverStrand::State::kStopping && strand.chains.empty()) {
         mover.has_failures_ = true;  // it is looked at when the transport's call is over
     }
-}
-
-void Mover::end_if_over(Load& load) {
-    if (!is_over(load)) return;
-    load.crew.loads.erase(load.crew.loads.iterator_to(load));
-    returns_.push({.kind = Return::Kind::kLoad, .load = &load});
-}
-
-void Mover::end_idle_loads(Crew& crew) {
-    for (auto load = crew.loads.begin(); load != crew.loads.end();) end_if_over(*load++);
 }
 
 // --- strands
@@ -218,7 +206,7 @@ void Mover::leave(MoverStrand& strand) {
         std::lock_guard lock(crew.shard.mutex);
         std::erase(crew.strands, &strand);
         others = crew.movers();
-        if (crew.strands.empty()) end_idle_loads(crew);
+        crew.end_idle_loads(returns_);
     }
     for (Mover* other : others) other->wake();
 }
@@ -239,12 +227,16 @@ void Mover::give_up(MoverStrand& strand, ucs_status_t status) {
         Load* load;
         Run run;
         ucs_status_t status;
+        bool is_refused;
     };
     std::vector<Lost> lost;
     while (!strand.chains.empty()) {
         MoverChain& chain = strand.chains.front();
         strand.chains.pop_front();
-        lost.push_back({chain.load, chain.run, chain.has_failed ? chain.status : status});
+        // What went down with another chain's refusal was not refused itself.
+        const bool is_refused = chain.has_failed && is_refusal(chain.status);
+        lost.push_back(
+            {chain.load, chain.run, chain.has_failed ? chain.status : status, is_refused});
         if (chain.has_failed) {
             chains_.destroy(&chain);
         } else {
@@ -266,7 +258,7 @@ void Mover::give_up(MoverStrand& strand, ucs_status_t status) {
         strand.meter.give_up();
         for (const Lost& each : lost) {
             Load& load = *each.load;
-            if (is_refusal(each.status) || each.run.failures >= rules_.max_retries) {
+            if (each.is_refused || each.run.failures >= rules_.max_retries) {
                 load.work.fail(each.status);
             }
             load.work.failed(each.run);
@@ -275,7 +267,7 @@ void Mover::give_up(MoverStrand& strand, ucs_status_t status) {
         }
         if (!lost.empty()) crew->has_work.store(true);
         returns_.push(std::move(entry));
-        end_idle_loads(*crew);
+        crew->end_idle_loads(returns_);
         others = crew->movers();
     }
     for (Mover* other : others) {
@@ -291,6 +283,7 @@ void Mover::watch(ucs::Time now) {
         Crew& crew = *strand->crew;
         std::lock_guard lock(crew.shard.mutex);
         strand->link_up = link_up;
+        if (!link_up) crew.end_idle_loads(returns_);
         if (strand->chains.empty() || strand->failure != UCS_OK) continue;
         const ucs::Time since = strand->meter.silent_since();
         const bool others_went_on = std::max(crew.completed_at, crew.others_at) > since;

@@ -160,7 +160,7 @@ struct Group {
     bool is_active = false;                    //!< in Engine::State::active
     bool is_watched = false;                   //!< in Engine::State::watched
     std::unique_ptr<Crew> crew;                //!< null: no mover has a strand of it
-    ucs::Time lent_at{};                       //!< when a transfer was lent last
+    ucs::Time lent_at{};                       //!< since when movers have something of it
 };
 
 }  // namespace ucp::bulk

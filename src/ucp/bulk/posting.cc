@@ -188,27 +188,34 @@ ssize_t Engine::State::post_chain(Job& job, Path& path, size_t bytes, ucs::Time 
     return taken;
 }
 
+bool can_take(const Path& path, const Job& job, const Slice& slice) {
+    if (!path.may_post() || path.is_linked()) return false;
+    const uct::InterfaceAttributes& attributes = attributes_of(path);
+    return (attributes.capabilities & chain_capability(job.direction)) != 0 &&
+           serves(path.domains, job.work.pieces()[slice.piece]) &&
+           slice.length <= longest(attributes, job.direction);
+}
+
 /** @return whether there may be more to post now */
 bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
     const Slice slice = job.work.cursor().slice();
-    const Piece& piece = job.work.pieces()[slice.piece];
-    const uint32_t capability = chain_capability(job.direction);
     std::array<Path*, kMaxPaths> paths;
     std::array<const Meter*, kMaxPaths> meters;
     size_t count = 0;
     for (const auto& path : group.paths) {
-        if (!path->may_post() || path->is_linked()) continue;
-        const uct::InterfaceAttributes& attributes = attributes_of(*path);
-        if ((attributes.capabilities & capability) == 0 || !serves(path->domains, piece)) continue;
-        if (slice.length > longest(attributes, job.direction)) continue;
+        if (!can_take(*path, job, slice)) continue;
         paths[count] = path.get();
         meters[count++] = &path->meter;
     }
     const Choice choice =
         choose({meters.data(), count}, slice.length, job.work.bytes_waiting(), now, rules);
     if (choice.path < 0) return false;
-    Path& path = *paths[static_cast<size_t>(choice.path)];
-    const ssize_t posted = post_chain(job, path, choice.bytes, now);
+    return post(group, job, *paths[static_cast<size_t>(choice.path)], choice.bytes, now);
+}
+
+/** @return whether there may be more to post now */
+bool Engine::State::post(Group& group, Job& job, Path& path, size_t bytes, ucs::Time now) {
+    const ssize_t posted = post_chain(job, path, bytes, now);
     if (posted > 0) return true;
     if (posted == 0) {
         wait_for_room(path);

@@ -8,7 +8,8 @@
 
 namespace ucp::bulk {
 
-// The flag of the worker is set last: who sees it finds the entry.
+// The lock orders the flag of the worker, which clears it before it takes: either it takes this
+// entry, or the flag is set after it was cleared.
 void Returns::push(Return entry) {
     std::lock_guard lock(mutex_);
     entries_.push_back(std::move(entry));

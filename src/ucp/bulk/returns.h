@@ -40,9 +40,11 @@ class Returns {
 
     /** Any thread. */
     void push(Return entry);
+    /** Something is to be taken: a hint, for who only waits. */
+    bool any() const { return any_.load(std::memory_order_relaxed); }
 
     // --- the worker's thread ---
-    bool any() const { return any_.load(std::memory_order_relaxed); }
+    /** Never misses what Worker::has_work() was set for. */
     std::vector<Return> take();
     /** Who sleeps for the worker; null: nobody any more. */
     void set_wakeup(const Wakeup* wakeup);

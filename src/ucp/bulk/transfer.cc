@@ -116,6 +116,22 @@ uint64_t Transfer::take_back(Transfer& from) {
     return bytes;
 }
 
+uint64_t Transfer::take_back(Transfer& from, uint64_t bytes, unsigned slices) {
+    Cursor next = from.cursor();
+    uint64_t total = 0;
+    uint32_t count = 0;
+    for (; !next.is_end() && count < slices; ++count) {
+        const Slice slice = next.slice();
+        if (count != 0 && total + slice.length > bytes) break;
+        total += slice.length;
+        next.advance(slice);
+    }
+    const Run run = from.take(next, count);
+    from.completed(run);
+    returned(run);
+    return run.bytes;
+}
+
 void Transfer::fail(ucs_status_t status) {
     if (status_ == UCS_OK) status_ = status;
     failed_.clear();

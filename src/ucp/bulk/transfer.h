@@ -98,6 +98,8 @@ class Transfer {
     void lend(Transfer& to);
     /** What waits in `from`, which it was lent to, waits here again. @return how many bytes */
     uint64_t take_back(Transfer& from);
+    /** The same of the next slices alone: one, or more of up to so many bytes. */
+    uint64_t take_back(Transfer& from, uint64_t bytes, unsigned slices);
     /** Nothing more is posted. The first error stays. */
     void fail(ucs_status_t status);
 

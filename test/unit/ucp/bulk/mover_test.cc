@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Threads that move lent transfers over a device of these tests, which has no room, fails, falls
-// silent or loses its link when it is told to.
+// Threads that move lent transfers, over devices of these tests.
 
 #include "ucp/bulk/mover.h"
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
 #include <array>
-#include <atomic>
-#include <cstring>
+#include <csignal>
 #include <list>
+#include <system_error>
 
 #include "ucp/bulk/path.h"
 #include "ucs/runtime.h"
-#include "uct/base/refusing_endpoint.h"
+#include "unit/ucp/bulk/fake_device.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::bulk::test {
@@ -23,131 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kSlice = 4096;
-
-/** What the device does; changed by the test while the thread runs. */
-struct Device {
-    std::atomic<unsigned> room{64};  //!< pieces taken by a chain; 0: none now
-    std::atomic<bool> is_silent{false};
-    std::atomic<bool> is_broken{false};
-    std::atomic<bool> link_up{true};
-    std::atomic<unsigned> endpoints{0};
-};
-
-class FakeInterface;
-
-class FakeEndpoint final : public uct::RefusingEndpoint {
-  public:
-    explicit FakeEndpoint(FakeInterface& interface) : interface_(interface) {}
-    ~FakeEndpoint() override;
-
-    ssize_t put_chain(std::span<const uct::ChainPiece> pieces, uct::Completion* done) override {
-        return post(pieces, done, true);
-    }
-    ssize_t get_chain(std::span<const uct::ChainPiece> pieces, uct::Completion* done) override {
-        return post(pieces, done, false);
-    }
-    bool is_connected(const uct::RemoteAddress&) const override { return true; }
-
-    struct Posted {
-        std::vector<uct::ChainPiece> pieces;
-        uct::Completion* done;
-        bool is_put;
-    };
-    std::list<Posted> posted;
-
-  private:
-    ssize_t post(std::span<const uct::ChainPiece> pieces, uct::Completion* done, bool is_put);
-
-    FakeInterface& interface_;
-};
-
-class FakeInterface final : public uct::Interface {
-  public:
-    FakeInterface(Device& device, const uct::InterfaceParams& params)
-        : device_(device), params_(params) {}
-
-    ucs_status_t get_device_address(std::span<std::byte>) const override { return UCS_OK; }
-    bool is_reachable(const uct::RemoteAddress&) const override { return true; }
-    ucs_status_t create_endpoint(const uct::RemoteAddress&,
-                                 std::unique_ptr<uct::Endpoint>* endpoint) override {
-        auto made = std::make_unique<FakeEndpoint>(*this);
-        endpoints_.push_back(made.get());
-        ++device_.endpoints;
-        *endpoint = std::move(made);
-        return UCS_OK;
-    }
-    /** One chain of each endpoint. */
-    unsigned progress() override {
-        unsigned events = 0;
-        if (device_.is_silent) return events;
-        for (FakeEndpoint* endpoint : endpoints_) {
-            if (endpoint->posted.empty()) continue;
-            ++events;
-            const FakeEndpoint::Posted chain = endpoint->posted.front();
-            endpoint->posted.pop_front();
-            if (device_.is_broken) {
-                params_.error_handler(params_.error_arg, endpoint, UCS_ERR_CONNECTION_RESET);
-                chain.done->complete(UCS_ERR_CONNECTION_RESET);
-                continue;
-            }
-            for (const uct::ChainPiece& piece : chain.pieces) {
-                void* const remote = reinterpret_cast<void*>(piece.remote);
-                std::memcpy(chain.is_put ? remote : piece.local,
-                            chain.is_put ? piece.local : remote, piece.length);
-            }
-            chain.done->complete(UCS_OK);
-        }
-        return events;
-    }
-    bool is_link_up() const override { return device_.link_up; }
-    ucs_status_t flush(uct::Completion*) override { return UCS_OK; }
-
-    void remove(FakeEndpoint* endpoint) {
-        std::erase(endpoints_, endpoint);
-        --device_.endpoints;
-    }
-    Device& device() { return device_; }
-
-  private:
-    Device& device_;
-    const uct::InterfaceParams params_;
-    std::vector<FakeEndpoint*> endpoints_;
-};
-
-FakeEndpoint::~FakeEndpoint() {
-    interface_.remove(this);
-    for (const Posted& chain : posted) chain.done->complete(UCS_ERR_CANCELED);
-}
-
-ssize_t FakeEndpoint::post(std::span<const uct::ChainPiece> pieces, uct::Completion* done,
-                           bool is_put) {
-    pieces = pieces.first(std::min<size_t>(pieces.size(), interface_.device().room));
-    if (pieces.empty()) return 0;
-    posted.push_back({{pieces.begin(), pieces.end()}, done, is_put});
-    return static_cast<ssize_t>(pieces.size());
-}
-
-class FakeDomain final : public uct::MemoryDomain {
-  public:
-    explicit FakeDomain(Device& device) : device_(device) {}
-
-    const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
-    ucs_status_t register_memory(void*, size_t, uct::MemoryHandle**) override { return UCS_OK; }
-    void deregister_memory(uct::MemoryHandle*) override {}
-    void pack_remote_key(const uct::MemoryHandle*, std::span<std::byte>) const override {}
-    ucs_status_t unpack_remote_key(std::span<const std::byte>, uct::RemoteKey*) override {
-        return UCS_OK;
-    }
-    ucs_status_t open_interface(std::string_view, const uct::InterfaceParams& params,
-                                std::unique_ptr<uct::Interface>* interface) override {
-        *interface = std::make_unique<FakeInterface>(device_, params);
-        return UCS_OK;
-    }
-
-  private:
-    Device& device_;
-    const uct::MemoryDomainAttributes attributes_;
-};
 
 /** Two devices with a thread and a strand each, and a transfer that they are lent. */
 class Movers : public testing::Test {
@@ -158,13 +34,8 @@ class Movers : public testing::Test {
           here_(ucp::test::pattern(kLength, 1)),
           there_(kLength) {
         for (size_t index = 0; index < 2; ++index) {
-            MoverRules rules;
-            rules.schedule = {.slice = kSlice, .window = 16 * kSlice, .chain = 8};
-            rules.stall_timeout = 20ms;
-            rules.max_retries = 3;
-            const Mover::Params params{
-                *ucs::runtime().clock, returns_, rules, counters_, {}, index, 1};
-            EXPECT_EQ(Mover::start(params, domains_[index], "fake", &movers_[index]), UCS_OK);
+            EXPECT_EQ(Mover::start(params(index), domains_[index], "fake", &movers_[index]),
+                      UCS_OK);
             EXPECT_EQ(movers_[index]->make(&strands_[index]), UCS_OK);
         }
     }
@@ -174,7 +45,16 @@ class Movers : public testing::Test {
         for (const Device& device : devices_) EXPECT_EQ(device.endpoints, 0u);
     }
 
-    void begin(size_t index) { movers_[index]->begin(*strands_[index], crew_, 0, 1e9); }
+    Mover::Params params(size_t index) {
+        MoverRules rules;
+        rules.schedule = {.slice = kSlice, .window = 16 * kSlice, .chain = 8};
+        rules.stall_timeout = 20ms;
+        rules.max_retries = 3;
+        return {*ucs::runtime().clock, returns_, rules, counters_, {}, index, 1};
+    }
+    void begin(size_t index, unsigned domain = 0, double rate = 1e9) {
+        movers_[index]->begin(*strands_[index], crew_, domain, rate);
+    }
     void lend(Direction direction = Direction::kPut) {
         const SliceRules slices{.slice = kSlice, .fragment = 0};
         piece_ = {here_.data(), reinterpret_cast<uintptr_t>(there_.data()), kLength, nullptr,
@@ -307,6 +187,83 @@ TEST_F(Movers, AStrandWithoutLinkHasFailedIfAnotherHasOne) {
     expect_done(entries[1]);
 }
 
+TEST_F(Movers, AStrandWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
+    devices_[0].is_silent = true;
+    begin(0);
+    lend();
+    while (counters_.chains == 0) std::this_thread::yield();
+    {
+        std::lock_guard lock(shard_.mutex);
+        crew_.others_have_link = true;
+    }
+    devices_[0].link_up = false;
+    auto entries = returned(2);
+    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(entries[1].kind, Return::Kind::kLoad);
+    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+}
+
+TEST_F(Movers, WhatWaitsComesBackWhenTheLinkIsLost) {
+    devices_[0].room = 0;
+    begin(0);
+    lend();
+    devices_[0].link_up = false;
+    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
+    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+}
+
+// The other strand would have it done a thousand times sooner, if it knew the memory.
+TEST_F(Movers, NothingIsLeftToAStrandThatDoesNotServeIt) {
+    begin(1, 1, 1e12);
+    begin(0, 0, 1e9);
+    lend();
+    expect_done(returned(1)[0]);
+}
+
+TEST_F(Movers, WhatNoStrandServesAnyMoreComesBack) {
+    devices_[0].room = 0;
+    begin(1, 1, 1e12);
+    begin(0, 0, 1e9);
+    lend();
+    movers_[0]->stop(*strands_[0]);
+    auto entries = returned(2);
+    EXPECT_EQ(entries[0].kind, Return::Kind::kLoad);
+    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+    EXPECT_EQ(entries[1].kind, Return::Kind::kStopped);
+}
+
+TEST_F(Movers, WhatIsTakenBackWithNothingUnderWayEnds) {
+    std::unique_lock lock(shard_.mutex);
+    crew_.strands.push_back(strands_[0].get());  // that of a mover which takes nothing
+    lock.unlock();
+    lend();
+    lock.lock();
+    EXPECT_EQ(crew_.take_back(returns_), std::vector<Job*>{&*job_});
+    EXPECT_TRUE(crew_.loads.empty());
+    crew_.strands.clear();
+    lock.unlock();
+    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
+    EXPECT_EQ(job_->work.bytes_waiting(), kLength);
+}
+
+TEST_F(Movers, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
+    devices_[0].is_silent = true;
+    begin(0);
+    lend();
+    while (counters_.chains < 2) std::this_thread::yield();
+    {
+        std::lock_guard lock(shard_.mutex);
+        EXPECT_EQ(crew_.take_back(returns_), std::vector<Job*>{&*job_});
+        EXPECT_EQ(crew_.loads.size(), 1u);
+    }
+    EXPECT_FALSE(returns_.any());
+    EXPECT_EQ(job_->work.bytes_waiting(), kLength - counters_.bytes);
+    devices_[0].is_silent = false;
+    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
+    EXPECT_TRUE(load_->work.is_over());
+}
+
 TEST_F(Movers, WhatIsUnderWayEndsWhenAStrandIsToldToStop) {
     devices_[0].is_silent = true;
     begin(0);
@@ -355,6 +312,74 @@ TEST_F(Movers, SlicesThatFailTooOftenEndTheTransfer) {
     }
     EXPECT_EQ(rounds, 3u);
     EXPECT_EQ(load_->work.status(), UCS_ERR_CONNECTION_RESET);
+}
+
+// The queue pair goes down with both.
+TEST_F(Movers, ARefusalIsNoErrorOfAnotherTransferOnTheSameStrand) {
+    devices_[0].is_silent = true;
+    const SliceRules slices{.slice = kSlice, .fragment = 0};
+    std::vector<uint8_t> bytes(8 * kSlice), more(8 * kSlice);
+    std::array<Piece, 2> pieces;
+    std::list<Job> jobs;
+    std::list<Load> loads;
+    {
+        std::lock_guard lock(shard_.mutex);
+        crew_.has_work = true;
+        for (Piece& piece : pieces) {
+            piece = {bytes.data(), reinterpret_cast<uintptr_t>(more.data()), bytes.size(), nullptr,
+                     nullptr};
+            Job& job = jobs.emplace_back(std::span<const Piece>(&piece, 1), slices);
+            Load& load = loads.emplace_back(job, crew_, Direction::kPut, job.work.pieces(), slices);
+            load.grips = {{Grip{nullptr, 0}}};
+            job.work.lend(load.work);
+            crew_.loads.push_back(load);
+        }
+    }
+    begin(0);
+    while (counters_.bytes < 2 * bytes.size()) std::this_thread::yield();
+    devices_[0].refuses_next = true;
+    devices_[0].is_silent = false;
+    auto entries = returned(3);
+    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].status, UCS_ERR_REJECTED);
+    EXPECT_EQ(loads.front().work.status(), UCS_ERR_REJECTED);
+    EXPECT_EQ(loads.back().work.status(), UCS_OK);
+    EXPECT_EQ(loads.back().work.bytes_waiting(), bytes.size());
+}
+
+TEST_F(Movers, RunOnTheProcessorsThatTheyAreGiven) {
+    cpu_set_t allowed;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        Mover::Params bound = params(0);
+        bound.cpus = {cpu};
+        std::unique_ptr<Mover> mover;
+        ASSERT_EQ(Mover::start(bound, domains_[0], "fake", &mover), UCS_OK);
+        cpu_set_t set;
+        mover->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
+        EXPECT_EQ(CPU_COUNT(&set), 1);
+        EXPECT_TRUE(CPU_ISSET(cpu, &set));
+    }
+    // Without any: where the program may.
+    cpu_set_t set;
+    movers_[0]->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
+    EXPECT_TRUE(CPU_EQUAL(&set, &allowed));
+}
+
+TEST_F(Movers, WhereNoThreadMayBeStartedNothingIsLeft) {
+    Mover::Params without = params(0);
+    without.spawn = [](std::function<void()>) -> std::thread {
+        throw std::system_error(EAGAIN, std::generic_category());
+    };
+    sigset_t before, after;
+    pthread_sigmask(SIG_BLOCK, nullptr, &before);
+    std::unique_ptr<Mover> mover;
+    EXPECT_EQ(Mover::start(without, domains_[0], "fake", &mover), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(mover, nullptr);
+    pthread_sigmask(SIG_BLOCK, nullptr, &after);
+    EXPECT_EQ(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
+    EXPECT_EQ(sigismember(&after, SIGUSR1), 0);
 }
 
 }  // namespace

@@ -161,6 +161,33 @@ TEST(Transfer, WhatWaitsIsLentAndWhatIsLeftOfItComesBack) {
     EXPECT_TRUE(failed.is_over());
 }
 
+TEST(Transfer, SomeOfWhatIsLentComesBack) {
+    const Piece only = piece(5 * 65536);
+    Transfer transfer({&only, 1}, {65536, 4096});
+    Transfer other({&only, 1}, {65536, 4096});
+    transfer.lend(other);
+    EXPECT_EQ(transfer.take_back(other, 3 * 65536 - 1, 64), 2 * 65536u);
+    EXPECT_EQ(transfer.bytes_waiting(), 2 * 65536u);
+    EXPECT_EQ(other.bytes_waiting(), 3 * 65536u);
+    const auto own = take(transfer, 2);
+    EXPECT_EQ(own.offset, 0u);
+    EXPECT_EQ(own.bytes, 2 * 65536u);
+    transfer.completed(own);
+    // One at least, and no more than a chain has.
+    EXPECT_EQ(transfer.take_back(other, 1, 64), 65536u);
+    EXPECT_EQ(transfer.take_back(other, SIZE_MAX, 1), 65536u);
+    const auto last = take(other, 1);
+    EXPECT_EQ(last.offset, 4 * 65536u);
+    other.completed(last);
+    EXPECT_TRUE(other.is_over());
+    EXPECT_EQ(transfer.bytes_waiting(), 2 * 65536u);
+    transfer.completed(take(transfer, 1));
+    transfer.completed(take(transfer, 1));
+    EXPECT_FALSE(transfer.is_over());
+    transfer.completed(last);
+    EXPECT_TRUE(transfer.is_over());
+}
+
 TEST(Transfer, EndsWithItsFirstErrorWhenNothingIsUnderWay) {
     const Piece only = piece(4 * 65536);
     Transfer transfer({&only, 1}, {});
