@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
 # SECONDS_OF_SOAK (6) of checked traffic while lanes move, some of it with narrow windows of flow
-# control, then the same with one of them killed.
+# control, then the same with one of them killed; fewer processes without DC, and on the second port of a
+# device.
 set -u
 
 libs=$PWD/.libs
@@ -21,6 +22,19 @@ soak() {
 export UCX_TLS=ib,self
 soak --seconds "$seconds"
 soak --processes 4 --seconds 4 --kill
+# As on adapters without DC: all peers over one queue pair of datagrams, hot pairs over RC.
+UCX_TLS=ud_verbs,rc_verbs,self soak --processes 4 --seconds 4
+
+# Devices with two ports: both are offered, and the chosen one is used alone.
+export SOFTHCA_PORTS=2
+offered() {
+    src/tools/swiftlane info -d | sed -n 's|^# *resource .*/\(mlx5_0:[0-9]*\)$|\1|p' | sort -u | tr '\n' ' '
+}
+[ "$(offered)" = "mlx5_0:1 mlx5_0:2 " ] || { echo "FAIL ports offered: $(offered)"; status=1; }
+export UCX_NET_DEVICES=mlx5_0:2
+[ "$(offered)" = "mlx5_0:2 " ] || { echo "FAIL ports offered of mlx5_0:2: $(offered)"; status=1; }
+soak --processes 4 --seconds 2
+unset SOFTHCA_PORTS UCX_NET_DEVICES
 export UCX_TLS=sm,self
 soak --seconds "$seconds"
 soak --processes 4 --seconds 3 --kill
