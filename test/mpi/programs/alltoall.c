@@ -2,7 +2,9 @@
 /*
  * All-to-all exchanges of 1 byte to 64 KiB for each pair of ranks, every byte checked: one at a
  * time, and several under way at once. All pairs are equally warm. Prints microseconds, which
- * include the checks. alltoall [SECONDS of each size] [LARGEST]
+ * include the checks.
+ *
+ *   alltoall [SECONDS of each size] [LARGEST]
  */
 #include "check.h"
 

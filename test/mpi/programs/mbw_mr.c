@@ -3,8 +3,9 @@
  * Multi-pair bandwidth and message rate, every byte checked: rank i of the first half sends windows
  * to rank i of the second, all pairs at once. Every TRICKLE hot messages each sender sends one to
  * every rank that is not its partner (0: none), so that few hot pairs lie among many lukewarm ones.
- * Rates include filling and checking: they show that it runs, not how fast it could. mbw_mr
- * [SECONDS of each size] [TRICKLE] [LARGEST]
+ * Rates include filling and checking: they show that it runs, not how fast it could.
+ *
+ *   mbw_mr [SECONDS of each size] [TRICKLE] [LARGEST]
  */
 #include "check.h"
 
@@ -85,7 +86,7 @@ static int receive_window(int partner, size_t length, unsigned number) {
 /* Messages that this rank's pair exchanged, of one size. */
 static unsigned run(int partner, int sends, size_t length, double seconds, unsigned every) {
     const double until = MPI_Wtime() + seconds;
-    unsigned number = 0, since = 0;
+    unsigned number = 0, since = every; /* hot messages since the last trickle: one comes at once */
     int more = 1;
     while (more) {
         if (sends) {

@@ -4,8 +4,9 @@
  * the pair changes. With one dedicated lane a worker (UCX_MAX_PRIORITY_EPS=1) it must follow. Each
  * put of the hot pair goes to a slot of its own and is followed, behind a fence, by its number: a
  * slot that is not there when the number is, or not right, shows a put that was lost, doubled or
- * overtaken at a switch. The counters are in the library's last line at level info. shmem_hot
- * [SECONDS of each phase]
+ * overtaken at a switch. The counters are in the library's last line at level info.
+ *
+ *   shmem_hot [SECONDS of each phase]
  */
 #include <shmem.h>
 #include <stdio.h>
