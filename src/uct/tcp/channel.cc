@@ -301,7 +301,7 @@ unsigned Channel::on_event(uint32_t events) {
 }
 
 void Channel::ended(int error) {
-    const bool left = peer_left_;
+    const bool left = peer_left_ || has_all_arrived();
     Session* session = index_ == 0 ? link_.session() : nullptr;
     if (session != nullptr && !left) {
         suspend();
@@ -312,6 +312,7 @@ void Channel::ended(int error) {
                    index_, link_.peer(), error == 0 ? "closed" : std::strerror(error));
     close();
     was_open_ = false;
+    if (link_.interface().is_leaving()) return;
     link_.channel_ended(*this, status_of(error), left);
 }
 
@@ -331,22 +332,20 @@ void Channel::leave() {
     if (is_open()) lingers();
 }
 
-/** With unread bytes the kernel would reset the connection, and the peer lose what is under way. */
-void Channel::discard_input() {
-    std::byte* scratch = link_.interface().staging();
-    for (int i = 0; i < 1024 && recv(socket_.get(), scratch, 4096, 0) > 0; ++i) {
-    }
+/** Farewell included. */
+bool Channel::has_all_arrived() const {
+    if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
+    Session* session = index_ == 0 ? link_.session() : nullptr;
+    return session == nullptr || session->has_all_arrived();
 }
 
 bool Channel::lingers() {
-    if (!is_open()) return false;
-    if (pending_error(socket_.get()) != 0) {
-        close();
-        return false;
+    // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
+    constexpr int kMostReads = 64;
+    for (int i = 0; i < kMostReads && is_open() && receive() > 0; ++i) {
     }
-    discard_input();
-    if (!queue_.empty() || is_replaying()) transmit_queue();
-    if (!is_open()) return false;
+    if (is_open() && (!queue_.empty() || is_replaying())) transmit_queue();
+    if (!is_open()) return state_ == State::kMoving;
     if (!queue_.empty() || is_replaying()) return true;
     wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
     if (leave_sent_ < sizeof(farewell)) {
@@ -354,10 +353,10 @@ bool Channel::lingers() {
                          sizeof(farewell) - leave_sent_};
         leave_sent_ += static_cast<uint8_t>(transmit({&rest, 1}));
         if (leave_sent_ < sizeof(farewell)) return true;
-        end_output();
     }
+    end_output();
     // Sent is not enough: what the peer sends to a closed socket would throw it away.
-    return has_bytes_under_way();
+    return !has_all_arrived();
 }
 
 void Channel::end_output() {

@@ -102,7 +102,7 @@ class Channel final : public EventTarget, public Timer {
 
     /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
     void leave();
-    /** After leave(): is there something that the peer has not got? What comes is thrown away. */
+    /** After leave(): is there something that the peer has not got? Carries on with sending it. */
     bool lingers();
     /** The peer is to see the end behind all that the kernel has. */
     void end_output();
@@ -144,7 +144,7 @@ class Channel final : public EventTarget, public Timer {
     bool is_replaying() const;
     bool replay();
     void watch(uint32_t events);
-    void discard_input();
+    bool has_all_arrived() const;
     size_t transmit(std::span<const iovec> pieces);
     void transmit_queue();
 

@@ -210,6 +210,7 @@ void Channel::deliver(const wire::Frame& frame) {
         violation("a message of no kind");
         return;
     }
+    if (interface.is_leaving()) return;
     // The buffer stays while the handler runs, even if the handler ends the connection.
     ReceiveBuffer* buffer = input_;
     ++buffer->references;
@@ -225,7 +226,9 @@ void Channel::begin_payload(const wire::Frame& frame, const std::byte* fixed) {
     if (frame.type == wire::FrameType::kPut) {
         payload_.is_put = true;
         payload_.put = read_as<wire::Put>(fixed);
-        if (!Landing(link_, &payload_.put, 0).covers(payload_.left)) {
+        if (link_.interface().is_leaving()) {
+            payload_.dropped = true;
+        } else if (!Landing(link_, &payload_.put, 0).covers(payload_.left)) {
             payload_.dropped = true;
             refuse(*this, payload_.put.endpoint, wire::kNoOperation);
         }
@@ -282,6 +285,7 @@ void Channel::finish_payload() {
 }
 
 void Channel::handle(const wire::Frame& frame, const std::byte* fixed) {
+    if (link_.interface().is_leaving() && frame.type != wire::FrameType::kLeave) return;
     switch (frame.type) {
         case wire::FrameType::kGet:
             answer_get(*this, link_, read_as<wire::Get>(fixed));

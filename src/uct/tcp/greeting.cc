@@ -70,6 +70,7 @@ void TcpInterface::welcome(const wire::Hello& hello, Descriptor socket, bool is_
         resume(hello, std::move(socket), is_new);
         return;
     }
+    if (is_leaving_) return;
     wire::Welcome welcome{};
     welcome.magic = wire::kMagic;
     welcome.version = wire::kVersion;

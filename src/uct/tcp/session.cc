@@ -37,6 +37,11 @@ bool Session::is_moving() const {
     return !is_over_ && !channel_.is_open();
 }
 
+bool Session::has_all_arrived() {
+    trim();
+    return channel_.is_open() && history_.size() == 0;
+}
+
 void Session::watch() {
     if (!WatchHook::is_linked() && !is_over_) interface_.watch(*this);
 }

@@ -73,6 +73,8 @@ class Session final : public EventTarget, public Timer, public WatchHook {
     bool is_over() const { return is_over_; }
     /** Between two connections. */
     bool is_moving() const;
+    /** Has the peer all that was sent? */
+    bool has_all_arrived();
 
     /** The peer has said how it can be reached. */
     void on_routes(std::span<const std::byte> payload);

@@ -118,20 +118,33 @@ void TcpInterface::fill_attributes() {
 }
 
 TcpInterface::~TcpInterface() {
-    std::erase(family_->members, this);
-    listener_.close();
     // All endpoints are gone, and their operations with them.
+    is_leaving_ = true;
     for (Link& link : links_) link.leave();
-    // A peer that sends to a closed connection resets it, and what it has not received is lost.
-    constexpr int kPatience = 100;  // milliseconds
-    const auto lingers = [this] {
-        bool any = false;
-        for (Link& link : links_) any |= link.lingers();
-        return any;
-    };
-    for (int i = 0; i < kPatience && lingers(); ++i) ::poll(nullptr, 0, 1);
+    linger();
+    listener_.close();
+    std::erase(family_->members, this);
     for (Link& link : links_) link.end_output();
     links_.clear_and_dispose([](Link* link) { delete link; });
+}
+
+/** What was sent has still to arrive, over another connection if need be. */
+void TcpInterface::linger() {
+    // A peer that sends to a closed connection resets it, and what it has not received is lost.
+    constexpr int kPatience = 100, kSessionsPatience = 2000;  // milliseconds
+    for (int i = 0; i < kSessionsPatience; ++i) {
+        bool any = false, keeps = false;
+        for (Link& link : links_) {
+            any |= link.lingers();
+            keeps |= link.session() != nullptr && !link.session()->has_all_arrived();
+        }
+        if (!any || (i >= kPatience && !keeps)) return;
+        ::poll(nullptr, 0, 1);
+        if (!keeps) continue;
+        poll();
+        run_timers();
+        check_sessions();
+    }
 }
 
 // --- addresses

@@ -79,6 +79,8 @@ class TcpInterface final : public Interface {
     /** wire::Flag of this interface. */
     uint8_t session_flags() const;
     bool keeps_sessions_with(uint8_t peer_flags) const;
+    /** It goes: what comes is read, so that sessions go on, and thrown away. */
+    bool is_leaving() const { return is_leaving_; }
     /** The longest message, without its frame header. */
     size_t max_message() const { return receive_pool_.capacity() - sizeof(wire::Frame); }
 
@@ -151,6 +153,7 @@ class TcpInterface final : public Interface {
     wire::Answer answer_to(const wire::Hello& hello);
     void resume(const wire::Hello& hello, Descriptor socket, bool is_new);
     void check_sessions();
+    void linger();
     void on_carrier(const NetworkDevice& device, bool is_up);
     void reap();
     std::optional<Link::Target> read_target(const RemoteAddress& remote) const;
@@ -178,6 +181,7 @@ class TcpInterface final : public Interface {
     unsigned empty_polls_ = kRestless;
     ucs::Time next_poll_{};
     bool links_changed_ = false;
+    bool is_leaving_ = false;
     unsigned watch_calls_ = 0;
     ucs::Time next_watch_{};
 

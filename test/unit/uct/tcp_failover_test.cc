@@ -4,9 +4,11 @@
 // out of order.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "uct/tcp/history.h"
@@ -93,6 +95,30 @@ TEST(TcpFailover, WhatTheKernelHadTakenAndNotDeliveredComesAgain) {
     for (size_t i = 1; i < sent; ++i) EXPECT_EQ(world.peer(1).received[i].data, message);
     EXPECT_EQ(flush(world, endpoint), UCS_OK);
     EXPECT_TRUE(world.peer(0).failures.empty());
+}
+
+TEST(TcpFailover, WhatWasFlushedArrivesThoughTheSenderGoesWhileItsSessionMoves) {
+    TcpWorld world(2, {{"TCP_FAILOVER", "y"}, {"TCP_SNDBUF", "4m"}, {"TCP_RCVBUF", "64k"}});
+    Endpoint& there = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    const std::string message = pattern(8000, 1);
+    constexpr size_t kCount = 200;
+    for (size_t i = 0; i < kCount; ++i) send_bcopy(world, there, 1, message);
+    ASSERT_EQ(flush(world, there), UCS_OK);
+    Peer& receiver = world.peer(1);
+    ASSERT_LT(receiver.received.size(), kCount + 1);
+    break_connections(world, 1, 0);
+    std::thread reader([&] {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (receiver.received.size() < kCount + 1 && receiver.failures.empty() &&
+               std::chrono::steady_clock::now() < limit) {
+            receiver.interface->progress();
+        }
+    });
+    world.destroy(there);
+    world.peer(0).interface.reset();
+    reader.join();
+    EXPECT_EQ(receiver.received.size(), kCount + 1);
 }
 
 TEST(TcpFailover, APeerThatDiesIsStillFoundDead) {

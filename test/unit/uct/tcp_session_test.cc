@@ -54,6 +54,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     EXPECT_EQ(second.greet(hello).answer, wire::Answer::kWelcome);
     EXPECT_LT(sent, kMost);
     world.peer(0).on_message = nullptr;
+    world.tcp(0).abandon();
 }
 
 TEST(TcpSessions, AWelcomeThatWasLostIsSaidAgain) {
@@ -72,6 +73,7 @@ TEST(TcpSessions, AWelcomeThatWasLostIsSaidAgain) {
         EXPECT_EQ(again, routes);
         second.send(frame_of(wire::FrameType::kMessage, "12345678"));
         world.until([&] { return world.peer(0).received.size() == 1; });
+        world.tcp(0).abandon();
     }
 }
 
@@ -105,6 +107,7 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     world.until([&] { return recv(accepted.get(), &hello, sizeof(hello), 0) == sizeof(hello); });
     EXPECT_EQ(hello.flags & wire::kResumes, wire::kResumes);
     EXPECT_EQ(hello.secret, known.routes.secret);
+    world.tcp(0).abandon();
 }
 
 TEST(TcpSessions, AnOutageThatIsOverIsForgotten) {
