@@ -87,9 +87,8 @@ Path* Engine::add_path(Endpoint& endpoint, const PathParams& params, PathOwner& 
     State& state = *state_;
     Group& group = state.make(endpoint);
     if (group.paths.size() == kMaxPaths) return nullptr;
-    const auto& attributes = state.worker.interface(params.interface).transport->attributes();
-    auto path =
-        std::make_unique<Path>(group, Path::Kind::kStrand, attributes.bandwidth * params.weight);
+    auto path = std::make_unique<Path>(
+        group, Path::Kind::kStrand, expected_rate(state.worker, params.interface) * params.weight);
     path->transport = params.transport;
     path->interface = params.interface;
     path->domains = params.domains;

@@ -115,6 +115,8 @@ struct Engine::State {
 const uct::InterfaceAttributes& attributes_of(const Path& path);
 /** Does the path take new slices, and does it know the memory of that one? */
 bool can_take(const Path& path, const Job& job, const Slice& slice);
+/** The bandwidth of an interface's device, with the weight of its distance. */
+double expected_rate(Worker& worker, unsigned interface);
 /** The endpoint's lane of the moment. What waits for room on another is woken on this one. */
 void refresh_home(Group& group);
 

@@ -49,15 +49,23 @@ Group* Engine::State::find(const Endpoint& endpoint) {
     return found == groups.end() ? nullptr : found->second.get();
 }
 
+double expected_rate(Worker& worker, unsigned interface) {
+    const WorkerInterface& device = worker.interface(interface);
+    return expected_rate(device.transport->attributes().bandwidth,
+                         double{worker.context().resources()[device.resource].distance},
+                         worker.bulk().state().rules.slice);
+}
+
 Group& Engine::State::make(Endpoint& endpoint) {
     std::unique_ptr<Group>& group = groups[&endpoint];
     if (group != nullptr) return *group;
     group = std::make_unique<Group>(endpoint);
     worker.strands().wanted(endpoint);
     const Lane lane = endpoint.one_sided_lane();
-    auto home = std::make_unique<Path>(*group, Path::Kind::kHome, lane.attributes.bandwidth);
+    const unsigned interface = endpoint.interface_of(lane);
+    auto home = std::make_unique<Path>(*group, Path::Kind::kHome, expected_rate(worker, interface));
     home->transport = &lane.endpoint;
-    home->interface = endpoint.interface_of(lane);
+    home->interface = interface;
     home->domains = lane.domains;
     group->paths.push_back(std::move(home));
     add_rails(*group);
@@ -66,8 +74,8 @@ Group& Engine::State::make(Endpoint& endpoint) {
 
 void Engine::State::add_rails(Group& group) {
     for (const Rail& rail : worker.rails(group.endpoint.remote_uuid())) {
-        const auto& attributes = worker.interface(rail.interface).transport->attributes();
-        auto path = std::make_unique<Path>(group, Path::Kind::kRail, attributes.bandwidth);
+        auto path =
+            std::make_unique<Path>(group, Path::Kind::kRail, expected_rate(worker, rail.interface));
         path->interface = rail.interface;
         path->domains = rail.domains;
         path->remote_device = rail.remote_device;

@@ -5,6 +5,12 @@
 #include <limits>
 
 namespace ucp::bulk {
+
+double expected_rate(double bandwidth, double distance, size_t slice) {
+    const auto bytes = static_cast<double>(slice);
+    return bytes / (bytes / bandwidth + distance);
+}
+
 namespace {
 
 constexpr ucs::Duration kSampleTime = std::chrono::milliseconds(1);

@@ -70,6 +70,14 @@ class Meter {
     bool on_probation_ = false;
 };
 
+/**
+ * Bytes per second that a path is believed to get done before anything of it is measured: each
+ * slice takes its time on the wire, and the way from the processors to the device.
+ *
+ * @param distance  seconds, of that way
+ */
+double expected_rate(double bandwidth, double distance, size_t slice);
+
 /** Some slices to one path. */
 struct Choice {
     int path = -1;     //!< index; -1: wait, a completion will come

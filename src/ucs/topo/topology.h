@@ -22,6 +22,8 @@ class Topology {
     static std::unique_ptr<Topology> load();
     /** The same, loaded when it is first asked for and kept to the end. Any thread. */
     static const Topology* machine();
+    /** For tests: what machine() says from now on, null being this machine again. */
+    static void replace_machine(const Topology* other);
     /** From a text that `lstopo --of xml` wrote. @return null if it is none */
     static std::unique_ptr<Topology> from_xml(const std::string& xml);
     virtual ~Topology() = default;

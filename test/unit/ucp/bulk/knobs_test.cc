@@ -82,8 +82,8 @@ TEST(Knobs, WorkRequestsPerPost) {
 }
 
 TEST(Knobs, Rails) {
-    for (const unsigned rails : {1, 2, 3}) {
-        BulkCluster pair(1 << 20, with("BULK_MAX_RAILS", std::to_string(rails), 3));
+    for (const unsigned rails : {1, 2, 3, 6}) {
+        BulkCluster pair(1 << 20, with("BULK_MAX_RAILS", std::to_string(rails), 6));
         std::map<unsigned, size_t> by_device;
         for (const auto& event : packets(pair)) ++by_device[event.device];
         EXPECT_EQ(by_device.size(), rails);
@@ -159,6 +159,24 @@ TEST(Knobs, MaxRetries) {
         BulkCluster pair(1 << 18, with("BULK_MAX_RETRIES", std::to_string(retries)));
         pair.cluster.fabric.set_device(pair.rail(), uct::mock::Fabric::Device::kBroken);
         EXPECT_EQ(pair.put() == UCS_OK, retries != 0);
+    }
+}
+
+TEST(Knobs, DedicatedQueuePairs) {
+    for (const unsigned most : {1, 4, 7}) {
+        Cluster::Options options = with("MAX_DEDICATED_QPS", std::to_string(most));
+        options.config.max_priority_endpoints = 1;
+        BulkCluster pair(1 << 16, options);
+        EXPECT_EQ(ucpx_ep_lanes_request(pair.endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        EXPECT_EQ(pair.put(), UCS_OK);
+        // The lane itself, and as many strands as are left of it.
+        const auto& counters = pair.cluster.fabric.counters(uct::mock::Kind::kDedicated);
+        EXPECT_TRUE(pair.cluster.until([&] {
+            return pair.cluster.dedicated_endpoints(0) == most &&
+                   pair.cluster.dedicated_endpoints(1) == most;
+        })) << pair.cluster.dedicated_endpoints(0);
+        EXPECT_EQ(pair.put(), UCS_OK);
+        EXPECT_LE(counters.peak_endpoints, most);
     }
 }
 

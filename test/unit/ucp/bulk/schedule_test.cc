@@ -127,6 +127,31 @@ TEST(Schedule, UnequalPathsGiveTheSumOfTheirRates) {
     EXPECT_GT(part_of_ideal(links, 16 << 20, carry(links, 16 << 20, now)), 0.95);
 }
 
+TEST(Schedule, OfDevicesThatAreNotMeasuredYetTheNearerGetsMore) {
+    constexpr double kBandwidth = 50e9, kWay = 300e-9;
+    EXPECT_DOUBLE_EQ(expected_rate(kBandwidth, 0, kSlice), kBandwidth);
+    const double there = expected_rate(kBandwidth, kWay, kSlice);
+    EXPECT_DOUBLE_EQ(kSlice / there, kSlice / kBandwidth + kWay);
+    // A device of another speed class is not outdone by one that is near.
+    EXPECT_GT(there, expected_rate(kBandwidth / 2, 0, kSlice));
+    for (const size_t near : {0, 1}) {
+        std::vector<Meter> meters(2, Meter(there));
+        meters[near] = Meter(kBandwidth);
+        const Meter* const paths[] = {&meters[0], &meters[1]};
+        size_t posted[2] = {};
+        const ucs::Time now{1s};
+        for (uint64_t waiting = 64; waiting != 0; --waiting) {
+            const Choice choice = choose(paths, kSlice, waiting * kSlice, now, {});
+            if (choice.path < 0) break;
+            const auto path = static_cast<size_t>(choice.path);
+            meters[path].posted(kSlice, now);
+            ++posted[path];
+        }
+        EXPECT_GT(posted[near], posted[1 - near]);
+        EXPECT_GT(posted[1 - near], 0u);
+    }
+}
+
 TEST(Schedule, PathsThatAskForThemselvesGiveTheSumOfTheirRatesToo) {
     std::vector<Link> links{Link(125e6, 31.25e6), Link(125e6, 125e6)};
     ucs::Time now{1s};
