@@ -4,6 +4,7 @@
 // them.
 
 #include <set>
+#include <tuple>
 
 #include "system/soft_world.h"
 
@@ -13,7 +14,10 @@ namespace {
 constexpr size_t kSurvivor = 0, kVictim = 1, kOther = 2;
 constexpr uint64_t kNever = ~uint64_t{0};
 
-class Death : public testing::TestWithParam<bool> {
+/** Whether the survivor asked for the lane, and whether its only slot was another link's before. */
+using Case = std::tuple<bool, bool>;
+
+class Death : public testing::TestWithParam<Case> {
   protected:
     /**
      * Promotes and demotes the link between survivor and victim; the victim's adapter stops before
@@ -25,6 +29,7 @@ class Death : public testing::TestWithParam<bool> {
         options.traffic.operations = ~0u;
         options.traffic.max_length = 3000;
         options.traffic.slot_bytes = 2000;
+        options.config.max_priority_endpoints = 1;
         // A peer that sent nothing more is missed by flow control's question.
         options.variables.push_back({"RC_FC_HARD_REQ_TIMEOUT", "1ms"});
         SoftWorld world(options);
@@ -37,12 +42,23 @@ class Death : public testing::TestWithParam<bool> {
         world.party(kSurvivor).expect_failure(kVictim);
         EXPECT_TRUE(world.until([&] { return world.party(kSurvivor).totals().messages > 4; }));
 
-        const ucp_ep_h asker = GetParam() ? doomed : cluster.endpoint(kVictim, kSurvivor);
+        const auto [survivor_asks, is_slot_taken] = GetParam();
+        const ucp_ep_h other = cluster.endpoint(kSurvivor, kOther);
+        if (is_slot_taken) {
+            EXPECT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+            EXPECT_TRUE(world.until(
+                [&] { return cluster.lane_state(other) == UCPX_LANE_STATE_ESTABLISHED; }));
+        }
+        const ucp_ep_h asker = survivor_asks ? doomed : cluster.endpoint(kVictim, kSurvivor);
         world.wire.count_events([&](uint64_t number) {
             if (number != kill_at) return;
             states_.insert(cluster.lane_state(doomed));
             cluster.kill(kVictim);
         });
+        // What is agreed waits until the slot is empty.
+        if (is_slot_taken) {
+            EXPECT_EQ(ucpx_ep_lanes_request(other, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+        }
         EXPECT_EQ(ucpx_ep_lanes_request(asker, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
         const auto reaches = [&](ucpx_lane_state_t state) {
             return world.until([&] {
@@ -106,16 +122,27 @@ TEST_P(Death, AtEveryEventFreesTheSlotFailsThatEndpointAndNothingElse) {
     std::string seen;
     for (const auto state : states_) seen += std::string(" ") + ucpx_lane_state_string(state);
     RecordProperty("states", seen);
-    // READY is over at once where the peer's word of its own lane brings that of its readiness.
-    for (const auto state : {UCPX_LANE_STATE_CONNECTING, UCPX_LANE_STATE_SWITCHING,
-                             UCPX_LANE_STATE_ESTABLISHED, UCPX_LANE_STATE_DEMOTING}) {
+    // Where the slot was free the survivor goes on at once, and its READY brings the peer's; where
+    // it was not, the peer's lane is there already when the slot is.
+    const auto [survivor_asks, is_slot_taken] = GetParam();
+    std::set<ucpx_lane_state_t> wanted = {UCPX_LANE_STATE_SWITCHING, UCPX_LANE_STATE_DEMOTING};
+    if (survivor_asks) wanted.insert(UCPX_LANE_STATE_REQUESTED);
+    if (is_slot_taken) {
+        wanted.insert({UCPX_LANE_STATE_COMMITTED, UCPX_LANE_STATE_READY});
+    } else {
+        wanted.insert({UCPX_LANE_STATE_CONNECTING, UCPX_LANE_STATE_ESTABLISHED});
+    }
+    for (const auto state : wanted) {
         EXPECT_TRUE(states_.contains(state)) << ucpx_lane_state_string(state) << " of" << seen;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Asker, Death, testing::Bool(), [](const auto& info) {
-    return std::string(info.param ? "TheSurvivorAsked" : "TheVictimAsked");
-});
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+    return std::string(std::get<0>(info.param) ? "TheSurvivorAsked" : "TheVictimAsked") +
+           (std::get<1>(info.param) ? "ForASlotInUse" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Asker, Death, testing::Combine(testing::Bool(), testing::Bool()), name_of);
 
 }  // namespace
 }  // namespace ucp::test

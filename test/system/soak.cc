@@ -15,7 +15,8 @@ uct::mock::Config mock_config(uint64_t seed, ucs::Random& random) {
     config.seed = seed;
     config.max_delay = 1 + random.below(40);
     config.stall_probability = random.below(3) == 0 ? 0.02 : 0;
-    config.no_resource_probability = random.below(2) == 0 ? 0 : 0.2;
+    config.no_resource_probability = random.below(2) == 0 ? 0 : random.below(2) == 0 ? 0.2 : 0.7;
+    config.sudden_room_probability = random.below(2) == 0 ? 0 : 0.5;
     config.transmit_depth = 2 + static_cast<unsigned>(random.below(32));
     if (random.below(3) == 0) config.capabilities &= ~uint32_t{uct::kGetZcopy};
     if (random.below(4) == 0) config.capabilities &= ~uint32_t{uct::kAmZcopy};
@@ -83,6 +84,7 @@ Soak::Options Soak::options_for(Fabric fabric, uint64_t seed) {
         options.traffic.slot_bytes = size_t{4} << 20;
     }
     options.cap = 1 + static_cast<unsigned>(random.below(2));
+    options.strands = (seed + seed / 16) % 2 == 0;  // half of the large ones too
     options.switch_every = 5 + static_cast<unsigned>(random.below(30));
     options.scheme = static_cast<RndvScheme>(random.below(4));
     options.early_zcopy = random.below(2) == 0;
@@ -131,6 +133,7 @@ Soak::Soak(const Options& options) : options_(options), random_(ucs::mix64(optio
     }
     cluster.seed = options.traffic.seed;
     cluster.config.max_priority_endpoints = options.cap;
+    if (!options.strands) cluster.config.bulk_qps = 0;
     // A run takes some milliseconds of the virtual clock: rankings, and waits after denials, must
     // be short beside it.
     cluster.config.switch_interval = std::chrono::microseconds(100);
@@ -175,10 +178,10 @@ bool Soak::is_done() const {
 void Soak::check_caps() {
     for (size_t index = 0; index < cluster_->size(); ++index) {
         const size_t held = cluster_->dedicated_endpoints(index);
-        // Lanes, and where there are adapters the strands of bulk transfers beside them.
-        const size_t limit = options_.fabric == Fabric::kMock
-                                 ? options_.cap
-                                 : cluster_->inner(index).config().dedicated_qps();
+        // Strands have queue pairs of the same kind; the mock fabric's transports have none.
+        const bool has_strands = options_.strands && options_.fabric != Fabric::kMock;
+        const size_t limit =
+            has_strands ? cluster_->inner(index).config().dedicated_qps() : options_.cap;
         if (held > limit) {
             result_.errors.push_back(
                 fmt::format("seed {}: {} dedicated lanes at cap {} on worker {}",
