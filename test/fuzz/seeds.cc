@@ -48,7 +48,6 @@ std::vector<Input> lane_messages() {
         lanes::Message message;
         message.type = static_cast<lanes::MessageType>(type);
         message.epoch = 1;
-        message.lanes = 1;
         if (message.type == lanes::MessageType::kLane) message.address.assign(30, 1);
         Input bytes(lanes::encoded_size(message));
         lanes::encode(message, bytes);

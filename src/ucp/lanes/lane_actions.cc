@@ -99,7 +99,7 @@ void LaneDriver::create_lane(lanes::Peer peer) {
     negotiator_.on_lane_created(peer, status, address);
 }
 
-void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address, unsigned) {
+void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address) {
     Endpoint& owner = endpoint(peer);
     LaneState& state = *owner.lane_state_;
     WorkerInterface& interface = worker_.interface(state.interface_index);

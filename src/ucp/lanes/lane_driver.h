@@ -78,7 +78,7 @@ class LaneDriver final : public lanes::Sink {
     lanes::PeerId identify(lanes::Peer peer) override;
     void send(lanes::Peer peer, const lanes::Message& message) override;
     void create_lane(lanes::Peer peer) override;
-    void connect_lane(lanes::Peer peer, std::span<const uint8_t> address, unsigned lanes) override;
+    void connect_lane(lanes::Peer peer, std::span<const uint8_t> address) override;
     void destroy_lane(lanes::Peer peer) override;
     void start_tx_switch(lanes::Peer peer, const lanes::Message& mark) override;
     void open_tx_window(lanes::Peer peer) override;

@@ -126,7 +126,6 @@ struct Link {
         bool flushed_sent = false;
         bool flushed_received = false;
         std::uint32_t window = 0;
-        std::uint8_t lanes = 0;
         std::vector<std::uint8_t> address;
         Switch direction;
     } round;

@@ -126,7 +126,6 @@ void layout(Stream& stream, M& message) {
             break;
         case MessageType::kLane:
             stream.integer(message.window);
-            stream.integer(message.lanes);
             stream.bytes(message.address);
             break;
         default:
@@ -146,8 +145,7 @@ bool in_range(const Message& message) {
     if (message.withdraw < WithdrawReason::kNoLane || message.withdraw > WithdrawReason::kPolicy) {
         return false;
     }
-    if (message.address.size() > kMaxLaneAddress) return false;
-    return message.type != MessageType::kLane || (message.lanes >= 1 && message.lanes <= kMaxLanes);
+    return message.address.size() <= kMaxLaneAddress;
 }
 
 }  // namespace

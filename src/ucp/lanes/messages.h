@@ -13,7 +13,6 @@ namespace ucp::lanes {
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kMaxLaneAddress = 1024;
-inline constexpr std::uint8_t kMaxLanes = 64;
 inline constexpr std::size_t kMaxMessageSize = 64 + kMaxLaneAddress;
 
 enum class MessageType : std::uint8_t {
@@ -56,7 +55,6 @@ struct Message {
     DenyReason deny = DenyReason::kBusy;
     WithdrawReason withdraw = WithdrawReason::kNoLane;
     std::uint32_t window = 0;
-    std::uint8_t lanes = 0;
     std::uint32_t nonce = 0;
     std::vector<std::uint8_t> address;
 

@@ -10,7 +10,6 @@ namespace {
 Config clamped(Config config) {
     config.margin_permille = std::min(config.margin_permille, kMaxMarginPermille);
     config.min_score = std::clamp<Score>(config.min_score, 1, kMaxMeasuredHalf);
-    config.lanes = std::clamp<std::uint8_t>(config.lanes, 1, kMaxLanes);
     config.busy_retry = std::max<Time>(config.busy_retry, 1);
     config.retry_after = std::max(config.retry_after, config.busy_retry);
     config.retry_max = std::max(config.retry_max, config.retry_after);
@@ -38,7 +37,7 @@ void Negotiator::drain() {
                 sink_.create_lane(action.peer);
                 break;
             case ActionKind::kConnect:
-                sink_.connect_lane(action.peer, action.message.address, action.message.lanes);
+                sink_.connect_lane(action.peer, action.message.address);
                 break;
             case ActionKind::kDestroy:
                 sink_.destroy_lane(action.peer);

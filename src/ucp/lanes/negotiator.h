@@ -31,7 +31,6 @@ struct Config {
     Time wait_timeout = 1000 * kMillisecond;
     std::uint32_t request_pings = 3;
     std::uint32_t window = 16;
-    std::uint8_t lanes = 1;
     std::uint32_t max_links = 256;
 };
 
@@ -75,9 +74,8 @@ class Sink {
 
     // Make a dedicated lane, then on_lane_created().
     virtual void create_lane(Peer peer) = 0;
-    // Connect it to `address` with `lanes` queue pairs, make it able to receive, then
-    // on_lane_ready().
-    virtual void connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned lanes) = 0;
+    // Connect it to `address`, make it able to receive, then on_lane_ready().
+    virtual void connect_lane(Peer peer, std::span<const std::uint8_t> address) = 0;
     // Destroy it, then on_lane_destroyed(). Nothing of a live peer is outstanding on it.
     virtual void destroy_lane(Peer peer) = 0;
 
@@ -143,9 +141,6 @@ class Negotiator {
     // kDedicated: ask as the hottest of all, whatever was measured. kScalable: give back, take
     // none.
     void set_policy(Peer peer, Policy policy);
-    void request_promote(Peer peer) { set_policy(peer, Policy::kDedicated); }
-    void request_demote(Peer peer) { set_policy(peer, Policy::kScalable); }
-    void request_auto(Peer peer) { set_policy(peer, Policy::kAuto); }
 
     // --- the end. on_close() leads to Sink::closed(); forget() ends a closed or failed endpoint.
     void on_close(Peer peer);

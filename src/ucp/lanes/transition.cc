@@ -50,7 +50,6 @@ void Negotiator::on_lane_created(Peer peer, ucs_status_t status,
     message.type = MessageType::kLane;
     message.epoch = link.epoch;
     message.window = config_.window;
-    message.lanes = config_.lanes;
     message.address.assign(address.begin(), address.end());
     send(peer, std::move(message));
     connect(link);
@@ -62,7 +61,6 @@ void Negotiator::connect(Link& link) {
     }
     link.round.connecting = true;
     Action action{ActionKind::kConnect, link.peer};
-    action.message.lanes = link.round.lanes;
     action.message.address = std::move(link.round.address);
     actions_.push_back(std::move(action));
 }
@@ -117,7 +115,6 @@ ucs_status_t Negotiator::on_round_message(Link& link, const Message& message) {
             if (state > LinkState::kConnecting || round.peer_lane) return violation();
             round.peer_lane = true;
             round.window = std::min(config_.window, message.window);
-            round.lanes = std::min(config_.lanes, message.lanes);
             round.address = message.address;
             connect(link);
             return UCS_OK;

@@ -59,7 +59,7 @@ void Node::create_lane(Peer peer) {
     });
 }
 
-void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned) {
+void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address) {
     std::uint64_t remote = 0;
     for (std::size_t i = 0; i < 8; ++i) remote |= std::uint64_t{address[i]} << (8 * i);
     cluster_.after(cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {

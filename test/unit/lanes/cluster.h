@@ -41,7 +41,7 @@ class Node : public ucp::lanes::Sink {
     PeerId identify(Peer peer) override;
     void send(Peer peer, const Message& message) override;
     void create_lane(Peer peer) override;
-    void connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned lanes) override;
+    void connect_lane(Peer peer, std::span<const std::uint8_t> address) override;
     void destroy_lane(Peer peer) override;
     void start_tx_switch(Peer peer, const Message& mark) override;
     void open_tx_window(Peer peer) override { pump(peer); }

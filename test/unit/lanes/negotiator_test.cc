@@ -37,7 +37,6 @@ class LanesNegotiator : public ::testing::Test {
         made.type = type;
         const Link* link = negotiator_->find(peer);
         made.epoch = link ? link->epoch : 0;
-        made.lanes = 1;
         made.window = 4;
         made.address = {9};
         if (type == Type::kRequest) {
@@ -83,7 +82,7 @@ class LanesNegotiator : public ::testing::Test {
         deliver(Type::kMark, peer);
         deliver(Type::kMarkAck, peer);
         if (reached()) return;
-        negotiator_->request_demote(peer);
+        negotiator_->set_policy(peer, Policy::kScalable);
         negotiator_->on_marker_posted(peer);
         if (reached()) return;
         deliver(Type::kDmark, peer);
@@ -486,7 +485,7 @@ TEST_F(LanesNegotiator, BackOffDoublesUpToItsLimit) {
 TEST_F(LanesNegotiator, CapZeroRefusesWithoutARecord) {
     start(worker_, 0);
     score(kPeer, 1000);
-    negotiator_->request_promote(kPeer);
+    negotiator_->set_policy(kPeer, Policy::kDedicated);
     EXPECT_EQ("", sink_->take());
     EXPECT_EQ(UCS_OK, deliver(Type::kScore));
     EXPECT_EQ(UCS_OK, deliver(Type::kRequest));
@@ -557,18 +556,14 @@ TEST_F(LanesNegotiator, ALaneThatCannotBeMadeIsWithdrawn) {
 }
 
 TEST_F(LanesNegotiator, TheLaneIsWhatBothEndsHave) {
-    config_.lanes = 8;
     config_.window = 3;
     start(worker_);
     bring_to(LinkState::kConnecting);
-    EXPECT_EQ(8u, sink_->last.lanes);
     EXPECT_EQ(3u, sink_->last.window);
     Message lane = message(Type::kLane);
-    lane.lanes = 2;
     lane.window = 100;
     lane.address = {4, 5};
     negotiator_->on_message(kPeer, lane);
-    EXPECT_EQ(2u, sink_->lanes);
     EXPECT_EQ((std::vector<std::uint8_t>{4, 5}), sink_->connected_to);
     EXPECT_EQ(3u, negotiator_->find(kPeer)->round.window);
 }

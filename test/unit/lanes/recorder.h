@@ -21,10 +21,9 @@ class Recorder : public ucp::lanes::Sink {
         last = message;
     }
     void create_lane(Peer peer) override { add(peer, "create"); }
-    void connect_lane(Peer peer, std::span<const std::uint8_t> address, unsigned count) override {
+    void connect_lane(Peer peer, std::span<const std::uint8_t> address) override {
         add(peer, "connect");
         connected_to.assign(address.begin(), address.end());
-        lanes = count;
     }
     void destroy_lane(Peer peer) override { add(peer, "destroy"); }
     void start_tx_switch(Peer peer, const Message& mark) override { add(peer, "switch"); }
@@ -42,7 +41,6 @@ class Recorder : public ucp::lanes::Sink {
 
     Message last;
     std::vector<std::uint8_t> connected_to;
-    unsigned lanes = 0;
 
   private:
     void add(Peer peer, const std::string& what) {

@@ -13,6 +13,7 @@ namespace {
 
 using ucp::lanes::kMillisecond;
 using ucp::lanes::LinkId;
+using ucp::lanes::Policy;
 using ucp::lanes::Rank;
 using ucp::lanes::with_margin;
 using Pairs = std::set<std::pair<std::size_t, std::size_t>>;
@@ -276,14 +277,14 @@ TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
             cluster[a].negotiator.advance(cluster.now());
             switch (cluster.random()() % 8) {
                 case 0:
-                    cluster[a].negotiator.request_demote(b);
+                    cluster[a].negotiator.set_policy(b, Policy::kScalable);
                     break;
                 case 1:
                 case 2:
-                    cluster[a].negotiator.request_promote(b);
+                    cluster[a].negotiator.set_policy(b, Policy::kDedicated);
                     break;
                 case 3:
-                    cluster[a].negotiator.request_auto(b);
+                    cluster[a].negotiator.set_policy(b, Policy::kAuto);
                     break;
                 default:
                     cluster[a].send_data(b, 1 + cluster.random()() % 20);
@@ -293,7 +294,7 @@ TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
         }
         for (std::size_t a = 0; a < cluster.size(); ++a) {
             for (std::size_t b = 0; b < cluster.size(); ++b) {
-                if (a != b) cluster[a].negotiator.request_auto(b);
+                if (a != b) cluster[a].negotiator.set_policy(b, Policy::kAuto);
             }
         }
         cluster.run(cluster.now() + 10000 * kMillisecond);
