@@ -10,13 +10,14 @@
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/path.h"
 #include "ucp/bulk/pool.h"
+#include "ucp/bulk/strand_ends.h"
 #include "ucp/core/wire.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp::bulk {
 
-/** At most so many paths of one endpoint: 8 strands on each of 4 rails, and the rails. */
-inline constexpr size_t kMaxPaths = 40;
+/** At most so many paths of one endpoint: the rails, its own lane one of them, and strands. */
+inline constexpr size_t kMaxPaths = RemoteMemory::kMaxKeys * (1 + kMaxStrandsPerRail);
 inline constexpr size_t kMaxChain = 64;
 
 /**

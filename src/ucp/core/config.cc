@@ -22,7 +22,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                         "Number of endpoints to expect, for the cost of transports "
                                         "that grows with it. auto: what the program says."),
     field<&Config::max_rails>("MAX_RNDV_RAILS", "4",
-                              "Devices over which an endpoint spreads large messages, at most."),
+                              "Devices over which an endpoint spreads large messages, 8 at most."),
     field<&Config::max_rail_ratio>("MULTI_LANE_MAX_RATIO", "4",
                                    "A device takes part in large messages if its bandwidth is at "
                                    "least that of the best one divided by this."),
@@ -96,7 +96,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::bulk_max_wr_per_post>("BULK_MAX_WR_PER_POST", "64",
                                          "Slices posted by one doorbell, 1 to 64."),
     field<&Config::bulk_max_rails>("BULK_MAX_RAILS", "auto",
-                                   "Devices over which an endpoint spreads bulk transfers, at "
+                                   "Devices over which an endpoint spreads bulk transfers, 8 at "
                                    "most. auto: UCX_MAX_RNDV_RAILS."),
     field<&Config::bulk_max_retries>("BULK_MAX_RETRIES", "8",
                                      "A slice that has failed more often ends its transfer."),

@@ -9,6 +9,7 @@
 
 #include "ucp/core/worker.h"
 #include "ucp/lanes/lane_driver.h"
+#include "ucp/mem/remote_memory.h"
 #include "ucp/select/report.h"
 #include "ucp/select/selection.h"
 #include "ucs/log.h"
@@ -77,8 +78,10 @@ bool Worker::reaches(uint8_t local, const AddressEntry& remote) const {
 
 select::Options Worker::selection_options() const {
     const Config& config = context_.config();
-    return {.max_rails = config.bulk_max_rails.value_or(config.max_rails),
-            .max_rail_ratio = config.max_rail_ratio};
+    const unsigned wanted = config.bulk_max_rails.value_or(config.max_rails);
+    // Keys reach no further.
+    constexpr unsigned kMaxRails = RemoteMemory::kMaxKeys;
+    return {.max_rails = std::min(wanted, kMaxRails), .max_rail_ratio = config.max_rail_ratio};
 }
 
 ucs_status_t Worker::connect(const WorkerAddress& remote, Endpoint** endpoint) {

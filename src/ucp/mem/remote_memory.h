@@ -28,7 +28,8 @@ struct DomainPair {
  */
 class RemoteMemory {
   public:
-    static constexpr size_t kMaxKeys = 4;
+    /** Domain pairs of an endpoint, and so the most rails that it spreads transfers over. */
+    static constexpr size_t kMaxKeys = 8;
 
     RemoteMemory() = default;
     RemoteMemory(const RemoteMemory&) = delete;
