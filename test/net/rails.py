@@ -43,8 +43,10 @@ def run_perf(net, operation, size, *options, disturb=None):
     """@return megabytes per second; what `disturb` does goes on beside it"""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = perf_command(net, operation, size, options, report.name)
+        # Messages of 64 KiB are announced as well: they are what goes over all links.
         child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT)
+                                 stderr=subprocess.STDOUT,
+                                 env=os.environ | {"UCX_RNDV_THRESH": "16k"})
         try:
             if disturb:
                 net.wait_for_traffic(child)
@@ -93,11 +95,16 @@ def say_time(what, seconds, goal):
     say(f"{what}: {took}{bound}", goal is None or (seconds is not None and seconds <= goal))
 
 
-WINDOWS = {"64K": "1024", "64M": "4", "1G": "1"}
+WINDOWS = {"64K": "1024", "64M": "4", "1G": "2"}
+
+
+def link_of(mbit):
+    """Its bucket is what it carries in 2 ms."""
+    return Link(rate=f"{mbit}mbit", bucket=f"{max(64, mbit // 4)}kb")
 
 
 def fill(rates, goal, options):
-    with Topology(2, [Link(rate=f"{rate}mbit") for rate in rates]) as net:
+    with Topology(2, [link_of(rate) for rate in rates]) as net:
         limit = sum(goodput(rate * 1e6) for rate in rates)
         for operation in options.operations.split(","):
             for size in options.sizes.split(","):

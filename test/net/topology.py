@@ -26,6 +26,7 @@ class NotPermitted(Exception):
 @dataclass
 class Link:
     rate: str = ""      # shaped by tbf at each end: "1gbit"
+    bucket: str = "64kb"
     loss: float = 0.0   # share of packets dropped on arrival, by nftables
     delay: float = 0.0  # seconds one way, by a relay between two tunnel devices
     mtu: int = 1500
@@ -94,8 +95,10 @@ class Topology:
             else:
                 sh(f"{name} addr add {self.address(n, i)}/24 dev eth{i}")
             if link.rate:
+                # A bucket that is smaller than the kernel's large segments cuts them into packets
+                # before they reach the peer, and both ends' processors are the limit then.
                 sh(f"tc -n {self.node(n)} qdisc add dev eth{i} root tbf rate {link.rate} "
-                   f"burst 64kb latency 20ms")
+                   f"burst {link.bucket} latency 20ms")
             if link.loss:
                 self._lose(n, i, link.loss)
 
