@@ -115,7 +115,9 @@ TEST_F(Lending, TheOtherPathsHelpWhileTheProgramMakesCalls) {
     const ucs_status_ptr_t put = pair_.start_put();
     EXPECT_TRUE(await([&] { return moved() != 0; }));
     EXPECT_EQ(pair_.counters().put, 0u);
+    const ucs::Time start = pair_.cluster.clock.now();
     EXPECT_TRUE(until([&] { return pair_.counters().put != 0; }));
+    EXPECT_LT(pair_.cluster.clock.now() - start, kStall / 4);  // before anything is taken back
     device_.is_silent = false;
     EXPECT_EQ(finish(put), UCS_OK);
     EXPECT_TRUE(pair_.here == pair_.there);
