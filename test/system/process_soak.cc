@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--kill]
+// process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--kill | --die N]
 //
 // Processes on the host-wide fabric of the emulated adapters, over the shared libraries, each with
 // the traffic of traffic.h to all others, while lanes are switched all the time. With --kill one is
-// killed half way: the others must notice, and go on with each other. What is under way at the end
-// may take as many seconds more as --patience says (30).
+// killed half way: the others must notice, and go on with each other. With --die it is killed by
+// its adapter, from within the N-th operation that this executes. What is under way at the end may
+// take as many seconds more as --patience says (30).
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -39,6 +40,9 @@ struct Settings {
     unsigned patience = 30;
     uint64_t seed = 1;
     bool kill = false;
+    uint64_t die = 0;  //!< operation at which it kills itself; 0: it is killed
+
+    bool is_doomed(size_t index) const { return kill && index == processes - 1; }
 };
 
 /** An address or key, of so many bytes. */
@@ -151,7 +155,7 @@ class Process {
         return true;
     }
 
-    bool is_doomed(size_t peer) const { return settings_.kill && peer == settings_.processes - 1; }
+    bool is_doomed(size_t peer) const { return settings_.is_doomed(peer); }
 
     void turn(bool with_traffic) {
         if (with_traffic) {
@@ -233,13 +237,17 @@ int launch(const Settings& settings) {
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() != launcher) _exit(1);
+            if (settings.is_doomed(index) && settings.die != 0) {
+                const std::string faults = fmt::format("die={}", settings.die);
+                setenv("SOFTHCA_FAULTS", faults.c_str(), 1);
+            }
             // Not _exit(): the adapters leave their fabric in an exit handler.
             std::exit(Process(settings, board, index).run());
         }
         children.push_back(child);
     }
     const pid_t victim = settings.kill ? children.back() : 0;
-    if (victim != 0) {
+    if (victim != 0 && settings.die == 0) {
         // When all have met, half of the time of the traffic.
         while (board.arrived[0].load() < settings.processes) poll(nullptr, 0, 10);
         poll(nullptr, 0, static_cast<int>(settings.seconds * 500));
@@ -249,7 +257,11 @@ int launch(const Settings& settings) {
     for (const pid_t child : children) {
         int status = 0;
         waitpid(child, &status, 0);
-        if (status != 0 && child != victim) ++failed;
+        if (child == victim) {
+            if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) ++failed;
+        } else if (status != 0) {
+            ++failed;
+        }
     }
     fmt::print(
         "{} processes, {} s: {} failed; {} switches by each end ({} promotions, {} demotions); {} "
@@ -271,6 +283,9 @@ int main(int argc, char** argv) {
         const bool has_value = index + 1 < argc;
         if (name == "--kill") {
             settings.kill = true;
+        } else if (name == "--die" && has_value) {
+            settings.kill = true;
+            settings.die = std::strtoull(argv[++index], nullptr, 10);
         } else if (name == "--processes" && has_value) {
             settings.processes = std::strtoul(argv[++index], nullptr, 10);
         } else if (name == "--seconds" && has_value) {
@@ -280,9 +295,9 @@ int main(int argc, char** argv) {
         } else if (name == "--seed" && has_value) {
             settings.seed = std::strtoull(argv[++index], nullptr, 10);
         } else {
-            fmt::print(
-                stderr,
-                "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] [--kill]\n");
+            fmt::print(stderr,
+                       "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] "
+                       "[--kill | --die N]\n");
             return 2;
         }
     }

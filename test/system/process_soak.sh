@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
 # SECONDS_OF_SOAK (6) of checked traffic while lanes move, some of it with narrow windows of flow
-# control, then the same with one of them killed; fewer processes without DC, and on the second port of a
-# device.
+# control, then the same with one of them killed, from outside or
+# by its adapter within an operation; fewer processes without DC, and on the second port of a device.
 set -u
 
 libs=$PWD/.libs
@@ -22,6 +22,9 @@ soak() {
 export UCX_TLS=ib,self
 soak --seconds "$seconds"
 soak --processes 4 --seconds 4 --kill
+for operation in 1 200 3000; do
+    soak --processes 4 --seconds 1 --die $operation
+done
 # As on adapters without DC: all peers over one queue pair of datagrams, hot pairs over RC.
 UCX_TLS=ud_verbs,rc_verbs,self soak --processes 4 --seconds 4
 
