@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 
 /** Memory that goes and comes back at the same address. */
 namespace remapped {
@@ -43,12 +45,14 @@ struct Ways {
         kShmdt,
         kFree,
         kBreak,
+        kFork,
         kCount
     };
-    static constexpr const char* kNames[kCount] = {
-        "munmap",      "munmap by number", "mmap over it", "madvise",
-        "mremap away", "mremap onto",      "shmdt",        "free",
-        "brk"};
+    static constexpr const char* kNames[kCount] = {"munmap",       "munmap by number",
+                                                   "mmap over it", "madvise",
+                                                   "mremap away",  "mremap onto",
+                                                   "shmdt",        "free",
+                                                   "brk",          "fork"};
 
     std::string text() const {
         std::string text;
@@ -56,6 +60,8 @@ struct Ways {
             text += (i > 0 ? ", " : "") + std::string(kNames[i]) + " " + std::to_string(times[i]);
         return text;
     }
+
+    void count(Way way) { ++times[way]; }
 
     std::array<uint64_t, kCount> times{};
 };
@@ -109,6 +115,10 @@ class Place {
         return is_round;
     }
 
+    /** A forked child has a copy of it; a segment is shared. */
+    bool is_copied() const { return kind_ != Kind::kSegment; }
+    /** A number for what is there. */
+    uint64_t sum() const { return std::hash<std::string_view>()({start_, kPlaceSize}); }
     /** Other pages, at the same address if the allocator has a say and agrees: then it counts. */
     void renew(std::mt19937_64& random, Ways& ways) {
         switch (kind_) {
@@ -139,7 +149,7 @@ class Place {
   private:
     char* page(size_t index) const { return start_ + index * kPage; }
     void count(Ways& ways, Ways::Way way) {
-        ++ways.times[way];
+        ways.count(way);
         is_other_ = true;
     }
     void map(char* at, size_t bytes, int flags) {

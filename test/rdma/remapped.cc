@@ -3,16 +3,18 @@
 // remapped [--rounds N] [--seconds S] [--seed N] [--events none]
 //
 // Memory is sent from, received into, put from and got into, and between transfers it goes and
-// comes back at the same address with other pages, by every way that a process has. What arrives
-// must be what is there. On a device that pins pages, a registration that outlives its memory
-// shows: it carries the old pages' bytes. With --events none the program claims to report memory
-// events, and does not: then the test must fail.
+// comes back at the same address with other pages, by every way that a process has; now and then
+// the process forks, and parent and child go on. What arrives must be what is there. On a device
+// that pins pages, a registration that outlives its memory shows: it carries the old pages' bytes.
+// With --events none the program claims to report memory events, and does not: then the test must
+// fail.
 //
 // A round is: a page was transferred, was replaced, and was transferred again. Many places are
 // transferred at a time, in random order, as a processor that waits for one at a time does little
 // else. Ends with status 1 at the first stale transfer.
 
 #include <malloc.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,12 +30,14 @@ namespace remapped {
 namespace {
 
 constexpr size_t kPlaces = 64;
+constexpr uint64_t kRoundsOfChild = 100;
 
 struct Options {
     uint64_t rounds = 1000;
     uint64_t seconds = UINT64_MAX;
     uint64_t seed = 1;
     bool has_events = true;
+    bool is_child = false;  //!< says nothing while all is right, and has no children
 };
 
 /** One end: a context of its own, as if it were another process. */
@@ -102,19 +106,24 @@ class Test {
     int run() {
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::seconds(std::min<uint64_t>(options_.seconds, 1000000));
-        std::printf("seed %llu\n", number(options_.seed));
-        uint64_t next_report = kReport;
+        if (!options_.is_child) std::printf("seed %llu\n", number(options_.seed));
+        uint64_t next_report = kReport, next_fork = kFirstFork;
         while (rounds_ < options_.rounds && std::chrono::steady_clock::now() < end) {
             if (!transfer_all()) return 1;
             // Some stay, so that registrations are found again.
             for (const size_t place : order_) {
                 if (random_() % 8 != 0) places_[place].renew(random_, ways_);
             }
+            if (!options_.is_child && rounds_ >= next_fork) {
+                next_fork = rounds_ + kBetweenForks;
+                if (!fork_and_go_on()) return 1;
+            }
             if (rounds_ < next_report) continue;
             next_report += kReport;
             std::printf("%llu rounds\n", number(rounds_));
             std::fflush(stdout);
         }
+        if (options_.is_child) return 0;
         std::printf("figure: %llu rounds with seed %llu, none of %llu transfers stale; %s\n",
                     number(rounds_), number(options_.seed), number(transfers_),
                     ways_.text().c_str());
@@ -122,7 +131,7 @@ class Test {
     }
 
   private:
-    static constexpr uint64_t kReport = 20000;
+    static constexpr uint64_t kReport = 20000, kFirstFork = 200, kBetweenForks = 2000;
     static unsigned long long number(uint64_t value) { return value; }
 
     void fill(char* at, size_t length) {
@@ -205,6 +214,40 @@ class Test {
         }
         rounds_ += rounds_of_batch_;
         return true;
+    }
+
+    /**
+     * Both go on at once: the parent with what it has registered, whose pages the fork has made two
+     * of, the child with a library of its own. What the parent's device writes must not appear in
+     * the child.
+     */
+    bool fork_and_go_on() {
+        std::vector<uint64_t> before;
+        for (const Place& place : places_) before.push_back(place.sum());
+        std::fflush(stdout);
+        const pid_t child = fork();
+        check(child != -1, "fork");
+        if (child == 0) {
+            Options options;
+            options.rounds = kRoundsOfChild;
+            options.seed = random_();
+            options.is_child = true;
+            const int status = Test(options).run();
+            for (size_t i = 0; i < kPlaces; ++i) {
+                if (places_[i].is_copied() && places_[i].sum() != before[i])
+                    give_up("a child's memory changes by itself");
+            }
+            std::fflush(stdout);
+            _exit(status);
+        }
+        bool is_right = true;
+        int status = 0;
+        do {
+            is_right = is_right && transfer_all();
+        } while (waitpid(child, &status, WNOHANG) == 0);
+        ways_.count(Ways::kFork);
+        check(status == 0, "the child failed");
+        return is_right;
     }
 
     const Options options_;
