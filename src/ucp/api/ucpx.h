@@ -313,10 +313,11 @@ typedef struct ucpx_batch {
  * All pieces are checked before the first is posted. They may land in any order; no fence orders
  * them, and where they overlap at the peer it is not said which bytes stay. The end of the
  * operation means that every byte is in the peer's memory. Then, if a notification is asked for,
- * the peer's handler gets it (ucpx_worker_set_notify_handler): it never comes before a byte of the
- * batch. A batch of no bytes just notifies. The batch and its array of pieces are the caller's
- * again when the call returns; the memory, the handles and the keys when the operation has ended.
- * A flush that starts after the end of a batch covers its notification.
+ * the peer's handler gets it (ucpx_worker_set_notify_handler), once: never before a byte of the
+ * batch, but maybe before the sender's operation has ended. A batch of no bytes just notifies. The
+ * batch and its array of pieces are the caller's again when the call returns; the memory, the
+ * handles and the keys when the operation has ended. A flush that starts after the end of a batch
+ * covers its notification.
  *
  * Between processes of one host, and within one process, the bytes are copied once, and no adapter
  * is used.
@@ -328,8 +329,8 @@ typedef struct ucpx_batch {
  * one of them; memh of another context; a length in all beyond 2^64; entry_size too small; a
  * context without UCP_FEATURE_RMA), UCS_ERR_NO_MEMORY, the error of an endpoint that failed. The
  * request ends once, with the first error of a piece if one fails; the others may or may not have
- * landed then, no notification is sent, and nothing is read from or written to the caller's memory
- * any more.
+ * landed then, and nothing is read from or written to the caller's memory any more. The peer is not
+ * notified then, unless every byte has landed and only the news of it was lost.
  */
 ucs_status_ptr_t ucpx_put_batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch,
                                     const ucp_request_param_t* param);

@@ -21,8 +21,7 @@ using bulk::Piece;
 /** The part of a batch's request. */
 struct BatchPart {
     Direction direction;
-    bool notifies;
-    uint64_t notification;
+    Notification notification;
     Piece* pieces;  //!< without the empty ones
     size_t count;
     size_t under_way = 0;  //!< pieces that go on their own, and one while they are being started
@@ -31,8 +30,9 @@ struct BatchPart {
 // Every byte is there, or the batch has failed.
 void finish_batch(Request& batch) {
     const BatchPart& part = batch.part<BatchPart>();
-    if (batch.status == UCS_OK && part.notifies) {
-        send_notification(*batch.endpoint, part.notification);
+    const Notification& notification = part.notification;
+    if (batch.status == UCS_OK && notification.is_wanted && !notification.is_posted) {
+        send_notification(*batch.endpoint, notification.value);
     }
     delete[] part.pieces;
 }
@@ -104,11 +104,12 @@ ucs_status_t post_pieces(Request& batch) {
 }
 
 ucs_status_t post_batch(Request& batch, const Lane&) {
-    const BatchPart& part = batch.part<BatchPart>();
+    BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = batch.worker->bulk();
     if (!engine.takes(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
-    return engine.start(batch, part.direction, pieces);
+    const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
+    return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
 }
 
 }  // namespace
@@ -148,7 +149,8 @@ ucs_status_ptr_t start_batch(Endpoint& endpoint, std::span<const ucpx_piece_t> p
                          &unwrap(piece.rkey)};
     }
     request->emplace<BatchPart>(BatchPart{is_put ? Direction::kPut : Direction::kGet,
-                                          notification.has_value(), notification.value_or(0), copy,
+                                          {notification.value_or(0), notification.has_value()},
+                                          copy,
                                           count});
     request->endpoint = &endpoint;
     worker.touch_if_armed(endpoint, total);

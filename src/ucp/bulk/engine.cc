@@ -42,7 +42,8 @@ bool Engine::takes(Endpoint& endpoint, Direction direction, std::span<const Piec
     });
 }
 
-ucs_status_t Engine::start(Request& request, Direction direction, std::span<const Piece> pieces) {
+ucs_status_t Engine::start(Request& request, Direction direction, std::span<const Piece> pieces,
+                           Notification* notification) {
     State& state = *state_;
     Group& group = state.make(*request.endpoint);
     // Slices are the same for all paths, so that any may take over from any.
@@ -61,6 +62,7 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
     job->engine = &state;
     job->direction = direction;
     job->request = &request;
+    job->notification = notification;
     job->group = &group;
     job->fence.job = job;
     job->fence.due = request.endpoint->has_fenced();

@@ -20,6 +20,7 @@ namespace ucp {
 class Endpoint;
 class Wakeup;
 class Worker;
+struct Notification;
 struct Request;
 
 namespace bulk {
@@ -50,9 +51,12 @@ class Engine {
      * Worker::progress(). Flush, close and fences wait for it.
      * @param pieces  alive until then, with the memory and keys that they refer to; a single one is
      *                copied
+     * @param notification  what the peer is to be told behind the last byte of a put; null:
+     * nothing. If it is not posted when the transfer is over, that is up to the caller
      * @return UCS_OK; UCS_ERR_NO_MEMORY: nothing happened
      */
-    ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces);
+    ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces,
+                       Notification* notification = nullptr);
 
     /**
      * Start a put or get of one piece if it is long enough (UCX_BULK_THRESH) and takes() it, from

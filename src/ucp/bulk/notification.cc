@@ -57,4 +57,15 @@ void send_notification(Endpoint& endpoint, uint64_t value) {
     endpoint.start(*request);
 }
 
+bool may_send_notification(const Endpoint& endpoint, const uct::Endpoint& lane) {
+    return endpoint.message_ready() && &endpoint.tx_lane() == &lane;
+}
+
+bool send_notification_behind(Endpoint& endpoint, uint64_t value, const uct::Endpoint& lane) {
+    if (!may_send_notification(endpoint, lane)) return false;
+    NotifyMessage message{endpoint.worker().uuid(), value};
+    return endpoint.tx_lane().am_bcopy(static_cast<uint8_t>(AmId::kNotify), pack_notification,
+                                       &message) >= 0;
+}
+
 }  // namespace ucp

@@ -49,7 +49,8 @@ struct Job : WaitingHook, JobHook {
     Direction direction = Direction::kPut;
     Engine::State* engine = nullptr;
     Request* request = nullptr;
-    Group* group = nullptr;  //!< null: the endpoint's memory is gone
+    Notification* notification = nullptr;  //!< of the request's
+    Group* group = nullptr;                //!< null: the endpoint's memory is gone
     size_t chains = 0;
     uint32_t number = 0;  //!< of the endpoint's remote operation
     uint32_t cuts = 0;    //!< failed paths that may still write what they carried
@@ -64,7 +65,8 @@ using JobList = boost::intrusive::list<Job, boost::intrusive::base_hook<JobHook>
 struct Chain : uct::Completion, boost::intrusive::list_base_hook<> {
     Engine::State* engine = nullptr;
     Job* job = nullptr;
-    Path* path = nullptr;  //!< null: its endpoint's memory is gone
+    Path* path = nullptr;                      //!< null: its endpoint's memory is gone
+    const uct::Endpoint* transport = nullptr;  //!< that it was posted on
     Run run;
 };
 using ChainList = boost::intrusive::list<Chain, boost::intrusive::constant_time_size<false>>;

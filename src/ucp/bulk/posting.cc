@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ucp/bulk/engine_state.h"
+#include "ucp/bulk/notification.h"
 #include "ucp/bulk/strand_driver.h"
 #include "ucp/core/worker.h"
 #include "ucp/mem/memory.h"
@@ -24,6 +25,44 @@ size_t longest(const uct::InterfaceAttributes& attributes, Direction direction) 
 bool serves(DomainPair domains, const Piece& piece) {
     return piece.memory->handle(domains.local) != nullptr &&
            piece.key->find(domains) != uct::kInvalidRemoteKey;
+}
+
+/**
+ * Is what is posted on the path next delivered when all that is under way of the job has landed?
+ * Not if some of it went another way, or may yet be written by a path that has failed. What is
+ * posted on the endpoint's own lane is never posted anew: its error is the endpoint's.
+ */
+bool has_order(const Job& job, const Path& path) {
+    if (path.kind != Path::Kind::kHome || job.cuts != 0 ||
+        (attributes_of(path).capabilities & uct::kOrderedChain) == 0) {
+        return false;
+    }
+    const auto here = std::ranges::count_if(path.chains, [&](const Chain& chain) {
+        return chain.job == &job && chain.transport == path.transport;
+    });
+    return static_cast<size_t>(here) == job.chains;
+}
+
+/**
+ * A short batch with a notification goes whole over the endpoint's lane, where that can follow it:
+ * the round trip saved is worth more than what other paths would take over.
+ */
+bool stays_at_home(const Job& job, const Path& home, const ScheduleRules& rules) {
+    return job.notification != nullptr && job.work.bytes_waiting() <= rules.slice &&
+           has_order(job, home);
+}
+
+/** As put_chain(), the last piece with the notification; 0 if that is not possible. */
+ssize_t put_with_notification(Notification& notification, const Path& path,
+                              std::span<const uct::ChainPiece> pieces, Chain& chain) {
+    const bool is_possible = (attributes_of(path).capabilities & uct::kImmediate) != 0 &&
+                             notification.value <= UINT32_MAX &&
+                             may_send_notification(path.group.endpoint, *path.transport);
+    if (!is_possible) return 0;
+    const ssize_t taken = path.transport->put_chain_immediate(
+        pieces, static_cast<uint32_t>(notification.value), &chain);
+    notification.is_posted = taken == static_cast<ssize_t>(pieces.size());
+    return taken;
 }
 
 }  // namespace
@@ -174,9 +213,18 @@ ssize_t Engine::State::post_chain(Job& job, Path& path, size_t bytes, ucs::Time 
     chain->callback = chain_done;
     chain->count = 2;  // one for this call: the transport may complete the chain within its own
     const std::span<const uct::ChainPiece> given(pieces.data(), count);
-    const ssize_t taken = job.direction == Direction::kPut
-                              ? path.transport->put_chain(given, chain)
-                              : path.transport->get_chain(given, chain);
+    Notification* const notification =
+        job.notification != nullptr && total == job.work.bytes_waiting() && has_order(job, path)
+            ? job.notification
+            : nullptr;
+    ssize_t taken = 0;
+    if (notification != nullptr) {
+        taken = put_with_notification(*notification, path, given, *chain);
+    }
+    if (taken == 0) {
+        taken = job.direction == Direction::kPut ? path.transport->put_chain(given, chain)
+                                                 : path.transport->get_chain(given, chain);
+    }
     if (taken <= 0) {
         chains.destroy(chain);
         return taken;
@@ -189,9 +237,15 @@ ssize_t Engine::State::post_chain(Job& job, Path& path, size_t bytes, ucs::Time 
     chain->engine = this;
     chain->job = &job;
     chain->path = &path;
+    chain->transport = path.transport;
     path.chains.push_back(*chain);
     path.meter.posted(chain->run.bytes, now);
     ++job.chains;
+    if (notification != nullptr && !job.work.has_next() && !notification->is_posted &&
+        chain->status == UCS_OK) {
+        notification->is_posted =
+            send_notification_behind(job.group->endpoint, notification->value, *path.transport);
+    }
     chain->complete(UCS_OK);
     return taken;
 }
@@ -210,7 +264,10 @@ bool Engine::State::post_next(Group& group, Job& job, ucs::Time now) {
     std::array<Path*, kMaxPaths> paths;
     std::array<const Meter*, kMaxPaths> meters;
     size_t count = 0;
+    const Path& home = *group.paths.front();
+    const bool stays = can_take(home, job, slice) && stays_at_home(job, home, rules);
     for (const auto& path : group.paths) {
+        if (stays && path->kind != Path::Kind::kHome) continue;
         if (!can_take(*path, job, slice)) continue;
         paths[count] = path.get();
         meters[count++] = &path->meter;

@@ -57,6 +57,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** True if a message of `length` bytes may go by am_short on tx_lane() right now. */
     bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
+    /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
+    bool message_ready() const;
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
 
     /**

@@ -184,6 +184,14 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
     return status;
 }
 
+bool Endpoint::message_ready() const {
+    if (is_failed() || has_backlog_) return false;
+    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return true;
+    using State = lanes::TxDirection::State;
+    const State state = lane_state_->direction->tx.state();
+    return state == State::kScalable || state == State::kDedicated;
+}
+
 bool Endpoint::is_drained(const uct::Endpoint* lane) const {
     if (lane == scalable_.get()) return false;
     return lane_state_ == nullptr || lane != lane_state_->dedicated.get() || lane_state_->drained();

@@ -88,6 +88,8 @@ void LaneDriver::create_lane(lanes::Peer peer) {
         state->fence.callback = fence_flushed;
         state->flush.callback = lane_flushed;
         state->dedicated->set_receive_gate(state.get());
+        state->dedicated->deliver_immediates(static_cast<uint8_t>(AmId::kNotify),
+                                             owner.remote_uuid());
         owner.lane_state_ = state.release();
         owner.lane_state_->direction = negotiator_.switch_of(peer);
         owner.update_fast_path();

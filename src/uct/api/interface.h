@@ -136,6 +136,9 @@ class Endpoint {
      * is not known which are.
      * @return how many were taken, from the front; 0: no room, wait with pending_add(); or a
      * negative ucs_status_t
+     *
+     * With kOrderedChain a message that is posted behind it is delivered when every byte of it is
+     * in remote memory, and never if one is not: an endpoint with an error delivers nothing more.
      */
     virtual ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) {
         return UCS_ERR_UNSUPPORTED;
@@ -179,6 +182,23 @@ class Endpoint {
     virtual ucs_status_t connect(const RemoteAddress& remote) { return UCS_ERR_UNSUPPORTED; }
     /** Dedicated: messages go to the gate from now on (null: to their handlers). */
     virtual void set_receive_gate(ReceiveGate* gate) {}
+
+    // --- immediate data (docs/transports.md) ---
+    /**
+     * put_chain() whose end the peer is told of by `value`, without a message; kImmediate. The
+     * value has the place of a message posted behind the chain, and takes room as one.
+     * @return as put_chain(). The value is sent only if all pieces were taken; 0: nothing
+     *         happened, put_chain() may have room all the same
+     */
+    virtual ssize_t put_chain_immediate(std::span<const ChainPiece> pieces, uint32_t value,
+                                        Completion* completion) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    /**
+     * Dedicated, kImmediate: what the peer's put_chain_immediate() sends comes as active messages
+     * of this id, of two uint64_t: the tag and the value. Before this call it is dropped.
+     */
+    virtual void deliver_immediates(uint8_t id, uint64_t tag) {}
 };
 
 /** A transport on a device as one worker uses it: queues, buffers, progress. */

@@ -37,6 +37,8 @@ enum Capability : uint32_t {
     kEventFd = 1u << 11,      //!< Interface::event_fd() and arm() work
     kPutChain = 1u << 12,     //!< bulk transfers: Endpoint::put_chain()
     kGetChain = 1u << 13,
+    kOrderedChain = 1u << 14,  //!< what is posted behind a put_chain() arrives behind its bytes
+    kImmediate = 1u << 15,     //!< Endpoint::put_chain_immediate() and deliver_immediates()
 };
 
 /** Operations of the atomic calls; values are bits, for masks in InterfaceAttributes. */

@@ -2,6 +2,8 @@
 
 // Several work requests to one doorbell.
 
+#include <endian.h>
+
 #include <algorithm>
 
 #include "uct/ib/base/domain.h"
@@ -22,16 +24,19 @@ uint64_t local_address(const ChainPiece& piece) {
 }  // namespace
 
 ssize_t SendQueue::post_chain(Opcode opcode, std::span<const ChainPiece> pieces,
-                              const DcTarget& target, SendOperation& operation) {
+                              const DcTarget& target, SendOperation& operation,
+                              const uint32_t* immediate) {
     if (!has_room()) return 0;
     const size_t room =
         std::min<size_t>(depth_ - outstanding(), static_cast<size_t>(credits_.available));
-    pieces = pieces.first(std::min({pieces.size(), room, kMaxChain}));
+    const size_t length = std::min({pieces.size(), room, kMaxChain});
+    if (length < pieces.size()) immediate = nullptr;
+    pieces = pieces.first(length);
     size_t taken = pieces.size();
     if (extended_ != nullptr) {
-        if (!chain_extended(opcode, pieces, target)) taken = 0;
+        if (!chain_extended(opcode, pieces, target, immediate)) taken = 0;
     } else {
-        taken = chain_plain(opcode, pieces);
+        taken = chain_plain(opcode, pieces, immediate);
     }
     if (taken == 0) [[unlikely]] {
         refused();
@@ -52,16 +57,22 @@ ssize_t SendQueue::post_chain(Opcode opcode, std::span<const ChainPiece> pieces,
 }
 
 bool SendQueue::chain_extended(Opcode opcode, std::span<const ChainPiece> pieces,
-                               const DcTarget& target) {
+                               const DcTarget& target, const uint32_t* immediate) {
     ibv_qp_ex* const qp = extended_;
     uint64_t id = uint64_t{token_} << 32 | posted_;
     ibv_wr_start(qp);
     qp->wr_flags = 0;
     for (const ChainPiece& piece : pieces) {
         qp->wr_id = ++id;
-        if (&piece == &pieces.back()) qp->wr_flags = IBV_SEND_SIGNALED;
         const auto key = static_cast<uint32_t>(piece.key);
-        if (opcode == Opcode::kWrite) {
+        const uint32_t* with = nullptr;
+        if (&piece == &pieces.back()) {
+            qp->wr_flags = IBV_SEND_SIGNALED;
+            with = immediate;
+        }
+        if (with != nullptr) {
+            ibv_wr_rdma_write_imm(qp, key, piece.remote, htobe32(*with));
+        } else if (opcode == Opcode::kWrite) {
             ibv_wr_rdma_write(qp, key, piece.remote);
         } else {
             ibv_wr_rdma_read(qp, key, piece.remote);
@@ -73,7 +84,8 @@ bool SendQueue::chain_extended(Opcode opcode, std::span<const ChainPiece> pieces
     return ibv_wr_complete(qp) == 0;
 }
 
-size_t SendQueue::chain_plain(Opcode opcode, std::span<const ChainPiece> pieces) {
+size_t SendQueue::chain_plain(Opcode opcode, std::span<const ChainPiece> pieces,
+                              const uint32_t* immediate) {
     ibv_send_wr requests[kMaxChain];
     ibv_sge local[kMaxChain];
     const size_t count = pieces.size();
@@ -89,6 +101,10 @@ size_t SendQueue::chain_plain(Opcode opcode, std::span<const ChainPiece> pieces)
         request.opcode = opcode == Opcode::kWrite ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
         request.send_flags = i + 1 < count ? 0 : unsigned{IBV_SEND_SIGNALED};
         request.wr.rdma = {pieces[i].remote, static_cast<uint32_t>(pieces[i].key)};
+    }
+    if (immediate != nullptr) {
+        requests[count - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        requests[count - 1].imm_data = htobe32(*immediate);
     }
     ibv_send_wr* bad;
     if (ibv_post_send(qp_.get(), requests, &bad) == 0) return count;

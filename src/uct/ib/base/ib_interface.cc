@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -17,6 +19,21 @@ namespace {
 
 /** Bytes before the aligned part of a message in a bounce buffer. */
 constexpr size_t kBounceFront = 16;
+
+bool is_immediate(const ibv_wc& completion) {
+    return completion.status == IBV_WC_SUCCESS && completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+}
+
+/** It went well and brought a message: one comparison, as every message passes here. */
+bool is_message(const ibv_wc& completion) {
+    static_assert(offsetof(ibv_wc, opcode) == offsetof(ibv_wc, status) + sizeof(uint32_t));
+    constexpr auto kMessage =
+        std::bit_cast<uint64_t>(std::array<uint32_t, 2>{IBV_WC_SUCCESS, IBV_WC_RECV});
+    uint64_t both;
+    std::memcpy(&both, reinterpret_cast<const std::byte*>(&completion) + offsetof(ibv_wc, status),
+                sizeof(both));
+    return both == kMessage;
+}
 
 }  // namespace
 
@@ -42,8 +59,9 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
     attributes_.device = device().name();
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
     attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
-                               kGetBcopy | kGetZcopy | kPutChain | kGetChain | kCheckPeer |
-                               kEventFd;
+                               kGetBcopy | kGetZcopy | kPutChain | kGetChain | kOrderedChain |
+                               kCheckPeer | kEventFd;
+    if (!scalable) attributes_.capabilities |= kImmediate;
     if (device().has_atomics()) {
         attributes_.capabilities |= kAtomicDevice;
         if (device().atomics_reach_cpu()) attributes_.capabilities |= kAtomicCpu;
@@ -215,19 +233,30 @@ unsigned IbInterface::poll_sends() {
 
 void IbInterface::keep_receives() {
     ibv_wc completion;
-    while (ibv_poll_cq(receive_cq_.get(), 1, &completion) > 0) kept_receives_.push_back(completion);
+    while (ibv_poll_cq(receive_cq_.get(), 1, &completion) > 0) {
+        // Its queue pair may be gone when the others are looked at.
+        if (is_immediate(completion)) become_message(completion);
+        kept_receives_.push_back(completion);
+    }
 }
 
 void IbInterface::arrived(const ibv_wc& completion) {
     auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
     receives_.taken(buffer);
-    if (completion.status != IBV_WC_SUCCESS || completion.byte_len < 1) [[unlikely]] {
-        ucs::log_debug("{}: receive failed: {}", device().name(),
-                       ibv_wc_status_str(completion.status));
-        receives_.recycle(buffer);
+    if (!is_message(completion)) [[unlikely]]
+        return arrived_otherwise(completion, buffer);
+    received(completion, buffer);
+}
+
+void IbInterface::arrived_otherwise(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    if (is_immediate(completion)) {
+        ibv_wc message = completion;
+        become_message(message);
+        received(message, buffer);
         return;
     }
-    received(completion, buffer);
+    ucs::log_debug("{}: receive failed: {}", device().name(), ibv_wc_status_str(completion.status));
+    receives_.recycle(buffer);
 }
 
 void IbInterface::completed(const ibv_wc& completion) {

@@ -99,8 +99,13 @@ class IbInterface : public Interface {
     /** Bytes that a send queue of these takes inline, from a queue made to see. */
     void set_limits(uint32_t max_inline);
 
-    /** At least a byte arrived in the buffer. */
+    /** A message arrived in the buffer; a peer that is none of ours may have sent no byte. */
     virtual void received(const ibv_wc& completion, ReceiveBuffer* buffer) = 0;
+    /**
+     * Make the arrival of immediate data the arrival of the message that it stands for, which is
+     * written into its buffer. Without bytes it is dropped.
+     */
+    virtual void become_message(ibv_wc& completion) { completion.byte_len = 0; }
     /** The adapter does no more: end all endpoints. */
     virtual void device_gone();
     /** After polling: serve who waits, ask for grants again. */
@@ -120,6 +125,7 @@ class IbInterface : public Interface {
     unsigned poll_receives();
     unsigned poll_sends();
     void arrived(const ibv_wc& completion);
+    void arrived_otherwise(const ibv_wc& completion, ReceiveBuffer* buffer);
     void completed(const ibv_wc& completion);
 
     void look_for_events();

@@ -29,7 +29,7 @@ void store_atomic(SendOperation& operation, ucs_status_t status);
  *                                              its id in the first byte, no fence, no signal;
  *                                              null: whatever the reason, acquire_message() knows
  *   bool post_plain(SendQueue&, pieces)        post that, and count it
- *   ssize_t post_chain(SendQueue&, opcode, pieces, SendOperation&)
+ *   ssize_t post_chain(SendQueue&, opcode, pieces, SendOperation&, immediate)
  *   bool keeps_requests()                      requests must be kept until they are complete, so
  *                                              that they can be posted anew: no inline sends
  */
@@ -220,6 +220,27 @@ class Operations : public Endpoint {
         return UCS_INPROGRESS;
     }
 
+    ssize_t chain(Opcode opcode, std::span<const ChainPiece> pieces, Completion* completion,
+                  const uint32_t* immediate = nullptr) {
+        if (pieces.empty()) return 0;
+        // Several endpoints of a shared initiator would each need a record of every piece.
+        if (self().keeps_requests()) [[unlikely]]
+            return UCS_ERR_UNSUPPORTED;
+        ucs_status_t status;
+        SendQueue* queue = self().acquire(&status);
+        if (queue == nullptr) return status == UCS_ERR_NO_RESOURCE ? 0 : status;
+        SendOperation* operation = base().operation();
+        if (operation == nullptr) [[unlikely]]
+            return 0;
+        operation->pool = &base().operation_pool();
+        operation->finish = finish::complete;
+        operation->completion = completion;
+        const ssize_t taken = self().post_chain(*queue, opcode, pieces, *operation, immediate);
+        if (taken <= 0) [[unlikely]]
+            operation->release();
+        return taken;
+    }
+
   private:
     /** What precedes the payload of a short message. */
     struct __attribute__((packed)) Front {
@@ -292,26 +313,6 @@ class Operations : public Endpoint {
         if (!post_copied(queue, request, *buffer)) return UCS_ERR_IO_ERROR;
         self().message_posted();
         return UCS_OK;
-    }
-
-    ssize_t chain(Opcode opcode, std::span<const ChainPiece> pieces, Completion* completion) {
-        if (pieces.empty()) return 0;
-        // Several endpoints of a shared initiator would each need a record of every piece.
-        if (self().keeps_requests()) [[unlikely]]
-            return UCS_ERR_UNSUPPORTED;
-        ucs_status_t status;
-        SendQueue* queue = self().acquire(&status);
-        if (queue == nullptr) return status == UCS_ERR_NO_RESOURCE ? 0 : status;
-        SendOperation* operation = base().operation();
-        if (operation == nullptr) [[unlikely]]
-            return 0;
-        operation->pool = &base().operation_pool();
-        operation->finish = finish::complete;
-        operation->completion = completion;
-        const ssize_t taken = self().post_chain(*queue, opcode, pieces, *operation);
-        if (taken <= 0) [[unlikely]]
-            operation->release();
-        return taken;
     }
 
     ucs_status_t transfer(Opcode opcode, std::span<const Iov> iov, uint64_t remote_address,

@@ -182,10 +182,11 @@ class SendQueue {
     /**
      * Post writes or reads with one doorbell, the last one signalled; `operation` runs when all are
      * complete. From the front, as many as there is room for, at most kMaxChain.
+     * @param immediate  goes with the last piece; of writes only. Not sent unless all are taken
      * @return how many; 0 without room; UCS_ERR_IO_ERROR if the driver refused all, logged
      */
     ssize_t post_chain(Opcode opcode, std::span<const ChainPiece> pieces, const DcTarget& target,
-                       SendOperation& operation);
+                       SendOperation& operation, const uint32_t* immediate = nullptr);
     /** Let the end of what is posted so far be known. @return false if that must wait */
     bool signal(const DcTarget& target);
     /** As signal(), and run `operation` then. */
@@ -216,8 +217,10 @@ class SendQueue {
     void count_plain();
     bool post_extended(const WorkRequest& request, uint64_t id, unsigned flags);
     bool post_plain(const WorkRequest& request, uint64_t id, unsigned flags);
-    bool chain_extended(Opcode opcode, std::span<const ChainPiece> pieces, const DcTarget& target);
-    size_t chain_plain(Opcode opcode, std::span<const ChainPiece> pieces);
+    bool chain_extended(Opcode opcode, std::span<const ChainPiece> pieces, const DcTarget& target,
+                        const uint32_t* immediate);
+    size_t chain_plain(Opcode opcode, std::span<const ChainPiece> pieces,
+                       const uint32_t* immediate);
     void finish(uint32_t index, ucs_status_t status);
 
     SendQueueOwner& owner_;

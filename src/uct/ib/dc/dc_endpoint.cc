@@ -47,9 +47,9 @@ bool DcEndpoint::post(SendQueue& queue, WorkRequest& request, SendOperation* ope
 }
 
 ssize_t DcEndpoint::post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
-                               SendOperation& operation) {
+                               SendOperation& operation, const uint32_t* immediate) {
     Dci& dci = Dci::of(queue);
-    const ssize_t taken = queue.post_chain(opcode, pieces, target_, operation);
+    const ssize_t taken = queue.post_chain(opcode, pieces, target_, operation, immediate);
     if (taken <= 0) return taken;
     if (dci_ == DciPool::kNone) interface_.pool().take(dci, *this);
     dci.used += static_cast<unsigned>(taken);

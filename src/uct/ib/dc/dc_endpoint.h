@@ -48,7 +48,7 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     }
     bool post(SendQueue& queue, WorkRequest& request, SendOperation* operation);
     ssize_t post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
-                       SendOperation& operation);
+                       SendOperation& operation, const uint32_t* immediate);
     // The initiator must be this endpoint's already. A failed endpoint has no credits.
     SendQueue* plain_queue() {
         if (credits_ <= 0 || dci_ == DciPool::kNone || fence_next_) [[unlikely]]

@@ -48,7 +48,8 @@ ucs_status_t DcInterface::open(Domain& domain, const TransportConfig& config,
     }
     opened->set_limits(max_inline);
     opened->pool_ = std::make_unique<DciPool>(*opened, dc_config);
-    if (opened->pool_->is_shared()) opened->attributes_.capabilities &= ~(kPutChain | kGetChain);
+    if (opened->pool_->is_shared())
+        opened->attributes_.capabilities &= ~(kPutChain | kGetChain | kOrderedChain);
     *interface = std::move(opened);
     return UCS_OK;
 }
@@ -123,8 +124,11 @@ uint64_t DcInterface::await_grant(DcEndpoint& endpoint) {
 }
 
 void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    uint32_t length;
+    if (__builtin_sub_overflow(completion.byte_len, 1u, &length)) [[unlikely]] {
+        return receives_.recycle(buffer);
+    }
     const auto header = std::to_integer<uint8_t>(*buffer->message());
-    const size_t length = completion.byte_len - 1;
     std::byte* const data = buffer->message() + 1;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
         if (!dispatch_am(params_.am_table, header & am_header::kIdMask, data, length, buffer)) {
@@ -132,7 +136,7 @@ void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
         }
         return;
     }
-    const std::span<const std::byte> message(buffer->message(), length + 1);
+    const std::span<const std::byte> message(buffer->message(), size_t{length} + 1);
     if (header == am_header::kPureRequest) {
         answer(message);
     } else if (header == am_header::kPureGrant) {

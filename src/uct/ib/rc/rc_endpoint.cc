@@ -26,12 +26,12 @@ RcEndpoint::~RcEndpoint() {
     stop_waiting();
     interface_.pending().drop_all(*this);
     if (gate_ != nullptr) interface_.count_gates(-1);
-    interface_.remove(*this, local_.number);
     if (queue_->token() != 0) interface_.remove_queue(queue_->token());
     // A message that came in between would be dropped with its queue pair, and its buffer lost to
     // the shared receive queue for good.
     queue_->refuse_messages();
     interface_.keep_receives();
+    interface_.remove(*this, local_.number);
     OperationList rest = queue_->take_all();
     queue_.reset();  // the adapter touches no buffer after this
     finish_all(rest, UCS_ERR_CANCELED);
@@ -126,6 +126,16 @@ void RcEndpoint::on_failed(SendQueue& queue, uint32_t index, ucs_status_t status
 }
 
 // --- flow control ---
+
+// An immediate uses up a credit, but has no first byte that could ask for more.
+ssize_t RcEndpoint::put_chain_immediate(std::span<const ChainPiece> pieces, uint32_t value,
+                                        Completion* completion) {
+    constexpr uint8_t kRequests = am_header::kSoftRequest | am_header::kHardRequest;
+    if (status_ == UCS_OK && (credits_ <= 0 || (message_flags() & kRequests) != 0)) return 0;
+    const ssize_t taken = chain(Opcode::kWrite, pieces, completion, &value);
+    if (taken == static_cast<ssize_t>(pieces.size())) credits_ -= used_per_message_;
+    return taken;
+}
 
 uint8_t RcEndpoint::flags_slow() const {
     uint8_t flags = 0;

@@ -24,6 +24,9 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     ucs_status_t get_address(std::span<std::byte> address) const override;
     ucs_status_t connect(const RemoteAddress& remote) override;
     void set_receive_gate(ReceiveGate* gate) override;
+    ssize_t put_chain_immediate(std::span<const ChainPiece> pieces, uint32_t value,
+                                Completion* completion) override;
+    void deliver_immediates(uint8_t id, uint64_t tag) override { immediates_ = {id, tag}; }
 
     // --- for Operations ---
     RcInterface& interface() { return interface_; }
@@ -63,8 +66,8 @@ class RcEndpoint final : public Operations<RcEndpoint>,
         return queue.post(request, operation);
     }
     ssize_t post_chain(SendQueue& queue, Opcode opcode, std::span<const ChainPiece> pieces,
-                       SendOperation& operation) {
-        return queue.post_chain(opcode, pieces, {}, operation);
+                       SendOperation& operation, const uint32_t* immediate) {
+        return queue.post_chain(opcode, pieces, {}, operation, immediate);
     }
     // A queue that is not connected or failed has no plain room, and credits are above the soft
     // threshold always if there is no flow control.
@@ -84,6 +87,12 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     bool has_own_room() const { return queue_->has_own_room(); }
     bool waits_for_grant() const { return waits_for_grant_; }
     ReceiveGate* gate() const { return gate_; }
+    /** What the peer's immediates become: messages of this id, with this tag. */
+    struct Immediates {
+        uint8_t id;
+        uint64_t tag;
+    };
+    const std::optional<Immediates>& immediates() const { return immediates_; }
     void granted();
     void grant_with_next_message() { owes_grant_ = true; }
     /** Send a grant now, or as soon as there is room. */
@@ -112,6 +121,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     const int soft_, hard_;
     const int used_per_message_;  //!< 1; 0 without flow control
     ReceiveGate* gate_ = nullptr;
+    std::optional<Immediates> immediates_;
     const QpAddress local_;
     QpAddress remote_;
     PortAddress remote_port_;

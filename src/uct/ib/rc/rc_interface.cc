@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/rc/rc_interface.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -85,9 +87,24 @@ RcEndpoint* RcInterface::find(uint32_t qp_number) const {
     return found == endpoints_.end() ? nullptr : found->second;
 }
 
+void RcInterface::become_message(ibv_wc& completion) {
+    auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
+    const RcEndpoint* endpoint = find(completion.qp_num);
+    completion.opcode = IBV_WC_RECV;
+    completion.byte_len = 0;
+    if (endpoint == nullptr || !endpoint->immediates()) return;
+    const uint64_t content[] = {endpoint->immediates()->tag, be32toh(completion.imm_data)};
+    *buffer->message() = std::byte{endpoint->immediates()->id};
+    std::memcpy(buffer->message() + 1, content, sizeof(content));
+    completion.byte_len = 1 + sizeof(content);
+}
+
 void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    uint32_t length;
+    if (__builtin_sub_overflow(completion.byte_len, 1u, &length)) [[unlikely]] {
+        return receives_.recycle(buffer);
+    }
     const auto header = std::to_integer<uint8_t>(*buffer->message());
-    const size_t length = completion.byte_len - 1;
     const uint8_t flags = header & am_header::kFlagMask;
     const uint8_t id = header & am_header::kIdMask;
     std::byte* const data = buffer->message() + 1;

@@ -39,6 +39,7 @@ class RcInterface final : public IbInterface {
         : IbInterface(domain, kind, config, params), kind_(kind) {}
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
+    void become_message(ibv_wc& completion) override;
     void after_poll() override;
     RcEndpoint* find(uint32_t qp_number) const;
 

@@ -29,7 +29,8 @@ QpPtr create_rc_queue_pair(IbInterface& interface, bool extended, uint32_t* max_
         attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         attributes.pd = interface.domain().pd();
         attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE |
-                                    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+                                    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
         qp.reset(ibv_create_qp_ex(interface.device().context(), &attributes));
         *max_inline = attributes.cap.max_inline_data;

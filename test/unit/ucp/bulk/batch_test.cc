@@ -94,6 +94,9 @@ constexpr Ability kAbilities[] = {
     {"emulated", kMessages},
     {"chains", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
                    uct::kGetZcopy | uct::kPutChain | uct::kGetChain},
+    {"ordered_chains", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy |
+                           uct::kGetBcopy | uct::kGetZcopy | uct::kPutChain | uct::kGetChain |
+                           uct::kOrderedChain},
 };
 
 Cluster::Options options_of(const Ability& ability, uint64_t seed, double trouble) {
@@ -342,7 +345,8 @@ TEST_P(Batch, ManyRequestsAreTestedInOneCall) {
     for (size_t i = 2; i < requests.size(); ++i) ucp_request_free(requests[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, BatchFailure, testing::Values(kAbilities[0], kAbilities[2]),
+INSTANTIATE_TEST_SUITE_P(Transports, BatchFailure,
+                         testing::Values(kAbilities[0], kAbilities[2], kAbilities[3]),
                          [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Transports, Batch, testing::ValuesIn(kAbilities),
                          [](const auto& info) { return std::string(info.param.name); });
