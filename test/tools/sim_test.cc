@@ -97,6 +97,16 @@ TEST(Sim, BulkFillsTheLinkWithSeveralQueuePairsWhereOneDoesNot) {
     EXPECT_GT(rate("8"), 0.95 * 50000);
 }
 
+TEST(Sim, SlicesOfLargeTransfersShareDoorbells) {
+    const SimOutcome run =
+        simulate({"bulk", "--lanes", "dedicated", "--size", "64M:64M", "--iterations", "4",
+                  "--settle", "1ms", "--model", "qp_gbps=50", "--set", "UCX_BULK_QPS=8"});
+    const json& observed = run.document.at("modes").at("dedicated").at("observed");
+    const double slices = observed.at("adapter_bytes").get<double>() / 65536;
+    EXPECT_GT(slices, 8 * 1024);
+    EXPECT_LE(observed.at("doorbells").get<double>() / slices, 1.0 / 16) << run.outcome.out;
+}
+
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "6ms", "--phases", "3", "--lanes", "dynamic"});
