@@ -63,6 +63,8 @@ TEST(Sim, MbwMrPromotesTheHotPairsOnly) {
                   "2", "--interval", "200us", "--settle", "4ms", "--time", "500us", "--verify"});
     const json& lanes = run.document.at("lanes");
     EXPECT_EQ(lanes.at("promotions"), 4) << run.outcome.out;
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
     for (const json& entry : lanes.at("map")) {
         const int rank = entry.at("rank");
         const int peer = entry.at("peer");
@@ -110,7 +112,9 @@ TEST(Sim, SlicesOfLargeTransfersShareDoorbells) {
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "6ms", "--phases", "3", "--lanes", "dynamic"});
-    const json& recoveries = run.document.at("modes").at("dynamic").at("observed").at("recoveries");
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
+    const json& recoveries = observed.at("recoveries");
     ASSERT_EQ(recoveries.size(), 2u);
     for (const json& recovery : recoveries) {
         ASSERT_TRUE(recovery.at("intervals").is_number()) << run.outcome.out;
