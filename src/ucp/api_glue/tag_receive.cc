@@ -47,7 +47,9 @@ ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void* buffer, size_t count,
     ucp_request_param_t params = older_params(datatype, nullptr);
     params.op_attr_mask |= UCP_OP_ATTR_FIELD_REQUEST;
     params.request = req;
-    return UCS_PTR_STATUS(ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &params));
+    const ucs_status_ptr_t operation =
+        ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &params);
+    return UCS_PTR_STATUS(operation);
 }
 
 ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t tag_mask,

@@ -68,8 +68,10 @@ ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
 
 ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void* buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, void* req) {
-    return UCS_PTR_STATUS(ucp_tag_send_nbx(ep, buffer, count, tag,
-                                           OldParams().datatype(datatype).request(req).get()));
+    // The macro evaluates its argument more than once.
+    const ucs_status_ptr_t operation =
+        ucp_tag_send_nbx(ep, buffer, count, tag, OldParams().datatype(datatype).request(req).get());
+    return UCS_PTR_STATUS(operation);
 }
 
 ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void* buffer, size_t count,
