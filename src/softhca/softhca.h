@@ -96,15 +96,13 @@ class VirtualFabric {
 
     /// The node's adapters stop for good: peers see retries exceeded, its own calls do nothing.
     void kill_node(unsigned node);
-    bool node_alive(unsigned node) const;
     /// The node's adapters fail: as kill_node, and each tells its programs
     /// (IBV_EVENT_DEVICE_FATAL).
     void fail_devices(unsigned node);
-    /// All ports of a node, one of them (counted over its devices, from 0), or the path between two
-    /// nodes, goes down or up. A port raises IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
+    /// All ports of a node, or one of them (counted over its devices, from 0), go down or up. A
+    /// port raises IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
     void set_link(unsigned node, bool up);
     void set_port(unsigned node, unsigned port, bool up);
-    void set_path(unsigned a, unsigned b, bool up);
 
     void set_faults(const FaultPlan& plan);
     /// Moves a QP to the error state as if its adapter had failed it.

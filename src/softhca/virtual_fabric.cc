@@ -100,9 +100,7 @@ bool VirtualFabricImpl::port_up(uint16_t lid) const {
 }
 
 bool VirtualFabricImpl::reachable(uint16_t from, uint16_t to) const {
-    if (to == 0 || to >= ports_.size() || !port_up(from) || !port_up(to)) return false;
-    const auto nodes = std::minmax(ports_[from].node, ports_[to].node);
-    return broken_paths_.empty() || !broken_paths_.contains({nodes.first, nodes.second});
+    return to != 0 && to < ports_.size() && port_up(from) && port_up(to);
 }
 
 Reach VirtualFabricImpl::move(Owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
@@ -236,23 +234,11 @@ void VirtualFabric::kill_node(unsigned node) {
 void VirtualFabric::fail_devices(unsigned node) {
     impl_->fail_devices(node);
 }
-bool VirtualFabric::node_alive(unsigned node) const {
-    return impl_->nodes_[node].alive;
-}
 void VirtualFabric::set_link(unsigned node, bool up) {
     for (unsigned port = 0; port < impl_->ports_per_node(); ++port) set_port(node, port, up);
 }
 void VirtualFabric::set_port(unsigned node, unsigned port, bool up) {
     impl_->set_port(uint16_t(1 + node * impl_->ports_per_node() + port), up);
-}
-
-void VirtualFabric::set_path(unsigned a, unsigned b, bool up) {
-    const std::pair<unsigned, unsigned> path = std::minmax(a, b);
-    if (up) {
-        impl_->broken_paths_.erase(path);
-    } else {
-        impl_->broken_paths_.insert(path);
-    }
 }
 
 void VirtualFabric::set_faults(const FaultPlan& plan) {

@@ -3,7 +3,6 @@
 
 #include <list>
 #include <queue>
-#include <set>
 #include <unordered_map>
 
 #include "softhca/requester.h"
@@ -105,7 +104,6 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     VirtualFabric::Options options_;
     std::vector<Node> nodes_;
     std::vector<Port> ports_;  ///< by LID
-    std::set<std::pair<unsigned, unsigned>> broken_paths_;
     unsigned current_node_ = 0;
     bool auto_advance_ = false;
     std::function<void(unsigned)> activity_;
