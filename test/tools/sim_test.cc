@@ -111,7 +111,7 @@ TEST(Sim, SlicesOfLargeTransfersShareDoorbells) {
 
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
-                                     "--time", "6ms", "--phases", "3", "--lanes", "dynamic"});
+                                     "--time", "8ms", "--phases", "3", "--lanes", "dynamic"});
     const json& observed = run.document.at("modes").at("dynamic").at("observed");
     EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
     const json& recoveries = observed.at("recoveries");
