@@ -2,6 +2,8 @@
 
 // Notifications of batches over several paths that fail: never before a byte, never twice.
 
+#include <functional>
+
 #include "unit/ucp/bulk/two_rails.h"
 
 namespace ucp::bulk::test {
@@ -55,6 +57,7 @@ class Teller {
     BulkCluster pair;
     Region local;
     bool has_ended = false;
+    std::function<void()> when_told;
     unsigned told = 0;
     unsigned early = 0;  //!< before the sender knew that the bytes have landed
 
@@ -66,6 +69,7 @@ class Teller {
         const std::span here(self.local.bytes), there(self.pair.there);
         EXPECT_TRUE(std::ranges::equal(here.first(self.length_), there.first(self.length_)));
         std::ranges::fill(there.first(self.length_), 0x55);
+        if (self.when_told) self.when_told();
     }
 
     size_t length_ = 0;
@@ -144,12 +148,12 @@ TEST(Notifications, ASilentRailWritesNothingOnceThePeerIsTold) {
         SCOPED_TRACE(steps);
         Teller teller(128 * kSlice, ordered_options(2));
         Cluster& cluster = teller.pair.cluster;
+        teller.when_told = [&] { cluster.fabric.set_device(teller.pair.rail(), Device::kWell); };
         const ucs_status_ptr_t batch = teller.start(128 * kSlice, steps);
         cluster.steps(steps);
         cluster.fabric.set_device(teller.pair.rail(), Device::kSilent);
         ASSERT_EQ(cluster.finish(batch), UCS_OK);
         EXPECT_TRUE(cluster.until([&] { return teller.told == 1; }));
-        cluster.fabric.set_device(teller.pair.rail(), Device::kWell);
         cluster.steps(1000);
         EXPECT_EQ(teller.told, 1u);
         EXPECT_TRUE(teller.is_left_alone());
