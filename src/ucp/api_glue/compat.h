@@ -24,10 +24,6 @@ class OldParams {
         param_.flags = flags;
         return *this;
     }
-    OldParams& always_request() {
-        param_.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-        return *this;
-    }
     OldParams& request(void* request) {
         param_.op_attr_mask |= UCP_OP_ATTR_FIELD_REQUEST;
         param_.request = request;
@@ -40,16 +36,6 @@ class OldParams {
         };
         return pass_on(reinterpret_cast<void*>(callback));
     }
-    OldParams& receive_callback(ucp_tag_recv_callback_t callback) {
-        if (callback == nullptr) return *this;
-        param_.cb.recv = [](void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
-                            void* user_data) {
-            ucp_tag_recv_info_t copy = *info;
-            reinterpret_cast<ucp_tag_recv_callback_t>(user_data)(request, status, &copy);
-        };
-        return pass_on(reinterpret_cast<void*>(callback));
-    }
-
     OldParams& stream_callback(ucp_stream_recv_callback_t callback) {
         if (callback == nullptr) return *this;
         param_.cb.recv_stream = [](void* request, ucs_status_t status, size_t length,

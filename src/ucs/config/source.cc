@@ -56,20 +56,6 @@ std::vector<std::string> MapEnvironment::names(std::string_view prefix) const {
     return found;
 }
 
-std::string_view origin_name(Origin origin) {
-    switch (origin) {
-        case Origin::kFile:
-            return "file";
-        case Origin::kEnvironment:
-            return "environment";
-        case Origin::kProgram:
-            return "program";
-        case Origin::kDefault:
-            break;
-    }
-    return "default";
-}
-
 ucs_status_t Source::read(std::string_view prefix, std::string_view file, Source& source,
                           std::string& error) {
     source.settings_.clear();

@@ -39,7 +39,6 @@ class MapEnvironment final : public Environment {
     void set(std::string name, std::string value) {
         values_.insert_or_assign(std::move(name), std::move(value));
     }
-    void unset(const std::string& name) { values_.erase(name); }
 
     std::optional<std::string> get(std::string_view name) const override;
     std::vector<std::string> names(std::string_view prefix) const override;
@@ -49,8 +48,6 @@ class MapEnvironment final : public Environment {
 };
 
 enum class Origin { kDefault, kFile, kEnvironment, kProgram };
-
-std::string_view origin_name(Origin origin);
 
 // One answer to "what has the user set?": a snapshot of the environment, a file's lines below it,
 // the program's own settings above it. A value: once filled it may be read by any thread.

@@ -95,10 +95,6 @@ bool AllowList::allows(std::string_view name) const {
     return (std::find(names.begin(), names.end(), name) != names.end()) != negated;
 }
 
-bool AllowList::names_explicitly(std::string_view name) const {
-    return !negated && allows(name);
-}
-
 bool Codec<bool>::parse(std::string_view text, bool& value) {
     for (const std::string_view yes : {"y", "yes", "on", "true", "1"}) {
         if (internal::equal_ignoring_case(text, yes)) {

@@ -61,8 +61,6 @@ struct AllowList {
     std::vector<std::string> names{};
 
     bool allows(std::string_view name) const;
-    // Whether `name` was asked for by itself, so that its absence deserves a word.
-    bool names_explicitly(std::string_view name) const;
     friend bool operator==(const AllowList&, const AllowList&) = default;
 };
 

@@ -2,7 +2,6 @@
 #include "ucs/sys/host.h"
 
 #include <limits.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -42,10 +41,6 @@ uint64_t host_id() {
 
 uint32_t process_id() {
     return static_cast<uint32_t>(getpid());
-}
-
-uint32_t thread_id() {
-    return static_cast<uint32_t>(syscall(SYS_gettid));
 }
 
 }  // namespace ucs

@@ -16,7 +16,4 @@ uint64_t host_id();
 // Of this process now: a forked child has its own.
 uint32_t process_id();
 
-// The kernel's id of the calling thread.
-uint32_t thread_id();
-
 }  // namespace ucs

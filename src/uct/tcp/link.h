@@ -68,7 +68,6 @@ class Link final : public LinkHook {
     Channel& bulk_channel();
     /** The same for what is of no chain, and in a session has to survive its connection. */
     Channel& piece_channel() { return keeps_pieces() ? channel(0) : bulk_channel(); }
-    unsigned bulk_channels() const { return usable_ == 1 ? 1 : usable_ - 1; }
 
     // --- operations that the peer answers ---
 

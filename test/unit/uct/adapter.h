@@ -37,6 +37,8 @@ class Adapter {
     virtual bool kill(unsigned node) { return false; }
     /** Messages so far that found no receive buffer. */
     virtual uint64_t receivers_not_ready() = 0;
+    /** From now on that share of the packets vanishes, others are late. Real adapters lose none. */
+    virtual void lose_packets(double share, uint64_t seed) {}
     virtual softhca::VirtualFabric* fabric() { return nullptr; }
 };
 

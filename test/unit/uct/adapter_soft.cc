@@ -21,6 +21,14 @@ class SoftAdapter final : public Adapter {
         return true;
     }
     uint64_t receivers_not_ready() override { return fabric_.total().rnr; }
+    void lose_packets(double share, uint64_t seed) override {
+        softhca::FaultPlan plan;
+        plan.drop = share;
+        plan.delay = 0.2;
+        plan.delay_ns = 3000;
+        plan.seed = seed;
+        fabric_.set_faults(plan);
+    }
     softhca::VirtualFabric* fabric() override { return &fabric_; }
 
   private:

@@ -26,15 +26,6 @@ class Behind : public Chains {
         Chains::SetUp();
         if ((near.interface->attributes().capabilities & capability_) == 0) GTEST_SKIP();
     }
-    void lose(double drop, uint64_t seed) {
-        if (world.fabric() == nullptr) return;
-        softhca::FaultPlan plan;
-        plan.drop = drop;
-        plan.delay = 0.2;
-        plan.delay_ns = 3000;
-        plan.seed = seed;
-        world.fabric()->set_faults(plan);
-    }
 
   private:
     const uint32_t capability_;
@@ -49,7 +40,7 @@ TEST_P(Behind, AMessageFindsEveryByteOfTheChainBeforeIt) {
         ++seen;
     };
     for (size_t round = 0; round < 20; ++round) {
-        lose(0.05, round + 1);
+        world.lose_packets(0.05, round + 1);
         const char fill = static_cast<char>('a' + round);
         std::memset(local.data(), fill, local.size());
         std::vector<Once> chains(kCount);
@@ -90,7 +81,7 @@ TEST_P(Immediates, ComeAsMessagesThatFindEveryByte) {
         EXPECT_TRUE(remote.text() == std::string(remote.size(), static_cast<char>('a' + round)));
     };
     for (; round < 20; ++round) {
-        lose(0.05, round + 1);
+        world.lose_packets(0.05, round + 1);
         std::memset(local.data(), static_cast<int>('a' + round), local.size());
         Once once;
         ASSERT_EQ(put(list, kValue + round, &once), ssize_t{kCount});
@@ -105,7 +96,7 @@ TEST_P(Immediates, ComeAsMessagesThatFindEveryByte) {
 TEST_P(Immediates, KeepTheirPlaceAmongMessages) {
     Buffer local(near, kPiece), remote(far, kPiece);
     const auto list = pieces(local, remote, 1);
-    lose(0.05, 7);
+    world.lose_packets(0.05, 7);
     Once once;
     once.count = 0;
     for (uint32_t i = 0; i < 50; ++i) {

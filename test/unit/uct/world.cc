@@ -314,6 +314,10 @@ softhca::VirtualFabric* World::fabric() {
     return adapter_ ? adapter_->fabric() : nullptr;
 }
 
+void World::lose_packets(double share, uint64_t seed) {
+    if (adapter_) adapter_->lose_packets(share, seed);
+}
+
 uint64_t World::receivers_not_ready() {
     return adapter_ ? adapter_->receivers_not_ready() : 0;
 }

@@ -160,6 +160,7 @@ class World {
     softhca::VirtualFabric* fabric();
     /** Messages so far that found no receive buffer. */
     uint64_t receivers_not_ready();
+    void lose_packets(double share, uint64_t seed);
     ucs::VirtualClock clock;
 
   private:

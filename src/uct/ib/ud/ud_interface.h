@@ -33,8 +33,6 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
 
-    size_t peer_count() const { return by_target_.size(); }
-
     // --- for peers and endpoints ---
     const Settings& settings() const { return settings_; }
     const Hello& hello() const { return hello_; }

@@ -18,18 +18,6 @@ TEST(Bits, Align) {
     EXPECT_FALSE(is_aligned(reinterpret_cast<void*>(130), 64));
 }
 
-TEST(Bits, DivideUpDoesNotOverflow) {
-    EXPECT_EQ(divide_up(10u, 5), 2u);
-    EXPECT_EQ(divide_up(11u, 5), 3u);
-    EXPECT_EQ(divide_up(UINT64_MAX, 2), UINT64_MAX / 2 + 1);
-}
-
-TEST(Bits, ForEachBit) {
-    std::vector<unsigned> bits;
-    for_each_bit(uint64_t{0x8000000000000005}, [&](unsigned bit) { bits.push_back(bit); });
-    EXPECT_EQ(bits, (std::vector<unsigned>{0, 2, 63}));
-}
-
 int apply(FunctionRef<int(int)> function) {
     return function(5);
 }

@@ -24,9 +24,5 @@ TEST(Host, AChildSharesTheHostAndHasItsOwnProcessId) {
     EXPECT_EQ(status, 0);
 }
 
-TEST(Host, TheMainThreadHasTheProcessId) {
-    EXPECT_EQ(thread_id(), process_id());
-}
-
 }  // namespace
 }  // namespace ucs
