@@ -16,6 +16,14 @@ namespace {
 
 constexpr ucp_request_param_t kNothing{};
 
+ucs_status_ptr_t put_single(ucp_ep_h endpoint, const ucpx_piece_t& piece) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+    params.memh = piece.memh;
+    return ucp_put_nbx(endpoint, piece.local_addr, piece.length, piece.remote_addr, piece.rkey,
+                       &params);
+}
+
 /** Memory of one worker, and of another that has keys to it. */
 class Memories {
   public:
@@ -145,11 +153,7 @@ class BatchCost : public testing::Test {
         return measure([&] {
             std::vector<ucs_status_ptr_t> requests;
             for (const ucpx_piece_t& piece : pieces) {
-                ucp_request_param_t params{};
-                params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
-                params.memh = piece.memh;
-                requests.push_back(ucp_put_nbx(endpoint(), piece.local_addr, piece.length,
-                                               piece.remote_addr, piece.rkey, &params));
+                requests.push_back(put_single(endpoint(), piece));
                 if (requests.size() < window) continue;
                 for (ucs_status_ptr_t& request : requests) cluster.finish(request);
                 requests.clear();
@@ -239,11 +243,7 @@ TEST_F(BatchCost, IsNoMoreThanThatOfPipelinedPutsButForItsFirstChain) {
         const double pipelined = with_processor(
             [&] {
                 for (const ucpx_piece_t& piece : pieces) {
-                    ucp_request_param_t params{};
-                    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
-                    params.memh = piece.memh;
-                    requests.push_back(ucp_put_nbx(endpoint(), piece.local_addr, piece.length,
-                                                   piece.remote_addr, piece.rkey, &params));
+                    requests.push_back(put_single(endpoint(), piece));
                     if (requests.size() % 16 == 0) work();
                     pass();
                 }

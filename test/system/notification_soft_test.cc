@@ -129,6 +129,17 @@ constexpr Way kWays[] = {
 
 class Notification : public testing::TestWithParam<Way> {
   protected:
+    static void expect_each_area_told_once(Notifier& notifier, size_t areas, unsigned steps) {
+        std::vector<ucs_status_ptr_t> batches;
+        for (size_t area = 1; area < areas; ++area) {
+            batches.push_back(notifier.start(area, GetParam().base));
+        }
+        for (const ucs_status_ptr_t batch : batches) {
+            EXPECT_EQ(notifier.cluster().finish(batch), UCS_OK);
+        }
+        notifier.cluster().steps(steps);
+        for (size_t area = 1; area < areas; ++area) EXPECT_EQ(notifier.told[area], 1u) << area;
+    }
     static void prepare(Notifier& notifier) {
         notifier.warm_up();
         if (GetParam().is_dedicated) notifier.promote();
@@ -182,15 +193,7 @@ TEST_P(Notification, ComesOnceAndBehindEveryByteOfALossyFabric) {
         faults.seed = seed;
         Notifier notifier(kAreas, faults);
         prepare(notifier);
-        std::vector<ucs_status_ptr_t> batches;
-        for (size_t area = 1; area < kAreas; ++area) {
-            batches.push_back(notifier.start(area, GetParam().base));
-        }
-        for (const ucs_status_ptr_t batch : batches) {
-            EXPECT_EQ(notifier.cluster().finish(batch), UCS_OK);
-        }
-        notifier.cluster().steps(20000);
-        for (size_t area = 1; area < kAreas; ++area) EXPECT_EQ(notifier.told[area], 1u) << area;
+        expect_each_area_told_once(notifier, kAreas, 20000);
     }
 }
 
@@ -233,15 +236,7 @@ TEST_P(Notification, ComesOnceAlthoughCreditsAndReceiveBuffersRunOut) {
         SCOPED_TRACE(variables.front().first);
         Notifier notifier(kAreas, {}, variables);
         prepare(notifier);
-        std::vector<ucs_status_ptr_t> batches;
-        for (size_t area = 1; area < kAreas; ++area) {
-            batches.push_back(notifier.start(area, GetParam().base));
-        }
-        for (const ucs_status_ptr_t batch : batches) {
-            EXPECT_EQ(notifier.cluster().finish(batch), UCS_OK);
-        }
-        notifier.cluster().steps(5000);
-        for (size_t area = 1; area < kAreas; ++area) EXPECT_EQ(notifier.told[area], 1u) << area;
+        expect_each_area_told_once(notifier, kAreas, 5000);
     }
 }
 

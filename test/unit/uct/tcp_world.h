@@ -4,8 +4,10 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "uct/tcp/address.h"
 #include "uct/tcp/socket.h"
@@ -39,6 +41,23 @@ class TcpWorld : public World {
         EXPECT_EQ(peer(to).received.back().data, "still here");
         EXPECT_EQ(flush(*this, endpoint), UCS_OK);
         destroy(endpoint);
+    }
+    /**
+     * Peer 0 goes with its endpoint to peer 1, which reads in a thread of its own until it has that
+     * many messages or a failure.
+     */
+    void leave_while_read(Endpoint& there, size_t messages) {
+        Peer& receiver = peer(1);
+        std::thread reader([&] {
+            const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+            while (receiver.received.size() < messages && receiver.failures.empty() &&
+                   std::chrono::steady_clock::now() < limit) {
+                receiver.interface->progress();
+            }
+        });
+        destroy(there);
+        peer(0).interface.reset();
+        reader.join();
     }
 };
 

@@ -4,6 +4,7 @@
 #include <boost/intrusive/list.hpp>
 
 #include "uct/base/pending_queue.h"
+#include "uct/base/refusing_endpoint.h"
 
 namespace uct::ib::ud {
 
@@ -18,9 +19,10 @@ using EndpointHook =
 
 /**
  * A way to send to another interface. All it has is its place in the queue of those that wait: the
- * stream belongs to the Peer, which endpoints to the same interface share.
+ * stream belongs to the Peer, which endpoints to the same interface share. There are no one-sided
+ * operations, as the interface's attributes say.
  */
-class UdEndpoint final : public Endpoint, public PendingQueue::Group, public EndpointHook {
+class UdEndpoint final : public RefusingEndpoint, public PendingQueue::Group, public EndpointHook {
   public:
     explicit UdEndpoint(Peer& peer);
     ~UdEndpoint() override;
@@ -33,28 +35,6 @@ class UdEndpoint final : public Endpoint, public PendingQueue::Group, public End
     /** Copies, and completes when the peer has the message. */
     ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
                           Completion* completion) override;
-
-    // There are no one-sided operations, as the interface's attributes say.
-    ucs_status_t put_short(const void*, uint32_t, uint64_t, RemoteKey) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ssize_t put_bcopy(PackCallback, void*, uint64_t, RemoteKey) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ucs_status_t put_zcopy(std::span<const Iov>, uint64_t, RemoteKey, Completion*) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ucs_status_t get_bcopy(UnpackCallback, void*, size_t, uint64_t, RemoteKey,
-                           Completion*) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ucs_status_t get_zcopy(std::span<const Iov>, uint64_t, RemoteKey, Completion*) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ucs_status_t atomic(AtomicOp, unsigned, uint64_t, uint64_t, void*, uint64_t, RemoteKey,
-                        Completion*) override {
-        return UCS_ERR_UNSUPPORTED;
-    }
 
     ucs_status_t fence() override;
     ucs_status_t flush(Completion* completion) override;
