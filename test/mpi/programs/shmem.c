@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* OpenSHMEM: put, get, atomics, waiting, locks and collectives on the symmetric heap and static
  * data. */
-#include <shmem.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int me, count;
-static int failures;
-
-#define CHECK(condition)                                                               \
-    do {                                                                               \
-        if (!(condition) && ++failures <= 5)                                           \
-            fprintf(stderr, "pe %d: %s:%d: %s\n", me, __FILE__, __LINE__, #condition); \
-    } while (0)
+#include "pe.h"
 
 enum { kWords = 100000 };
 static long static_words[1000];
 static long reduce_source[4], reduce_target[4];
 static long work[SHMEM_REDUCE_MIN_WRKDATA_SIZE + 8];
-static long sync_area[SHMEM_REDUCE_SYNC_SIZE];
 static long broadcast_sync[SHMEM_BCAST_SYNC_SIZE], collect_sync[SHMEM_COLLECT_SYNC_SIZE];
 static long alltoall_sync[SHMEM_ALLTOALL_SYNC_SIZE];
 static long lock;
-static int failure_sum, failure_part;
-static int failure_work[SHMEM_REDUCE_MIN_WRKDATA_SIZE];
 
 static void put_and_get(void) {
     long* heap = shmem_malloc(sizeof(long) * kWords);
@@ -177,10 +162,7 @@ static void collectives(void) {
 }
 
 int main(void) {
-    shmem_init();
-    me = shmem_my_pe();
-    count = shmem_n_pes();
-    for (int i = 0; i < SHMEM_REDUCE_SYNC_SIZE; ++i) sync_area[i] = SHMEM_SYNC_VALUE;
+    begin();
     for (int i = 0; i < SHMEM_BCAST_SYNC_SIZE; ++i) broadcast_sync[i] = SHMEM_SYNC_VALUE;
     for (int i = 0; i < SHMEM_COLLECT_SYNC_SIZE; ++i) collect_sync[i] = SHMEM_SYNC_VALUE;
     for (int i = 0; i < SHMEM_ALLTOALL_SYNC_SIZE; ++i) alltoall_sync[i] = SHMEM_SYNC_VALUE;
@@ -190,13 +172,5 @@ int main(void) {
     waiting();
     locks();
     collectives();
-    failure_part = failures;
-    shmem_barrier_all();
-    shmem_int_sum_to_all(&failure_sum, &failure_part, 1, 0, 0, count, failure_work, sync_area);
-    if (me == 0)
-        printf("shmem %s ranks=%d failures=%d\n", failure_sum == 0 ? "PASSED" : "FAILED", count,
-               failure_sum);
-    fflush(stdout);
-    shmem_finalize();
-    return failure_sum != 0;
+    return end("shmem");
 }

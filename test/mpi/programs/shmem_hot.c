@@ -8,29 +8,17 @@
  *
  *   shmem_hot [SECONDS of each phase]
  */
-#include <shmem.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/time.h>
 
-enum { kSlots = 32, kWords = 25 };
+#include "pe.h"
 
-static int me, count, failures;
-static int failure_sum;
-static int failure_work[SHMEM_REDUCE_MIN_WRKDATA_SIZE];
-static long sync_area[SHMEM_REDUCE_SYNC_SIZE];
+enum { kSlots = 32, kWords = 25 };
 
 static long (*slots)[kSlots][kWords]; /* [from] */
 static long *arrived, *taken; /* [from], [to]: bursts that came, bursts that the peer took */
 static long* trickled;        /* [from] */
 static long *sent, *received, *rounds;
 static long* go;
-
-#define CHECK(condition)                                                               \
-    do {                                                                               \
-        if (!(condition) && ++failures <= 5)                                           \
-            fprintf(stderr, "pe %d: %s:%d: %s\n", me, __FILE__, __LINE__, #condition); \
-    } while (0)
 
 static double now(void) {
     struct timeval time;
@@ -98,11 +86,8 @@ static void trickle(void) {
 }
 
 int main(int argc, char** argv) {
-    shmem_init();
-    me = shmem_my_pe();
-    count = shmem_n_pes();
+    begin();
     const double seconds = argc > 1 ? atof(argv[1]) : 1;
-    for (int i = 0; i < SHMEM_REDUCE_SYNC_SIZE; ++i) sync_area[i] = SHMEM_SYNC_VALUE;
     const size_t all = (size_t)count;
     slots = shmem_malloc(sizeof(*slots) * all);
     arrived = shmem_calloc(all, sizeof(long));
@@ -124,17 +109,8 @@ int main(int argc, char** argv) {
     }
     trickle();
     for (int i = 1; me == 0 && i < count; ++i) printf("to pe %d: %ld bursts\n", i, sent[i]);
-    static int part;
-    part = failures;
-    shmem_barrier_all();
-    shmem_int_sum_to_all(&failure_sum, &part, 1, 0, 0, count, failure_work, sync_area);
-    if (me == 0)
-        printf("shmem_hot %s ranks=%d failures=%d\n", failure_sum == 0 ? "PASSED" : "FAILED", count,
-               failure_sum);
-    fflush(stdout);
     free(sent);
     free(received);
     free(rounds);
-    shmem_finalize();
-    return failure_sum != 0;
+    return end("shmem_hot");
 }
