@@ -54,6 +54,7 @@ class Program:
     args: str = ""
     ranks: tuple = (4,)
     runtimes: tuple = ("openmpi", "mpich")
+    transports: tuple = tuple(TRANSPORTS)
     env: dict = field(default_factory=dict)
     random: int = 1000000        # {random} in args is below that, {rank} is any
     promotions: int = 0          # at least so many dedicated lanes must have come up
@@ -79,6 +80,7 @@ HOT = {"UCX_MAX_PRIORITY_EPS": "1", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "20ms",
        "UCX_DYNAMIC_TL_MIN_RESIDENCE": "20ms"}
 BUSY = {"UCX_DYNAMIC_TL_SWITCH_INTERVAL": "2ms", "UCX_DYNAMIC_TL_MIN_RESIDENCE": "0",
         "UCX_DYNAMIC_TL_MIN_SCORE": "1", "UCX_MAX_PRIORITY_EPS": "1"}
+STRANGERS = {"UCX_TCP_PORT_RANGE": "21000-21999", "UCX_TCP_HELLO_TIMEOUT": "500ms"}
 NO_SPAWN = {"mpich": "MPI_Comm_spawn fails in Debian's MPICH over its own UCX as well"}
 
 # The launcher lets the others go on when a rank dies. MPICH's does not, whatever it is told.
@@ -100,6 +102,8 @@ PROGRAMS = [
     Program("renewed"),
     Program("communicators"),
     Program("spawn", ranks=(2,), skip=NO_SPAWN),
+    Program("strangers", "1000", transports=("tcp",), env=STRANGERS),
+    Program("strangers", "10000", transports=("tcp",), env=STRANGERS, quick=False),
     # Both ends count: two pairs come up one after the other, and the first must go for the second.
     Program("hot_pair", "0.5", env=HOT, promotions=4, demotions=2, holders=3),
     Program("hot_pair", "3", ranks=(8,), env=HOT, promotions=4, demotions=2, holders=3, quick=False),
