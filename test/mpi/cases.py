@@ -107,7 +107,8 @@ PROGRAMS = [
     # Both ends count: two pairs come up one after the other, and the first must go for the second.
     Program("hot_pair", "0.5", env=HOT, promotions=4, demotions=2, holders=3),
     Program("hot_pair", "3", ranks=(8,), env=HOT, promotions=4, demotions=2, holders=3, quick=False),
-    # Two hot pairs among many that trickle, and exchanges in which all are equal.
+    # Two hot pairs alone and among many that trickle, and exchanges in which all are equal.
+    Program("mbw_mr", "0.05", env=HOT),
     Program("mbw_mr", "0.15 200", env=HOT, promotions=4, holders=4),
     Program("mbw_mr", "0.5 0 4194304", env=HOT, promotions=4, holders=4, quick=False),
     Program("mbw_mr", "0.5 1000", ranks=(8, 16), env=HOT, promotions=8, holders=8, quick=False),
