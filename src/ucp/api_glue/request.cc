@@ -38,7 +38,7 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
         const bool is_receive = request.callback_kind == Kind::kTagReceive ||
                                 request.callback_kind == Kind::kAmReceive ||
                                 request.callback_kind == Kind::kStreamReceive;
-        const char* lane = request.endpoint == nullptr
+        const char* lane = (request.flags & Request::kLight) != 0 || request.endpoint == nullptr
                                ? "any"
                                : request.endpoint->one_sided_lane().attributes.transport.c_str();
         snprintf(attr->debug_string, attr->debug_string_size, "{%s, %s, over %s}",

@@ -30,6 +30,8 @@ extern "C" {
 ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void* buffer, size_t count, ucp_tag_t tag,
                                   ucp_tag_t tag_mask, const ucp_request_param_t* param) {
     Worker& self = unwrap(worker);
+    if (!self.has_threads()) [[likely]]
+        return self.tags().receive(buffer, count, tag, tag_mask, OpParams(param));
     WorkerLock lock(self);
     return self.tags().receive(buffer, count, tag, tag_mask, OpParams(param));
 }

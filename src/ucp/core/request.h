@@ -40,8 +40,12 @@ struct Lane {
  * more for each transport operation that returns UCS_INPROGRESS (call()) and one for an answer
  * that it waits for; complete(status) drops one, and the first error is the request's status.
  * Receives are never queued: their one reference is dropped when the data is there.
+ *
+ * Programs post many receives ahead, so what a receive needs from its posting to its end lies in
+ * two cache lines: the first of the request and the one behind it, with the beginning of the part.
+ * Behind the part comes what others need; a light request gets it by unfold().
  */
-struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
+struct Request : uct::Completion {
     /**
      * Post at most one message or one-sided operation on the lane.
      * @return UCS_OK: all is posted; UCS_INPROGRESS: one piece posted, more to come;
@@ -66,6 +70,8 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         kReceive = 1u << 8,        //!< a receive: tag_info is valid when finished
         kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
         kAwaited = 1u << 10,  //!< a fence may wait for it: goes before what may wait for a fence
+        kNamed = 1u << 11,    //!< wire_id is its name
+        kLight = 1u << 12,    //!< unfold() has not been called
     };
 
     enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kStreamReceive, kInternal };
@@ -78,13 +84,25 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
         void (*internal)(Request& request);
     };
 
+    static constexpr size_t kPartOffset = 72;  //!< where in a request its part lies
     static constexpr size_t kPartSize = 208;
 
-    Request() : uct::Completion{&Request::references_gone, 1, UCS_OK} {}
+    Request() : uct::Completion{&Request::references_gone, 1, UCS_OK} { unfold(); }
+    struct Light {};
+    explicit Request(Light) : uct::Completion{&Request::references_gone, 1, UCS_OK} {}
+    /** Give the members behind the part their first values. */
+    void unfold() {
+        endpoint = nullptr;
+        post = nullptr;
+        abort = nullptr;
+        fence = 0;
+        wire_id = 0;
+        received = 0;
+        flags &= ~uint32_t{kLight};
+    }
 
     // --- set up by the protocol ---
     Worker* worker = nullptr;
-    Endpoint* endpoint = nullptr;  //!< null for receives
     uint32_t flags = 0;
     CallbackKind callback_kind = CallbackKind::kSend;
 
@@ -94,15 +112,8 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
   public:
     Callback on_finish{};  //!< null: nobody is told
     void* user_data = nullptr;
-    Post post = nullptr;
+    ucp_tag_recv_info_t tag_info;  //!< result of tag receives
     Cleanup cleanup = nullptr;  //!< releases what the part holds; called once, before the callback
-    Abort abort = nullptr;      //!< null: complete(status)
-    uint32_t fence = 0;         //!< Worker::fence_sequence() when it was started
-    uint64_t wire_id = 0;       //!< Worker::name_request(), 0 if none; released at the finish
-
-    // --- results ---
-    ucp_tag_recv_info_t tag_info{};  //!< tag receives
-    size_t received = 0;             //!< receives of AM data and streams: bytes
 
     /** The protocol's own data; one type a request. It is never destroyed, only cleaned up. */
     template <typename T, typename... Args>
@@ -115,6 +126,11 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     template <typename T>
     T& part() {
         return *std::launder(reinterpret_cast<T*>(part_));
+    }
+    /** The request that has this part. */
+    template <typename T>
+    static Request& of(T& part) {
+        return *reinterpret_cast<Request*>(reinterpret_cast<std::byte*>(&part) - kPartOffset);
     }
 
     /**
@@ -140,9 +156,23 @@ struct Request : uct::Completion, boost::intrusive::list_base_hook<> {
     static void references_gone(uct::Completion* self);
 
     alignas(8) std::byte part_[kPartSize];
+
+  public:
+    /** In its endpoint's send queue, or among those that the next progress() ends. */
+    boost::intrusive::list_member_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>
+        queue_hook;
+    Endpoint* endpoint;  //!< null for receives
+    Post post;
+    Abort abort;       //!< null: complete(status)
+    uint32_t fence;    //!< Worker::fence_sequence() when it was started
+    uint64_t wire_id;  //!< Worker::name_request(), if kNamed; released at the finish
+    size_t received;   //!< result of receives of AM data and streams: bytes
 };
 
-using RequestQueue = boost::intrusive::list<Request, boost::intrusive::constant_time_size<false>>;
+using RequestQueue = boost::intrusive::list<
+    Request,
+    boost::intrusive::member_hook<Request, decltype(Request::queue_hook), &Request::queue_hook>,
+    boost::intrusive::constant_time_size<false>>;
 
 /** ucp_request_param_t with its defaults applied. */
 class OpParams {

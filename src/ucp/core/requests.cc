@@ -13,9 +13,7 @@ using Table = ucs::SlotTable<Request>;
 
 namespace {
 
-/** On the path of every receive: no call of its own. */
-[[gnu::always_inline]] inline Request* make_request(ucs::MemoryPool& pool, Worker& worker,
-                                                    uint32_t flags) {
+Request* make_request(ucs::MemoryPool& pool, Worker& worker, uint32_t flags) {
     void* memory = pool.allocate();
     if (memory == nullptr) return nullptr;
     auto* request = new (memory) Request();
@@ -80,22 +78,20 @@ Request* Worker::begin_request(const OpParams& params, Request::CallbackKind kin
     return request;
 }
 
-void Worker::recycle(Request& request) {
-    if ((request.flags & Request::kUserMemory) != 0) return;
-    request.~Request();
-    requests_.release(&request);
-}
-
 // --- the end
 // ---------------------------------------------------------------------------------------
 
 void Request::references_gone(uct::Completion* self) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // one base with members, which is no trouble
+    static_assert(offsetof(Request, part_) == kPartOffset);
+#pragma GCC diagnostic pop
     auto& request = *static_cast<Request*>(self);
     request.worker->finish(request);
 }
 
 void Worker::finish(Request& request) {
-    if (request.wire_id != 0) unname_request(request);
+    if ((request.flags & Request::kNamed) != 0) unname_request(request);
     if (request.cleanup != nullptr) {
         const Request::Cleanup cleanup = request.cleanup;
         request.cleanup = nullptr;
@@ -190,16 +186,15 @@ Request* Worker::lend_request() {
     return request;
 }
 
-void Worker::free_request(Request& request) {
-    if (request.is_finished()) {
-        if (!lent_.empty() && lent_.erase(&request) != 0) {
-            request.flags &= ~uint32_t{Request::kUserMemory};
-        }
-        recycle(request);
+void Worker::give_up(Request& request) {
+    if (!request.is_finished()) {
+        request.flags |= Request::kFreed;
+        request.on_finish.send = nullptr;
         return;
     }
-    request.flags |= Request::kFreed;
-    request.on_finish.send = nullptr;
+    if (!lent_.empty() && lent_.erase(&request) != 0)
+        request.flags &= ~uint32_t{Request::kUserMemory};
+    recycle(request);
 }
 
 // --- names on the wire
@@ -207,6 +202,7 @@ void Worker::free_request(Request& request) {
 
 uint64_t Worker::name_request(Request& request) {
     request.wire_id = named_.insert(request).packed() + 1;
+    request.flags |= Request::kNamed;
     return request.wire_id;
 }
 
@@ -217,6 +213,7 @@ Request* Worker::find_request(uint64_t wire_id) {
 void Worker::unname_request(Request& request) {
     named_.erase(Table::Handle::unpack(request.wire_id - 1));
     request.wire_id = 0;
+    request.flags &= ~uint32_t{Request::kNamed};
 }
 
 void Worker::abort_named(Endpoint& endpoint, ucs_status_t status) {

@@ -29,6 +29,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       request_chunks_(context),
       requests_({.name = "requests",
                  .object_size = sizeof(Request) + context.user_request_size(),
+                 .alignment = 64,
                  .source = &request_chunks_}),
       tags_(std::make_unique<TagEngine>(*this)),
       am_handlers_(std::make_unique<AmHandlers>(*this)),

@@ -240,8 +240,32 @@ class Worker {
         if (is_given_up) [[unlikely]]
             recycle(request);
     }
+    /** The light request of a receive that is posted in this call. Null if there is no memory. */
+    Request* begin_posted(const OpParams& params) {
+        uint32_t flags = Request::kLight | Request::kReceive;
+        void* memory;
+        if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
+            memory = &Request::from_handle(params.raw().request);
+            flags |= Request::kUserMemory;
+        } else {
+            memory = requests_.allocate();
+            if (memory == nullptr) [[unlikely]]
+                return nullptr;
+        }
+        auto* request = new (memory) Request(Request::Light());
+        request->worker = this;
+        request->flags = flags;
+        request->callback_kind = Request::CallbackKind::kTagReceive;
+        if (params.has_callback()) request->on_finish.tag_receive = params.raw().cb.recv;
+        request->user_data = params.user_data();
+        return request;
+    }
     /** A request that was never started, or is finished, and whose handle nobody holds. */
-    void recycle(Request& request);
+    void recycle(Request& request) {
+        if ((request.flags & Request::kUserMemory) != 0) return;
+        request.~Request();
+        requests_.release(&request);
+    }
     /**
      * A receive's or an internal request's result for the user's call that began it: takes the
      * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Fills
@@ -253,7 +277,13 @@ class Worker {
     /** Drop a reference of the request in the next progress(): for failures inside calls. */
     void finish_later(Request& request, ucs_status_t status);
     /** ucp_request_free() and friends. */
-    void free_request(Request& request);
+    void free_request(Request& request) {
+        if (request.is_finished() && lent_.empty()) [[likely]] {
+            recycle(request);
+        } else {
+            give_up(request);
+        }
+    }
     /** ucp_request_alloc(): memory of the pool that the user treats as his own. */
     Request* lend_request();
 
@@ -328,6 +358,7 @@ class Worker {
     unsigned poll_networks();
     void finish(Request& request);
     void deliver(Request& request);
+    void give_up(Request& request);
     void defer(Request& request);
     unsigned run_deferred();
     void reap();

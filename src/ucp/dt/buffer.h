@@ -47,7 +47,6 @@ class Buffer {
             return false;
         }
         address_ = const_cast<void*>(address);
-        count_ = count;
         class_ = DatatypeClass::kContig;
         return true;
     }
@@ -65,19 +64,20 @@ class Buffer {
     void for_each_piece(size_t offset, size_t length, Copy copy);
 
     void* address_ = nullptr;
-    size_t count_ = 0;
     size_t length_ = 0;
+    DatatypeClass class_ = DatatypeClass::kInvalid;
+    // A contiguous buffer leaves these as they are.
+    size_t count_;  //!< pieces, or elements of a generic datatype
     union {
         struct {
             size_t index;  //!< piece that the next access is likely to start in
             size_t start;  //!< its first byte's place in the sequence
-        } cursor_ = {0, 0};
+        } cursor_;
         struct {
             const GenericDatatype* type;
             void* state;
         } generic_;
     };
-    DatatypeClass class_ = DatatypeClass::kInvalid;
 };
 
 /**

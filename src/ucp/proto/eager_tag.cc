@@ -126,9 +126,8 @@ ucs_status_t on_tag(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
     length -= sizeof(tag);
     auto& worker = *static_cast<Worker*>(arg);
-    TagEngine& tags = worker.tags();
-    Request* receive = tags.take_expected(tag);
-    if (receive != nullptr && tags.receive_at_once(*receive, tag, payload, length)) [[likely]]
+    Request* receive;
+    if (worker.tags().receive_at_once(tag, payload, length, &receive)) [[likely]]
         return UCS_OK;
     arrived_whole(worker, receive, tag, payload, length, 0, 0);
     return UCS_OK;

@@ -28,24 +28,16 @@ void release_receive(Request& request) {
     receive.memory = nullptr;
 }
 
-/** On the path of every receive: no call of its own. */
-[[gnu::always_inline]] inline ucs_status_t prepare(Request& request, void* buffer, size_t count,
-                                                   const OpParams& params) {
-    TagReceive& receive = request.emplace<TagReceive>();
-    if (!receive.buffer.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
-        const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
-        if (status != UCS_OK) return status;
-    }
-    receive.request = &request;
-    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
-    request.cleanup = release_receive;
-    return UCS_OK;
-}
-
 }  // namespace
 
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
-    return prepare(request, buffer, count, params);
+    TagReceive& receive = request.emplace<TagReceive>();
+    receive.unfold();
+    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+    if (status != UCS_OK) return status;
+    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
+    request.cleanup = release_receive;
+    return UCS_OK;
 }
 
 bool is_receive(const Request& request) {
@@ -54,7 +46,7 @@ bool is_receive(const Request& request) {
 
 TagEngine::~TagEngine() {
     matcher_.drain_expected([&](ExpectedReceive& expected) {
-        Request& request = *static_cast<TagReceive&>(expected).request;
+        Request& request = unfolded(expected);
         release_receive(request);
         if ((request.flags & Request::kFreed) != 0) worker_.recycle(request);
     });
@@ -63,15 +55,28 @@ TagEngine::~TagEngine() {
         [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
 }
 
-[[gnu::always_inline]] inline Request* TagEngine::begin(void* buffer, size_t count,
-                                                        const OpParams& params,
-                                                        ucs_status_t* status) {
+// What a posted receive needs, with address, length and class of its buffer, lies in two lines.
+static_assert(Request::kPartOffset + sizeof(ExpectedReceive) + 3 * sizeof(void*) <= 2 * 64);
+
+/** Every member of the receive's request and part has a value from now on. */
+Request& TagEngine::unfolded(ExpectedReceive& expected) {
+    auto& receive = static_cast<TagReceive&>(expected);
+    Request& request = Request::of(receive);
+    if ((request.flags & Request::kLight) != 0) {
+        receive.unfold();
+        request.unfold();
+    }
+    return request;
+}
+
+Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
+                          ucs_status_t* status) {
     Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
     if (request == nullptr) {
         *status = UCS_ERR_NO_MEMORY;
         return nullptr;
     }
-    *status = prepare(*request, buffer, count, params);
+    *status = open_receive(*request, buffer, count, params);
     if (*status != UCS_OK) {
         worker_.give_back(*request, *status);
         return nullptr;
@@ -80,9 +85,30 @@ TagEngine::~TagEngine() {
     return request;
 }
 
+// What most receives are: into plain memory, for a message that has not come yet.
 ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
-                                    const OpParams& params) {
+                                    OpParams params) {
+    constexpr uint32_t kUnusual = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH;
     ++receives_;
+    Unpacker unpacker;
+    if (params.has(kUnusual) || matcher_.unexpected_count() != 0 ||
+        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        return receive_any(buffer, count, tag, mask, params);
+    }
+    Request* const request = worker_.begin_posted(params);
+    if (request == nullptr) [[unlikely]]
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    request->cleanup = release_receive;
+    TagReceive& receive = request->emplace<TagReceive>();
+    receive.tag = tag;
+    receive.mask = mask;
+    receive.buffer = unpacker;
+    matcher_.post(receive);
+    return request->handle();
+}
+
+ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
+                                        const OpParams& params) {
     UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
     if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
@@ -132,6 +158,7 @@ bool TagEngine::cancel(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
     if (!receive.is_posted()) return false;
     matcher_.withdraw(receive);
+    unfolded(receive);
     worker_.finish_later(request, UCS_ERR_CANCELED);
     return true;
 }
@@ -163,17 +190,26 @@ void TagEngine::matched(Request& receive, Tag tag, size_t length) {
         note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
 }
 
-bool TagEngine::receive_at_once(Request& receive, Tag tag, const void* data, size_t length) {
-    TagReceive& part = receive.part<TagReceive>();
+bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Request** receive) {
+    ExpectedReceive* const expected = matcher_.take_expected(tag);
+    if (expected == nullptr) {
+        *receive = nullptr;
+        return false;
+    }
+    auto& part = static_cast<TagReceive&>(*expected);
     // Posted receives hold one reference and nothing that would have to be released.
-    if (!part.buffer.is_contiguous() || length > part.buffer.length()) return false;
+    if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]] {
+        *receive = &unfolded(part);
+        return false;
+    }
     if (length == sizeof(uint64_t)) {
         std::memcpy(part.buffer.data(), data, sizeof(uint64_t));
     } else if (length != 0) {
         std::memcpy(part.buffer.data(), data, length);
     }
-    receive.tag_info = {tag, length};
-    worker_.end_receive(receive);
+    Request& request = Request::of(part);
+    request.tag_info = {tag, length};
+    worker_.end_receive(request);
     return true;
 }
 

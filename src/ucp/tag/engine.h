@@ -18,18 +18,25 @@ class Memory;
 
 /** The part of a receive's request: tagged messages, and data of active messages by rendezvous. */
 struct TagReceive : ExpectedReceive {
-    static constexpr bool kNeedsNoDestructor = true;  //!< a hook that is unlinked by then
+    static constexpr bool kNeedsNoDestructor = true;  //!< a hook that knows nothing
 
-    Request* request = nullptr;  //!< the request that this is the part of
+    TagReceive() {}
+    /** As Request::unfold(), for what is behind the second line. */
+    void unfold() {
+        arrived = 0;
+        user_memory = nullptr;
+        memory = nullptr;
+    }
+
     Unpacker buffer;
-    size_t arrived = 0;  //!< bytes of the message's fragments so far
+    size_t arrived;  //!< bytes of the message's fragments so far
 
     // rendezvous only (proto/rndv_receive)
-    Memory* user_memory = nullptr;  //!< the handle that came with the receive
-    Memory* memory = nullptr;       //!< a registration of our own, to be destroyed
-    uint64_t sender = 0;            //!< uuid
-    uint64_t sender_request = 0;
-    size_t wanted = 0;  //!< bytes to fetch: all of the message that fits
+    Memory* user_memory;  //!< the handle that came with the receive
+    Memory* memory;       //!< a registration of our own, to be destroyed
+    uint64_t sender;      //!< uuid
+    uint64_t sender_request;
+    size_t wanted;  //!< bytes to fetch: all of the message that fits
 };
 
 /**
@@ -71,7 +78,7 @@ class TagEngine {
 
     // --- the user's calls ---
 
-    ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, const OpParams& params);
+    ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, OpParams params);
     /** The earliest message that fits, taken out of the queues if `remove`; null if none. */
     TagMessage* probe(Tag tag, Tag mask, bool remove);
     ucs_status_ptr_t receive_message(TagMessage& message, void* buffer, size_t count,
@@ -92,9 +99,15 @@ class TagEngine {
 
     /** The receive that an arriving message goes to, taken out of the queues; null if none. */
     Request* take_expected(Tag tag) {
-        ExpectedReceive* expected = matcher_.take_expected(tag);
-        return expected == nullptr ? nullptr : static_cast<TagReceive*>(expected)->request;
+        ExpectedReceive* const expected = matcher_.take_expected(tag);
+        return expected == nullptr ? nullptr : &unfolded(*expected);
     }
+    /**
+     * A message is here as a whole and in one piece: give it to the receive that waits for it.
+     * @param receive  set if false is returned: what it goes to by take_expected(), or null
+     * @return false if there is none, or its buffer is not contiguous or too small
+     */
+    bool receive_at_once(Tag tag, const void* data, size_t length, Request** receive);
 
     /** A message without a receive, with room for `bytes`. @return null if there is no memory */
     TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
@@ -108,17 +121,15 @@ class TagEngine {
      * when the message does.
      */
     void matched(Request& receive, Tag tag, size_t length);
-    /**
-     * All that is to be done for a posted receive whose message is here as a whole.
-     * @return false, with nothing done, if its buffer is not contiguous or too small
-     */
-    bool receive_at_once(Request& receive, Tag tag, const void* data, size_t length);
     /** Store bytes of a matched message; errors go to the request's status. */
     void store(Request& receive, size_t offset, const void* data, size_t length);
 
     Matcher& matcher() { return matcher_; }
 
   private:
+    static Request& unfolded(ExpectedReceive& expected);
+    [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
+                                                   const OpParams& params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message);
 

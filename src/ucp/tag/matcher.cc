@@ -5,12 +5,12 @@
 
 namespace ucp {
 
-template <typename Element, TagHook Element::*Hook>
-TagTable<Element, Hook>::TagTable() : buckets_(new Bucket[size_t{1} << kInitialBits]) {}
+template <typename Bucket>
+TagTable<Bucket>::TagTable() : buckets_(new Bucket[size_t{1} << kInitialBits]) {}
 
 /** Elements of one tag keep their order: they leave one bucket in order and share the next one. */
-template <typename Element, TagHook Element::*Hook>
-void TagTable<Element, Hook>::grow() {
+template <typename Bucket>
+void TagTable<Bucket>::grow() {
     size_t old_count = bucket_count();
     std::unique_ptr<Bucket[]> old(new (std::nothrow) Bucket[old_count * 2]);
     if (!old) return;  // longer lists are slower, not wrong
@@ -25,42 +25,54 @@ void TagTable<Element, Hook>::grow() {
     }
 }
 
-template class TagTable<ExpectedReceive, &ExpectedReceive::hook>;
-template class TagTable<UnexpectedMessage, &UnexpectedMessage::bucket_hook>;
+template class TagTable<ExpectedReceive::List>;
+template class TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>>;
 
-ExpectedReceive* Matcher::take_expected(Tag tag) {
-    ExpectedReceive* exact = nullptr;
-    auto& bucket = exact_.bucket(tag);
-    for (ExpectedReceive& receive : bucket) {
-        if (receive.tag != tag) continue;
-        exact = &receive;
-        break;
-    }
-    for (ExpectedReceive& receive : wildcards_) {
-        if (exact && receive.sequence > exact->sequence) break;
-        if (!tag_matches(tag, receive.tag, receive.mask)) continue;
-        wildcards_.erase(wildcards_.iterator_to(receive));
-        return &receive;
-    }
-    if (exact) exact_.remove(bucket, *exact);
-    return exact;
+namespace {
+
+/** The element before the first for which `condition` holds; the last one if there is none. */
+template <typename Condition>
+ExpectedReceive::List::iterator before_first(ExpectedReceive::List& list, Condition condition) {
+    auto before = list.before_begin();
+    for (auto next = list.begin(); next != list.end() && !condition(*next); ++next) ++before;
+    return before;
 }
 
-void Matcher::post(ExpectedReceive& receive) {
-    receive.sequence = posted_++;
-    if (receive.mask == kFullTagMask) {
-        exact_.insert(receive);
-    } else {
-        wildcards_.push_back(receive);
+ExpectedReceive* element_behind(ExpectedReceive::List& list, ExpectedReceive::List::iterator it) {
+    return ++it == list.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+ExpectedReceive* Matcher::take_earliest(Tag tag) {
+    ExpectedReceive::List& bucket = exact_.bucket(tag);
+    const auto before_exact =
+        before_first(bucket, [&](const ExpectedReceive& receive) { return receive.tag == tag; });
+    ExpectedReceive* const exact = element_behind(bucket, before_exact);
+    const auto before_wildcard = before_first(wildcards_, [&](const ExpectedReceive& receive) {
+        const bool is_later = exact != nullptr && receive.sequence > exact->sequence;
+        return is_later || tag_matches(tag, receive.tag, receive.mask);
+    });
+    ExpectedReceive* const wildcard = element_behind(wildcards_, before_wildcard);
+    ExpectedReceive* taken = exact;
+    if (wildcard != nullptr && (exact == nullptr || wildcard->sequence < exact->sequence)) {
+        taken = wildcard;
+        wildcards_.erase_after(before_wildcard);
+    } else if (exact != nullptr) {
+        bucket.erase_after(before_exact);
+        exact_.removed();
     }
+    if (taken != nullptr) taken->sequence = 0;
+    return taken;
 }
 
 void Matcher::withdraw(ExpectedReceive& receive) {
-    if (receive.mask == kFullTagMask) {
-        exact_.remove(receive);
-    } else {
-        wildcards_.erase(wildcards_.iterator_to(receive));
-    }
+    const bool is_exact = receive.mask == kFullTagMask;
+    ExpectedReceive::List& list = is_exact ? exact_.bucket(receive.tag) : wildcards_;
+    list.erase_after(
+        before_first(list, [&](const ExpectedReceive& other) { return &other == &receive; }));
+    if (is_exact) exact_.removed();
+    receive.sequence = 0;
 }
 
 UnexpectedMessage* Matcher::search_unexpected(Tag tag, Tag mask) {
@@ -82,7 +94,9 @@ void Matcher::keep(UnexpectedMessage& message) {
 }
 
 void Matcher::remove(UnexpectedMessage& message) {
-    by_tag_.remove(message);
+    auto& bucket = by_tag_.bucket(message.tag);
+    bucket.erase(bucket.iterator_to(message));
+    by_tag_.removed();
     arrived_.erase(arrived_.iterator_to(message));
 }
 

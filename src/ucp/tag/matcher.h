@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <boost/intrusive/list.hpp>
+#include <boost/intrusive/slist.hpp>
 
 namespace ucp {
 
@@ -16,33 +17,48 @@ constexpr bool tag_matches(Tag message, Tag wanted, Tag mask) {
     return ((message ^ wanted) & mask) == 0;
 }
 
-/** Lists that the matcher links its elements into; linked elements know that they are. */
-using TagHook = boost::intrusive::list_member_hook<>;
-
-/** A posted receive, embedded in its request. */
+/**
+ * A posted receive, embedded in its request. Mostly the first of its list is the one that is taken,
+ * so lists are linked one way, and nothing is written into neighbours.
+ */
 struct ExpectedReceive {
-    TagHook hook;
-    Tag tag = 0;
-    Tag mask = 0;
-    uint64_t sequence = 0;  //!< order of posting, among exact and wildcard receives alike
+    using Hook = boost::intrusive::slist_member_hook<
+        boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-    bool is_posted() const { return hook.is_linked(); }
+    Hook hook;
+    Tag tag;
+    Tag mask;
+    uint64_t sequence = 0;  //!< from 1, in the order of posting; 0: not posted
+
+    bool is_posted() const { return sequence != 0; }
+
+    using List = boost::intrusive::slist<
+        ExpectedReceive,
+        boost::intrusive::member_hook<ExpectedReceive, Hook, &ExpectedReceive::hook>,
+        boost::intrusive::constant_time_size<false>, boost::intrusive::cache_last<true>,
+        boost::intrusive::linear<true>>;
 };
 
-/** A message that no receive was posted for when it came. */
+/** A message that no receive was posted for when it came. It knows whether it is linked. */
 struct UnexpectedMessage {
-    TagHook bucket_hook;
-    TagHook order_hook;
+    using Hook = boost::intrusive::list_member_hook<>;
+
+    Hook bucket_hook;
+    Hook order_hook;
     Tag tag = 0;
+
+    template <Hook UnexpectedMessage::*Which>
+    using List =
+        boost::intrusive::list<UnexpectedMessage,
+                               boost::intrusive::member_hook<UnexpectedMessage, Hook, Which>,
+                               boost::intrusive::constant_time_size<false>>;
 };
 
 /** Lists by hash of the tag; the number of buckets follows the number of elements. */
-template <typename Element, TagHook Element::*Hook>
+template <typename Bucket>
 class TagTable {
   public:
-    using Bucket =
-        boost::intrusive::list<Element, boost::intrusive::member_hook<Element, TagHook, Hook>,
-                               boost::intrusive::constant_time_size<false>>;
+    using Element = typename Bucket::value_type;
 
     TagTable();
 
@@ -52,12 +68,8 @@ class TagTable {
             grow();
         bucket(element.tag).push_back(element);
     }
-    void remove(Element& element) { remove(bucket(element.tag), element); }
-    /** The same where the bucket is known. */
-    void remove(Bucket& bucket, Element& element) {
-        bucket.erase(bucket.iterator_to(element));
-        --size_;
-    }
+    /** The caller has taken an element out of its bucket. */
+    void removed() { --size_; }
     size_t size() const { return size_; }
     template <typename Taker>
     void drain(Taker taker) {
@@ -90,9 +102,28 @@ class TagTable {
 class Matcher {
   public:
     /** The receive that an arriving message belongs to, taken out of the queues; null if none. */
-    ExpectedReceive* take_expected(Tag tag);
+    ExpectedReceive* take_expected(Tag tag) {
+        if (!wildcards_.empty()) [[unlikely]]
+            return take_earliest(tag);
+        ExpectedReceive::List& bucket = exact_.bucket(tag);
+        if (bucket.empty()) return nullptr;
+        ExpectedReceive& first = bucket.front();
+        if (first.tag != tag) [[unlikely]]
+            return take_earliest(tag);
+        bucket.pop_front();
+        exact_.removed();
+        first.sequence = 0;
+        return &first;
+    }
     /** Post a receive; the caller has found no message for it. */
-    void post(ExpectedReceive& receive);
+    void post(ExpectedReceive& receive) {
+        receive.sequence = ++posted_;
+        if (receive.mask == kFullTagMask) [[likely]] {
+            exact_.insert(receive);
+        } else {
+            wildcards_.push_back(receive);
+        }
+    }
     /** Take a posted receive back. */
     void withdraw(ExpectedReceive& receive);
 
@@ -110,8 +141,12 @@ class Matcher {
     /** Withdraw all receives and hand each to `taker`, which may free it. */
     template <typename Taker>
     void drain_expected(Taker taker) {
-        exact_.drain(taker);
-        wildcards_.clear_and_dispose([&](ExpectedReceive* receive) { taker(*receive); });
+        const auto take = [&](ExpectedReceive& receive) {
+            receive.sequence = 0;
+            taker(receive);
+        };
+        exact_.drain(take);
+        wildcards_.clear_and_dispose([&](ExpectedReceive* receive) { take(*receive); });
     }
     /** Remove the messages for which `condition` holds and hand each to `taker`, which may free it.
      */
@@ -128,19 +163,12 @@ class Matcher {
   private:
     UnexpectedMessage* search_unexpected(Tag tag, Tag mask);
 
-    using Wildcards = boost::intrusive::list<
-        ExpectedReceive,
-        boost::intrusive::member_hook<ExpectedReceive, TagHook, &ExpectedReceive::hook>,
-        boost::intrusive::constant_time_size<false>>;
-    using Arrivals = boost::intrusive::list<
-        UnexpectedMessage,
-        boost::intrusive::member_hook<UnexpectedMessage, TagHook, &UnexpectedMessage::order_hook>,
-        boost::intrusive::constant_time_size<false>>;
+    ExpectedReceive* take_earliest(Tag tag);
 
-    TagTable<ExpectedReceive, &ExpectedReceive::hook> exact_;
-    Wildcards wildcards_;
-    TagTable<UnexpectedMessage, &UnexpectedMessage::bucket_hook> by_tag_;
-    Arrivals arrived_;
+    TagTable<ExpectedReceive::List> exact_;
+    ExpectedReceive::List wildcards_;
+    TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>> by_tag_;
+    UnexpectedMessage::List<&UnexpectedMessage::order_hook> arrived_;
     uint64_t posted_ = 0;
 };
 

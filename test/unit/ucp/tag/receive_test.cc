@@ -57,6 +57,59 @@ TEST(TagReceive, RequestOfTheUserTellsAnImmediateEnd) {
     EXPECT_EQ(info.length, 100u);
 }
 
+// A posted receive writes as little as it can into its request: what it leaves out must not be
+// read.
+TEST(TagReceive, PostedInMemoryThatHoldsAnything) {
+    Cluster cluster;
+    alignas(Request) std::byte memory[sizeof(Request) + 8];
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST;
+    param.request = memory + sizeof(Request);
+    const auto post = [&](Bytes& target) {
+        std::memset(memory, 0xa5, sizeof(memory));
+        ASSERT_EQ(
+            ucp_tag_recv_nbx(cluster.b().handle(), target.data(), target.size(), 7, ~0ul, &param),
+            param.request);
+        char text[64];
+        ucp_request_attr_t attributes{};
+        attributes.field_mask =
+            UCP_REQUEST_ATTR_FIELD_INFO_STRING | UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE;
+        attributes.debug_string = text;
+        attributes.debug_string_size = sizeof(text);
+        EXPECT_EQ(ucp_request_query(param.request, &attributes), UCS_OK);
+    };
+    for (const TagMode mode : {TagMode::kNormal, TagMode::kSync}) {
+        for (const size_t length : {10u, 3000u, 50000u}) {  // one piece, fragments, rendezvous
+            for (const size_t room : {length, length / 2}) {
+                const Bytes data = pattern(length, 1);
+                Bytes target(room);
+                post(target);
+                const ucp_request_param_t sent{};
+                const ucs_status_ptr_t sending =
+                    tag_send(cluster.endpoint(), data.data(), length, 7, mode, OpParams(&sent));
+                ucp_tag_recv_info_t info{};
+                ASSERT_TRUE(cluster.until(
+                    [&] { return ucp_request_test(param.request, &info) != UCS_INPROGRESS; }));
+                EXPECT_EQ(ucp_request_test(param.request, &info),
+                          room < length ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+                EXPECT_EQ(info.sender_tag, 7u);
+                EXPECT_EQ(info.length, length);
+                EXPECT_EQ(cluster.wait(sending), UCS_OK);
+                if (room == length) {
+                    EXPECT_EQ(target, data);
+                }
+            }
+        }
+    }
+    Bytes target(10);
+    post(target);
+    ucp_request_cancel(cluster.b().handle(), param.request);
+    ucp_tag_recv_info_t info{};
+    ASSERT_TRUE(
+        cluster.until([&] { return ucp_request_test(param.request, &info) != UCS_INPROGRESS; }));
+    EXPECT_EQ(ucp_request_test(param.request, &info), UCS_ERR_CANCELED);
+}
+
 TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
     Cluster cluster;
     for (const size_t length : {10u, 3000u, 50000u}) {  // one piece, fragments, rendezvous
