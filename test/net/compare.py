@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compare MPI over Swiftlane's TCP with MPI over the tcp of the system's UCX, between namespaces.
 
-    compare.py [--build DIR] [--short] [--pairs N] [--rate RATE] [--links N] [--json FILE]
+    compare.py [--build DIR] [--short] [--pairs N] [--bench NAME] [--effort FACTOR] [--rate RATE]
+               [--links N] [--congestion NAME] [--json FILE]
 
 Two network namespaces with names of their own are two hosts to Open MPI's launcher; one rank runs in
 each, pinned to a core. The contestants run in turn, round by round: latency, and the rate of messages
@@ -154,6 +155,7 @@ def read_options():
     parser.add_argument("--effort", type=float, help="factor on the messages of a run (1; 0.05 with --short)")
     parser.add_argument("--rate", default="", help="shape each link to this (1gbit; not shaped by default)")
     parser.add_argument("--links", type=int, default=1, help="links between the hosts (1)")
+    parser.add_argument("--congestion", default="cubic", help="the kernel's congestion control (cubic)")
     parser.add_argument("--bench", choices=BENCHES, action="append", help="only these")
     parser.add_argument("--json", help="write everything to this file")
     options = parser.parse_args()
@@ -165,7 +167,8 @@ def read_options():
 def compare(options, net, folder):
     comparison = Comparison(options, Hosts(net, folder))
     comparison.check_contestants()
-    report = {"pairs": options.pairs, "rate": options.rate, "links": options.links, "load": os.getloadavg()[0],
+    report = {"pairs": options.pairs, "rate": options.rate, "links": options.links,
+              "congestion": options.congestion, "load": os.getloadavg()[0],
               "benches": {}}
     print(f"load before: {report['load']:.2f} on {len(cores())} cores; {options.links} links "
           f"{'of ' + options.rate if options.rate else 'not shaped'}")
@@ -192,7 +195,8 @@ def main():
         print(f"skipped: namespaces need root and the tools ip, tc, unshare, taskset, mpirun.openmpi {missing}")
         return 77
     try:
-        with tempfile.TemporaryDirectory() as folder, Topology(2, [Link(rate=options.rate)] * options.links) as net:
+        with tempfile.TemporaryDirectory() as folder, \
+                Topology(2, [Link(rate=options.rate)] * options.links, options.congestion) as net:
             return compare(options, net, folder)
     except NotPermitted as reason:
         print(f"skipped: {reason}")

@@ -39,9 +39,11 @@ def sh(command, check=True, quiet=False):
 
 
 class Topology:
-    def __init__(self, nodes, links):
+    def __init__(self, nodes, links, congestion="cubic"):
+        """congestion: the kernel's default unless said, whatever the host's own connections use."""
         self.count = nodes
         self.links = links
+        self.congestion = congestion
         self.base = f"sl{os.getpid()}"
         self.relays = []
 
@@ -61,6 +63,9 @@ class Topology:
                 sh(f"ip netns add {self.node(n)}")
             for n in range(self.count):
                 sh(f"ip -n {self.node(n)} link set lo up")
+                # Where the kernel does not have it, the host's stays.
+                sh(f"ip netns exec {self.node(n)} sysctl -qw "
+                   f"net.ipv4.tcp_congestion_control={self.congestion}", check=False)
             for i, link in enumerate(self.links):
                 self._lay(i, link)
         except BaseException:

@@ -49,7 +49,7 @@ unsigned Channel::receive() {
         count += 1 + parse();
         if (!full) break;
     }
-    if (count > 0 && is_open()) link_.interface().set_hot(this);
+    if (count > 0 && is_open()) link_.interface().set_hot(this, payload_.active);
     return count;
 }
 

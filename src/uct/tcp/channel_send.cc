@@ -22,7 +22,7 @@ constexpr size_t kMaxPieces = 64;
 
 /** @return bytes that the kernel took; errors come to light when the socket is read */
 size_t Channel::transmit(std::span<const iovec> pieces) {
-    link_.interface().be_alert();
+    link_.interface().on_sent();
     ssize_t taken;
     if (pieces.size() == 1) {
         taken = ::send(socket_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);

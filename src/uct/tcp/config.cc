@@ -32,6 +32,10 @@ constexpr ucs::config::Field<C> kFields[] = {
     field<&C::nodelay>("NODELAY", "y", "Send small messages at once (no Nagle algorithm)."),
     field<&C::sndbuf>("SNDBUF", "auto", "Send buffer of a socket. auto: the kernel sizes it."),
     field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it."),
+    field<&C::send_ahead>("SEND_AHEAD", "128kb",
+                          "Bytes of large transfers that the kernel takes from a connection ahead "
+                          "of what it can send: few, so that they are still in the cache when "
+                          "they are sent. inf: what the socket's buffer holds."),
     field<&C::port_range>("PORT_RANGE", "0",
                           "Ports that a listener may take, tried from a random one of them on. 0: "
                           "any free port."),

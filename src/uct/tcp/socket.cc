@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "ucs/log.h"
@@ -76,6 +77,12 @@ ucs::Duration user_timeout(const Config& config) {
 void tune(int socket, const Config& config) {
     if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
     set_keep_alive(socket, config);
+}
+
+void limit_send_ahead(int socket, const Config& config) {
+    if (config.send_ahead > INT_MAX) return;
+    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(config.send_ahead),
+        "TCP_NOTSENT_LOWAT");
 }
 
 Descriptor open_listener(const NetworkDevice& device, const Config& config, uint64_t start,

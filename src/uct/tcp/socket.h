@@ -37,6 +37,8 @@ class Descriptor {
 
 /** Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged. */
 void tune(int socket, const Config& config);
+/** Of a connection for large transfers: UCX_TCP_SEND_AHEAD. */
+void limit_send_ahead(int socket, const Config& config);
 
 /**
  * A listening socket on the device's address, on a port of the range that is free.

@@ -25,10 +25,12 @@ class TcpEndpoint;
 /**
  * One network interface as one worker uses it: a listener, and a Link to each peer's interface.
  *
- * All sockets are in one epoll set, which is also the event descriptor. While messages come, the
- * connection that brought the last one is read directly, for a number of progress calls, before the
- * set is asked again: that saves a system call on the way of each message. An interface on which
- * nothing happens costs its worker's other transports next to nothing: it looks ever so often only.
+ * All sockets are in one epoll set, which is also the event descriptor. While an answer is due, the
+ * connection that brought the last message is read directly, for a number of progress calls, before
+ * the set is asked again: that saves a system call on the way of each message. Otherwise the set is
+ * asked alone, as reading takes the socket's lock: who is sent many messages would hold up their
+ * sender. An interface on which nothing happens costs its worker's other transports next to
+ * nothing: it looks ever so often only.
  *
  * Connections, links and handshakes are freed at the end of progress() only, so that completions
  * and handlers may do what they like.
@@ -93,12 +95,19 @@ class TcpInterface final : public Interface {
 
     bool watch(int socket, EventTarget& target, uint32_t events, bool is_new);
     /** Something is sent: an answer may come soon. */
-    void be_alert() { empty_polls_ = 0; }
+    void on_sent() {
+        be_alert();
+        is_answer_due_ = true;
+    }
     void stop_watching(int socket);
     void add_timer(Timer& timer) { timers_.push_back(timer); }
     /** Look after the session from time to time, until it leaves the list. */
     void watch(Session& session) { watched_.push_back(session); }
-    void set_hot(Channel* channel) { hot_ = channel; }
+    /** @param more  its message is not complete */
+    void set_hot(Channel* channel, bool more) {
+        hot_ = channel;
+        is_answer_due_ = more;
+    }
     void forget_hot(const Channel* channel) {
         if (hot_ == channel) hot_ = nullptr;
     }
@@ -147,6 +156,7 @@ class TcpInterface final : public Interface {
                  const InterfaceParams& params);
     void fill_attributes();
     unsigned poll();
+    void be_alert() { empty_polls_ = 0; }
     bool rests();
     void run_timers();
     Link& make_link(uint64_t peer, bool mapped);
@@ -177,6 +187,7 @@ class TcpInterface final : public Interface {
     Carrier carrier_;
     Channel* hot_ = nullptr;
     unsigned hot_polls_ = 0;
+    bool is_answer_due_ = false;  //!< nothing has come since something was sent
     unsigned rest_calls_ = 0;
     unsigned empty_polls_ = kRestless;
     ucs::Time next_poll_{};

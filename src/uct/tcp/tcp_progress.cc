@@ -76,7 +76,7 @@ bool TcpInterface::rests() {
 unsigned TcpInterface::progress() {
     if (empty_polls_ >= kRestless && rests()) return 0;
     unsigned count = 0;
-    if (hot_ != nullptr && hot_polls_ > 0) {
+    if (hot_ != nullptr && is_answer_due_ && hot_polls_ > 0) {
         --hot_polls_;
         count = hot_->receive();
     } else {

@@ -218,5 +218,35 @@ TEST(TcpKnobs, TxQueueLenMayBeLargerThanAnyPeersQuestions) {
     EXPECT_TRUE(world.peer(1).failures.empty());
 }
 
+/** What the kernel takes of a large write while the peer reads nothing. */
+size_t taken_ahead(const std::string& setting) {
+    constexpr size_t kSize = 1 << 20;
+    TcpWorld world(2, {{"TCP_SEND_AHEAD", setting},
+                       {"TCP_SNDBUF", "1m"},
+                       {"TCP_RCVBUF", "8k"},
+                       {"TCP_FAILOVER", "n"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer source(world.peer(0), kSize, 'n'), target(world.peer(1), kSize, '.');
+    const RemoteKey key = target.key_for(world.peer(0));
+    const Iov little[] = {source.iov(0, 64)}, all[] = {source.iov(0, kSize)};
+    Waiter waiter;
+    EXPECT_GE(endpoint.put_zcopy(little, target.address(), key, nullptr), UCS_OK);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_GE(endpoint.put_zcopy(all, target.address(), key, &waiter), UCS_OK);
+    for (int i = 0; i < 100; ++i) world.peer(0).interface->progress();
+    const auto sockets = world.tcp(0).sockets(1);
+    const size_t taken = sockets.empty() ? 0 : tcp::under_way(sockets[0]);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(target.text(), source.text());
+    return taken;
+}
+
+TEST(TcpKnobs, SendAheadBoundsWhatTheKernelTakes) {
+    const size_t few = taken_ahead("16k"), many = taken_ahead("inf");
+    EXPECT_GT(few, 0u);
+    EXPECT_LT(few, 200u << 10);
+    EXPECT_GT(many, 400u << 10);
+}
+
 }  // namespace
 }  // namespace uct::test
