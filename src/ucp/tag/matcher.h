@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,11 @@ namespace ucp {
 
 using Tag = uint64_t;
 inline constexpr Tag kFullTagMask = ~Tag{0};
+
+/** Does a receive with this mask name its messages, all but a few bits of the tag? */
+constexpr bool is_exact_mask(Tag mask) {
+    return std::popcount(mask) >= 60;
+}
 
 constexpr bool tag_matches(Tag message, Tag wanted, Tag mask) {
     return ((message ^ wanted) & mask) == 0;
@@ -62,7 +68,9 @@ class TagTable {
 
     TagTable();
 
-    Bucket& bucket(Tag tag) { return buckets_[index(tag)]; }
+    /** The bits of tags that count. Only while the table is empty. */
+    void set_mask(Tag mask) { mask_ = mask; }
+    Bucket& bucket(Tag tag) { return buckets_[index(tag & mask_)]; }
     void insert(Element& element) {
         if (++size_ > bucket_count()) [[unlikely]]
             grow();
@@ -85,6 +93,7 @@ class TagTable {
 
     static constexpr unsigned kInitialBits = 8;
     unsigned shift_ = 64 - kInitialBits;
+    Tag mask_ = kFullTagMask;
     size_t size_ = 0;
     std::unique_ptr<Bucket[]> buckets_;
 };
@@ -93,11 +102,14 @@ class TagTable {
  * Pairs posted receives with arrived messages.
  *
  * Rules of matching: a message goes to the earliest posted receive that fits it; a receive takes
- * the earliest arrived message that fits it. Receives with a full mask are found by hash; the
+ * the earliest arrived message that fits it. Receives with the *exact mask* are found by hash; the
  * others stand in one queue, and posting numbers decide between the two. Messages stand in a hash
  * by tag and in one queue in the order of arrival. Owns no element: requests and messages come from
  * the worker's pools. The tables double when there are more elements than buckets, which is the
  * only allocation, and rare.
+ *
+ * The exact mask is the one that the program names its messages by: full in Open MPI, all but two
+ * bits in MPICH. It is taken over from a receive that comes while both tables are empty.
  */
 class Matcher {
   public:
@@ -108,9 +120,10 @@ class Matcher {
         ExpectedReceive::List& bucket = exact_.bucket(tag);
         if (bucket.empty()) return nullptr;
         ExpectedReceive& first = bucket.front();
-        if (first.tag != tag) [[unlikely]]
+        if (!tag_matches(tag, first.tag, exact_mask_)) [[unlikely]]
             return take_earliest(tag);
         bucket.pop_front();
+        if (!bucket.empty()) __builtin_prefetch(&bucket.front(), 1);  // the next message's
         exact_.removed();
         first.sequence = 0;
         return &first;
@@ -118,7 +131,7 @@ class Matcher {
     /** Post a receive; the caller has found no message for it. */
     void post(ExpectedReceive& receive) {
         receive.sequence = ++posted_;
-        if (receive.mask == kFullTagMask) [[likely]] {
+        if (receive.mask == exact_mask_ || adopt(receive.mask)) [[likely]] {
             exact_.insert(receive);
         } else {
             wildcards_.push_back(receive);
@@ -164,7 +177,10 @@ class Matcher {
     UnexpectedMessage* search_unexpected(Tag tag, Tag mask);
 
     ExpectedReceive* take_earliest(Tag tag);
+    /** Make it the exact mask, if it is fit for that and nothing depends on the other one. */
+    bool adopt(Tag mask);
 
+    Tag exact_mask_ = kFullTagMask;
     TagTable<ExpectedReceive::List> exact_;
     ExpectedReceive::List wildcards_;
     TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>> by_tag_;
