@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "common/leaks_fail.h"
 #include "system/host_pair.h"
 
 namespace ucp::test {
@@ -279,5 +280,6 @@ int main(int argc, char** argv) {
     setenv("SOFTHCA_FABRIC", fabric.c_str(), 1);
     setenv("SOFTHCA_DEVICES", "2", 0);
     testing::InitGoogleTest(&argc, argv);
+    const ucs::test::LeaksFail log;
     return RUN_ALL_TESTS();
 }

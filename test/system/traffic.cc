@@ -212,7 +212,7 @@ ucs_status_t Party::on_active(void* arg, const void* header, size_t header_lengt
 
 void Party::step() {
     for (size_t peer = 0; peer < options_.workers; ++peer) {
-        if (outbound_[peer]) outbound_[peer]->step();
+        if (outbound_[peer] && !abandoned_) outbound_[peer]->step();
         if (inbound_[peer]) inbound_[peer]->poll();
     }
 }
@@ -250,6 +250,9 @@ void Party::abandon() {
     abandoned_ = true;
     for (const auto& inbound : inbound_) {
         if (inbound) inbound->cancel();
+    }
+    for (const auto& outbound : outbound_) {
+        if (outbound) outbound->give_up_requests();
     }
 }
 

@@ -75,7 +75,10 @@ class Party {
     void expect_failure(size_t peer);
     /** The peer is gone: nothing more goes to it or comes from it. */
     void forgive(size_t peer);
-    /** Nothing more is checked or posted; receives are cancelled. Progress once before the end. */
+    /**
+     * Nothing more is checked or posted, receives are cancelled and requests given up. Progress
+     * once before the end.
+     */
     void abandon();
 
     /** All that was sent is over, arrived, and was right. */

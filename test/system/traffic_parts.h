@@ -73,6 +73,7 @@ struct Party::Outbound {
     ~Outbound();
 
     void step();
+    void give_up_requests();
     bool is_done() const;
     std::string describe() const;
 

@@ -98,6 +98,7 @@ void Party::Outbound::put_and_claim() {
           bytes, length);
     // A flush that ends at once may overtake the notice of an earlier one, which it covers.
     track("a flush", ucp_ep_flush_nbx(endpoint, &kNothing), nullptr, 0, [this] {
+        if (forgiven) return;  // the endpoint may be gone
         auto claim = std::make_shared<uint64_t>(claims++);
         track("a claim",
               ucp_tag_send_nbx(endpoint, claim.get(), 8, kClaimTag | party.index_, &kNothing),
@@ -199,11 +200,19 @@ void Party::Outbound::step() {
         ucp_request_free(operation.request);
         finish(operation, status);
     }
-    if (forgiven || party.abandoned_) return;
+    if (forgiven) return;
     if (left != 0 && operations.size() < 12 && party.random_.below(6) == 0) start();
     const bool is_waiting = puts != seen.claims || fences != seen.fences;
     const bool ends = left == 0 && operations.empty() && !is_done();
     if (!reading && (ends || is_waiting) && party.random_.below(16) == 0) read_report();
+}
+
+// Their memory stays: operations under way may still use it.
+void Party::Outbound::give_up_requests() {
+    for (Operation& operation : operations) {
+        if (operation.request != nullptr) ucp_request_free(operation.request);
+        operation.request = nullptr;
+    }
 }
 
 bool Party::Outbound::is_done() const {

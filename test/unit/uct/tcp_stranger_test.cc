@@ -21,6 +21,12 @@ std::string bytes_of(const T& value) {
     return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
+std::string random_bytes(std::mt19937_64& random) {
+    std::string bytes(1 + random() % 200, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+}
+
 TEST(TcpStrangers, WrongGreetingsAreRefused) {
     TcpWorld world;
     const struct {
@@ -58,8 +64,7 @@ TEST(TcpStrangers, RandomBytesAreRefused) {
     std::mt19937_64 random(7);
     for (int i = 0; i < 50; ++i) {
         RawPeer stranger(world, 1);
-        std::string bytes(1 + random() % 200, '\0');
-        for (char& byte : bytes) byte = static_cast<char>(random());
+        const std::string bytes = random_bytes(random);
         stranger.send(bytes);
         if (bytes.size() < sizeof(Hello)) {
             world.progress_some(20);
@@ -95,12 +100,16 @@ TEST(TcpStrangers, AGreetingMayComeByteByByte) {
 }
 
 TEST(TcpStrangers, TenThousandKnockAndTheJobGoesOn) {
-    TcpWorld world(2, {{"TCP_MAX_HANDSHAKES", "16"}});
+    TcpWorld world(2, {{"TCP_MAX_HANDSHAKES", "16"}, {"TCP_JOB_KEY", "ours"}});
     Endpoint& endpoint = world.connect(0, 1);
+    std::mt19937_64 random(7);
     std::deque<RawPeer> knocking;
     size_t sent = 0;
     for (int i = 0; i < 10000; ++i) {
-        knocking.emplace_back(world, 1);
+        RawPeer& stranger = knocking.emplace_back(world, 1);
+        if (i % 4 == 1) stranger.send(random_bytes(random));
+        if (i % 4 == 2) stranger.send(std::string(bytes_of(stranger.hello()), 0, 40));
+        if (i % 4 == 3) stranger.send(stranger.hello());  // without the job's key
         if (knocking.size() > 100) knocking.pop_front();
         if (i % 10 != 0) continue;
         world.progress_some(3);

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What each message and each event does in each state of a link.
+
+#include "unit/lanes/negotiator_fixture.h"
+
+namespace ucp::lanes {
+namespace {
+
+class LanesNegotiatorStates : public NegotiatorFixture {};
+
+struct Row {
+    LinkState from;
+    Type type;
+    ucs_status_t status;
+    LinkState to;
+    const char* actions;
+};
+
+// Rows that are not here: the message is stale, or carries nothing that matters; nothing happens.
+constexpr ucs_status_t kBad = UCS_ERR_INVALID_PARAM;
+const Row kRows[] = {
+    {LinkState::kIdle, Type::kRequest, UCS_OK, LinkState::kCreating, "2:ACCEPT 2:create"},
+    {LinkState::kRequested, Type::kAccept, UCS_OK, LinkState::kCreating, "2:create"},
+    {LinkState::kRequested, Type::kDeny, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kWithdrawing, Type::kAccept, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kWithdrawing, Type::kDeny, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kCommitted, Type::kWithdraw, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kCreating, Type::kWithdraw, UCS_OK, LinkState::kReleasing, ""},
+    {LinkState::kConnecting, Type::kLane, UCS_OK, LinkState::kConnecting, "2:connect"},
+    {LinkState::kConnecting, Type::kWithdraw, UCS_OK, LinkState::kReleasing, "2:destroy"},
+    {LinkState::kReady, Type::kReady, UCS_OK, LinkState::kSwitching, "2:switch"},
+    {LinkState::kReady, Type::kWithdraw, UCS_OK, LinkState::kReleasing, "2:destroy"},
+    {LinkState::kSwitching, Type::kMark, UCS_OK, LinkState::kSwitching, "2:MARK_ACK 2:gate"},
+    {LinkState::kSwitching, Type::kMarkAck, UCS_OK, LinkState::kSwitching, "2:window"},
+    {LinkState::kSwitching, Type::kWithdraw, kBad, LinkState::kSwitching, ""},
+    {LinkState::kEstablished, Type::kDmark, UCS_OK, LinkState::kDemoting,
+     "2:stop 2:flush 2:DMARK_ACK"},
+    {LinkState::kEstablished, Type::kWithdraw, kBad, LinkState::kEstablished, ""},
+    {LinkState::kDemoting, Type::kDmark, UCS_OK, LinkState::kDemoting, "2:DMARK_ACK"},
+    {LinkState::kDemoting, Type::kDmarkAck, UCS_OK, LinkState::kDemoting, "2:resume"},
+    {LinkState::kReleasing, Type::kRequest, UCS_OK, LinkState::kReleasing, "2:DENY"},
+};
+
+// In these states a message of the current round, or a request, that has no row breaks the
+// protocol.
+bool strict(LinkState state, Type type) {
+    if (type == Type::kRequest) {
+        return state >= LinkState::kCommitted && state <= LinkState::kDemoting;
+    }
+    const bool of_a_round = type >= Type::kLane && type <= Type::kFlushed;
+    const bool early_lane = type == Type::kLane && state <= LinkState::kConnecting;
+    return of_a_round && !early_lane && state >= LinkState::kCommitted &&
+           state <= LinkState::kDemoting;
+}
+
+TEST_F(LanesNegotiatorStates, EveryMessageInEveryState) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        for (auto t = static_cast<int>(Type::kScore); t <= static_cast<int>(kLastMessageType);
+             ++t) {
+            const auto from = static_cast<LinkState>(s);
+            const auto type = static_cast<Type>(t);
+            Row expected{from, type, strict(from, type) ? kBad : UCS_OK, from, ""};
+            if (type == Type::kPing) expected.actions = "2:PONG";
+            for (const Row& row : kRows) {
+                if (row.from == from && row.type == type) expected = row;
+            }
+            start(worker_);
+            bring_to(from);
+            EXPECT_EQ(expected.status, deliver(type)) << name(type) << " in " << name(from);
+            EXPECT_EQ(expected.to, state()) << name(type) << " in " << name(from);
+            EXPECT_EQ(expected.actions, sink_->take()) << name(type) << " in " << name(from);
+            EXPECT_TRUE(negotiator_->consistent()) << name(type) << " in " << name(from);
+            EXPECT_EQ(expected.status == kBad ? 1u : 0u, negotiator_->counters().violations);
+        }
+    }
+}
+
+TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        for (auto t = static_cast<int>(Type::kAccept); t <= static_cast<int>(Type::kFlushed); ++t) {
+            start(worker_);
+            const auto from = static_cast<LinkState>(s);
+            bring_to(from);
+            Message stale = message(static_cast<Type>(t));
+            stale.epoch += 2;
+            EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, stale));
+            EXPECT_EQ(from, state()) << name(stale.type);
+            EXPECT_EQ("", sink_->take()) << name(stale.type) << " in " << name(from);
+        }
+    }
+}
+
+TEST_F(LanesNegotiatorStates, DeathInEveryStateFreesTheSlotOnceTheLaneIsGone) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        const auto from = static_cast<LinkState>(s);
+        start(worker_);
+        bring_to(from);
+        negotiator_->on_peer_died(kPeer);
+        EXPECT_TRUE(negotiator_->consistent());
+        if (!holds_slot(from)) {
+            EXPECT_EQ(nullptr, negotiator_->find(kPeer)) << name(from);
+            continue;
+        }
+        EXPECT_EQ(1u, negotiator_->held()) << name(from);
+        if (from == LinkState::kCreating) {
+            EXPECT_EQ("", sink_->take());
+            negotiator_->on_lane_created(kPeer, UCS_OK, {});
+        }
+        EXPECT_EQ(from == LinkState::kReleasing ? "" : "2:destroy", sink_->take()) << name(from);
+        negotiator_->on_lane_destroyed(kPeer);
+        EXPECT_EQ(0u, negotiator_->held()) << name(from);
+        EXPECT_EQ(nullptr, negotiator_->find(kPeer)) << name(from);
+        // The slot serves another link.
+        score(kOther, 100);
+        deliver(Type::kAccept, kOther);
+        EXPECT_EQ("3:SCORE 3:REQUEST 3:create", sink_->take()) << name(from);
+    }
+}
+
+TEST_F(LanesNegotiatorStates, AFailedLaneIsAnErrorOnlyWhileItMayCarryMessages) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        const auto from = static_cast<LinkState>(s);
+        start(worker_);
+        bring_to(from);
+        negotiator_->on_lane_failed(kPeer, UCS_ERR_ENDPOINT_TIMEOUT);
+        const bool carries = from >= LinkState::kReady && from <= LinkState::kDemoting;
+        const char* expected = carries                          ? "2:fail 2:destroy"
+                               : from == LinkState::kConnecting ? "2:WITHDRAW 2:destroy"
+                                                                : "";
+        EXPECT_EQ(expected, sink_->take()) << name(from);
+    }
+    // After FLUSHED and the peer's DMARK nothing can be lost any more.
+    start(worker_);
+    bring_to(LinkState::kDemoting);
+    deliver(Type::kDmark);
+    deliver(Type::kDmarkAck);
+    negotiator_->on_flushed(kPeer);
+    sink_->take();
+    negotiator_->on_lane_failed(kPeer, UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ("", sink_->take());
+    deliver(Type::kFlushed);
+    EXPECT_EQ("2:destroy", sink_->take());
+}
+
+TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        const auto from = static_cast<LinkState>(s);
+        start(worker_);
+        bring_to(from);
+        negotiator_->on_close(kPeer);
+        negotiator_->on_close(kPeer);
+        std::string all = sink_->take();
+        // Play the peer and the adapter until nothing moves.
+        for (int i = 0; i < 12; ++i) {
+            if (state() == LinkState::kWithdrawing) deliver(Type::kDeny);
+            negotiator_->on_lane_created(kPeer, UCS_ERR_NO_RESOURCE, {});
+            if (state() == LinkState::kReady) deliver(Type::kReady);
+            negotiator_->on_marker_posted(kPeer);
+            if (state() == LinkState::kSwitching) {
+                deliver(Type::kMarkAck);
+                deliver(Type::kMark);
+            }
+            if (state() == LinkState::kDemoting) {
+                deliver(Type::kDmark);
+                deliver(Type::kDmarkAck);
+                negotiator_->on_flushed(kPeer);
+                deliver(Type::kFlushed);
+            }
+            if (state() == LinkState::kReleasing) negotiator_->on_lane_destroyed(kPeer);
+        }
+        all += " " + sink_->take();
+        EXPECT_EQ(LinkState::kIdle, state()) << name(from);
+        const auto first = all.find("2:closed");
+        ASSERT_NE(std::string::npos, first) << name(from) << ": " << all;
+        EXPECT_EQ(std::string::npos, all.find("2:closed", first + 1)) << name(from) << ": " << all;
+        deliver(Type::kRequest);
+        EXPECT_EQ(DenyReason::kRefused, sink_->last.deny) << name(from);
+    }
+}
+
+TEST_F(LanesNegotiatorStates, TimersPingAndFreeNothing) {
+    for (std::size_t s = 0; s < kLinkStates; ++s) {
+        const auto from = static_cast<LinkState>(s);
+        if (!waits_for_peer(from) || from == LinkState::kRequested) continue;
+        start(worker_);
+        bring_to(from);
+        for (int i = 0; i < 5; ++i) {
+            advance(config_.wait_timeout);
+            EXPECT_NE(std::string::npos, sink_->take().find("2:PING")) << name(from);
+            EXPECT_EQ(from, state());
+        }
+    }
+}
+
+}  // namespace
+}  // namespace ucp::lanes
