@@ -11,16 +11,22 @@
 namespace ucp {
 namespace {
 
+constexpr size_t kLeastZcopy = 2 * 1024;                    //!< pieces cost something, too
 constexpr size_t kZcopyThreshold = 16 * 1024;               //!< memory that is registered already
 constexpr size_t kZcopyThresholdRegister = 64 * 1024;       //!< registration included
 constexpr double kCopyBandwidth = 8e9;                      //!< bytes per second, one copy
 constexpr size_t kHostThreshold = 24 * 1024;                //!< rendezvous within a host
 constexpr size_t kDialogueThreshold = 4 * 1024 * 1024 + 1;  //!< the same, in a dialogue
 
-size_t zcopy_threshold(const Request& request, const EagerSend& send) {
+size_t zcopy_threshold(const Request& request, const EagerSend& send, const Lane& lane) {
     const auto& configured = request.worker->config().zcopy_threshold;
     if (configured) return *configured;
-    return send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
+    const size_t most = send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
+    if (lane.attributes.device_type != uct::DeviceType::kNetwork) return most;
+    // Where registering takes little, a copy that takes longer is saved.
+    const auto& domain = *request.worker->context().domains()[lane.domains.local].memory;
+    const double bytes = domain.attributes().register_overhead * kCopyBandwidth;
+    return std::clamp(static_cast<size_t>(bytes), kLeastZcopy, most);
 }
 
 /** The registration that covers the buffer on the lane's device, made at need; null: copy. */
@@ -42,7 +48,7 @@ const uct::MemoryHandle* registration(Request& request, EagerSend& send, const L
 bool wants_zcopy(const Request& request, const EagerSend& send, const Lane& lane) {
     return send.buffer.is_contiguous() && !send.no_registration &&
            (lane.attributes.capabilities & uct::kAmZcopy) != 0 &&
-           send.buffer.length() >= zcopy_threshold(request, send);
+           send.buffer.length() >= zcopy_threshold(request, send, lane);
 }
 
 struct Pack {
