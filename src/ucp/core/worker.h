@@ -22,6 +22,7 @@
 #include "ucp/core/request.h"
 #include "ucp/core/wakeup.h"
 #include "ucp/core/wire.h"
+#include "ucp/proto/dialogue.h"
 #include "ucp/select/selection.h"
 #include "ucs/datastruct/memory_pool.h"
 #include "ucs/datastruct/slot_table.h"
@@ -295,6 +296,8 @@ class Worker {
     /** Requests are under way that messages of peers will name. */
     bool has_named_requests() const { return named_.size() != 0; }
     uint64_t next_message_number() { return ++message_number_; }
+    /** Of its long tagged messages. */
+    Dialogue& dialogue() { return dialogue_; }
 
     // --- ordering ---
 
@@ -389,6 +392,7 @@ class Worker {
     unsigned progress_countdown_ = 0;
     bool in_progress_ = false;
     bool uses_device_atomics_ = false;
+    Dialogue dialogue_;
     /** Of those in shared memory, the one that messages came from last; null: none goes before. */
     uct::Interface* busy_ = nullptr;
     uint32_t polled_alone_ = 0;

@@ -143,7 +143,8 @@ bool goes_in_pieces(Endpoint& endpoint, size_t length) {
     Worker& worker = endpoint.worker();
     return length < kDialogueThreshold && !worker.config().rndv_threshold &&
            endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
-           worker.tags().take_turn() && !endpoint.has_backlog() && !worker.has_named_requests();
+           worker.dialogue().speak(worker.tags().take_turn()) && !endpoint.has_backlog() &&
+           !worker.has_named_requests();
 }
 
 size_t rndv_threshold(Endpoint& endpoint) {

@@ -58,7 +58,8 @@ void close_eager_send(Request& request, EagerSend& send);
 size_t rndv_threshold(Endpoint& endpoint);
 /**
  * A tagged message of that length or more, to the same host, is better not announced: nothing else
- * is under way, and the program has received since its last long message, as in a dialogue.
+ * is under way, and the program has received since its last long message, which was the only one of
+ * its turn: as in a dialogue.
  */
 bool goes_in_pieces(Endpoint& endpoint, size_t length);
 

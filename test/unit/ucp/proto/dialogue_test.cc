@@ -103,9 +103,24 @@ TEST_F(Dialogue, WhoHasReceivedSendsOneLongMessageInPieces) {
     expect_at_peer(1);
     expect_at_peer(2);
     EXPECT_TRUE(ends(next));
+}
+
+// Whether the first will be the only one is not known before the turn is over, but after it.
+TEST_F(Dialogue, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     hear();
     EXPECT_TRUE(ends(here_.send(first_)));
+    const ucs_status_ptr_t second = here_.send(second_);
     expect_at_peer(1);
+    expect_at_peer(2);
+    EXPECT_TRUE(ends(second));
+    hear();
+    const ucs_status_ptr_t announced = here_.send(first_);
+    EXPECT_FALSE(ends(announced));
+    expect_at_peer(1);
+    EXPECT_TRUE(ends(announced));
+    hear();
+    EXPECT_TRUE(ends(here_.send(second_)));
+    expect_at_peer(2);
 }
 
 TEST_F(Dialogue, WhoWaitsForAMessageAnnounces) {
