@@ -38,8 +38,13 @@ class Meter {
 
     size_t under_way() const { return under_way_; }
     double rate() const { return rate_; }
-    double seconds_for(uint64_t bytes) const {
-        return static_cast<double>(under_way_ + bytes) / rate_;
+    /**
+     * Bytes under way that are not done yet, as far as one can tell: a chain is said to be done
+     * when all of it is. At least half of them, as rates are estimates and a path may be silent.
+     */
+    double left(ucs::Time now) const;
+    double seconds_for(uint64_t bytes, ucs::Time now) const {
+        return (left(now) + static_cast<double>(bytes)) / rate_;
     }
     size_t window(const ScheduleRules& rules) const;
     /** May a slice of that length be posted? One always may on an idle path. */

@@ -67,7 +67,10 @@ TEST(Knobs, Window) {
         const ucs_status_ptr_t put = pair.start_put();
         const Group* group = pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint));
         ASSERT_NE(group, nullptr);
-        EXPECT_EQ(group->paths.front()->meter.under_way(), window);
+        // The last quarter may wait for more room.
+        const size_t under_way = group->paths.front()->meter.under_way();
+        EXPECT_LE(under_way, window);
+        EXPECT_GT(under_way, window - window / 4);
         EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
     }
 }

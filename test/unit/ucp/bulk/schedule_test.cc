@@ -212,6 +212,47 @@ TEST(Schedule, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
     EXPECT_EQ(choice.path, 0);
 }
 
+TEST(Schedule, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
+    constexpr size_t kPage = 4096;
+    Meter meter(50e9);
+    const Meter* const meters[] = {&meter};
+    const ucs::Time now{1s};
+    uint64_t waiting = 1000 * kPage;
+    std::vector<size_t> chains;
+    while (chains.size() < 5) {
+        const Choice choice = choose(meters, kPage, waiting, now, {});
+        const size_t pages = std::min<size_t>(choice.bytes / kPage, 64);
+        meter.posted(pages * kPage, now);
+        waiting -= pages * kPage;
+        chains.push_back(pages);
+    }
+    EXPECT_EQ(chains, (std::vector<size_t>{1, 2, 6, 18, 64}));
+    // A few are posted at once; a large slice is busy for so long that the next chain is whole.
+    Meter idle(50e9);
+    const Meter* const idle_meters[] = {&idle};
+    EXPECT_GE(choose(idle_meters, kPage, 8 * kPage, now, {}).bytes, 8 * kPage);
+    Meter large(50e9);
+    const Meter* const large_meters[] = {&large};
+    EXPECT_EQ(choose(large_meters, kSlice, 256 * kSlice, now, {}).bytes, kSlice);
+    large.posted(kSlice, now);
+    EXPECT_EQ(choose(large_meters, kSlice, 255 * kSlice, now, {}).bytes, 32 * kSlice);
+}
+
+TEST(Schedule, APathThatIsAlmostThroughIsDoneFirst) {
+    Meter before(1e9), after(1e9);
+    const Meter* const meters[] = {&before, &after};
+    const ucs::Time start{1s};
+    before.posted(10 * kSlice, start);
+    const ucs::Time now = start + ucs::from_seconds(4 * kSlice / 1e9);
+    after.posted(8 * kSlice, now);
+    EXPECT_NEAR(before.left(now), 6.0 * kSlice, 100);
+    EXPECT_EQ(after.left(now), 8.0 * kSlice);
+    EXPECT_EQ(choose(meters, kSlice, 2 * kSlice, now, {}).path, 0);
+    // A chain that should long be done may be lost.
+    EXPECT_EQ(before.left(now + 1s), 5.0 * kSlice);
+    EXPECT_EQ(before.under_way(), 10 * kSlice);
+}
+
 TEST(Schedule, AWindowHoldsNoMoreThanItsSize) {
     const ScheduleRules rules{.slice = kSlice, .window = 8 * kSlice, .chain = 64};
     Meter meter(1e12);
