@@ -26,6 +26,7 @@ MEASURED = "perf_measured_"
 # Most instructions that a message may cost: what the limits of this project say (docs/performance.md).
 ARMED_EXTRA = 8
 SHARED_MEMORY_SEND = 80
+POSTED_RECEIVE = 120
 # As callgrind names them; a function of valgrind's own in their place counts as well.
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
@@ -167,11 +168,12 @@ def main():
             print("skipped: valgrind is not installed")
             return 77
 
-    sends, touched = {}, {}
+    sends, touched, receives = {}, {}, {}
     print(f"{'library instructions per 8-byte message':40} {'send':>8} {'receive':>8} {'progress':>8}")
     for name, lane, tracker, variables in CASES:
         results = measure(arguments.program, tracker, lane, variables)
         sends[name] = results["send"][0]
+        receives[name] = results["receive"][0]
         touched[name] = set().union(*(functions for _, functions in results.values()))
         print(f"{name:40} " + " ".join(f"{results[w][0]:8.2f}"
                                        for w in ("send", "receive", "progress")), flush=True)
@@ -211,6 +213,10 @@ def main():
     for name, lane, tracker, _ in CASES:
         if lane in ("fifo", "ring") and tracker == "disarmed" and sends[name] > limit:
             failures.append(f"{name}: {sends[name]:.2f} instructions, allowed are {limit}")
+    limit = POSTED_RECEIVE + (HARDENING if is_hardened(arguments.program) else 0)
+    for name, count in receives.items():
+        if count > limit:
+            failures.append(f"{name}: {count:.2f} instructions to post a receive, allowed are {limit}")
     for failure in failures:
         print("FAILED", failure)
     return 1 if failures else 0
