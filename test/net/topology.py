@@ -151,7 +151,7 @@ class Topology:
     def wait_for_traffic(self, child, limit=30):
         """Until a program that was started has begun to send in earnest, or is over."""
         end = time.monotonic() + limit
-        while child.poll() is None and sum(self.sent(0)) < 200e3 and time.monotonic() < end:
+        while child.poll() is None and sum(self.sent(0)) < 50e3 and time.monotonic() < end:
             time.sleep(0.05)
 
     def popen(self, n, command, **options):
