@@ -51,7 +51,10 @@ typedef enum {
 
 /** @return Non-zero if the operation ended. */
 int ucp_request_is_completed(void* request);
-/** As ucp_request_free. */
+/**
+ * Give a request back; an operation under way goes on, and unlike after ucp_request_free its
+ * callback is still called.
+ */
 void ucp_request_release(void* request);
 /** As ucp_tag_recv_request_test. */
 ucs_status_t ucp_request_test(void* request, ucp_tag_recv_info_t* info);

@@ -71,8 +71,11 @@ void ucp_request_free(void* handle) {
     worker.free_request(request);
 }
 
-void ucp_request_release(void* request) {
-    ucp_request_free(request);
+void ucp_request_release(void* handle) {
+    Request& request = Request::from_handle(handle);
+    Worker& worker = *request.worker;
+    WorkerLock lock(worker);
+    worker.release_request(request);
 }
 
 void* ucp_request_alloc(ucp_worker_h worker_h) {

@@ -186,10 +186,9 @@ Request* Worker::lend_request() {
     return request;
 }
 
-void Worker::give_up(Request& request) {
+void Worker::release_request(Request& request) {
     if (!request.is_finished()) {
         request.flags |= Request::kFreed;
-        request.on_finish.send = nullptr;
         return;
     }
     if (!lent_.empty() && lent_.erase(&request) != 0)

@@ -277,14 +277,18 @@ class Worker {
     ucs_status_ptr_t give_back(Request& request, ucs_status_t status);
     /** Drop a reference of the request in the next progress(): for failures inside calls. */
     void finish_later(Request& request, ucs_status_t status);
-    /** ucp_request_free() and friends. */
+    /** ucp_request_free(): nobody is told of the end if it is still to come. */
     void free_request(Request& request) {
         if (request.is_finished() && lent_.empty()) [[likely]] {
             recycle(request);
         } else {
-            give_up(request);
+            request.on_finish = {};
+            release_request(request);
         }
     }
+    /** ucp_request_release(): the memory goes back at the end, of which the callback tells still.
+     */
+    void release_request(Request& request);
     /** ucp_request_alloc(): memory of the pool that the user treats as his own. */
     Request* lend_request();
 
@@ -361,7 +365,6 @@ class Worker {
     unsigned poll_networks();
     void finish(Request& request);
     void deliver(Request& request);
-    void give_up(Request& request);
     void defer(Request& request);
     unsigned run_deferred();
     void reap();

@@ -197,6 +197,33 @@ TEST_P(OlderCalls, ATaggedReceiveAlwaysCallsBackAndNeverReturnsNull) {
     }
 }
 
+// MPICH releases what it has just sent, and waits for the callback.
+TEST_P(OlderCalls, AReleasedRequestTellsItsEndAndAFreedOneDoesNot) {
+    static int calls;
+    const ucp_tag_recv_callback_t count = [](void*, ucs_status_t status, ucp_tag_recv_info_t*) {
+        EXPECT_EQ(status, UCS_OK);
+        ++calls;
+    };
+    for (const bool is_released : {true, false}) {
+        for (const size_t length : {size_t{8}, kLong}) {
+            calls = 0;
+            const std::vector<char> source(length, 'z');
+            std::vector<char> sink(length);
+            const ucs_status_ptr_t receiving =
+                ucp_tag_recv_nb(far_->worker, sink.data(), length, kByte, 9, ~ucp_tag_t{0}, count);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
+            (is_released ? ucp_request_release : ucp_request_free)(receiving);
+            EXPECT_EQ(calls, 0);
+            const ucp_request_param_t none{};
+            EXPECT_EQ(finish(ucp_tag_send_sync_nbx(endpoint_, source.data(), length, 9, &none)),
+                      UCS_OK);
+            while (sink != source) step();
+            for (int i = 0; i < 50; ++i) step();
+            EXPECT_EQ(calls, is_released ? 1 : 0);
+        }
+    }
+}
+
 TEST_P(OlderCalls, ASendInMemoryOfTheCallersLeavesItToTheCaller) {
     ucp_context_attr_t attr{};
     attr.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
