@@ -244,8 +244,9 @@ TEST(BulkThreads, AWorkerMayEndInTheMiddleOfATransfer) {
         for (const size_t ends : {0, 1}) {
             HostPair pair(options(each));
             pair.promote();
-            HostOperation& put = pair.start_put();
-            HostOperation& get = pair.start_get();
+            const size_t half = pair.here.size() / 2;
+            HostOperation& put = pair.start_put(0, half);
+            HostOperation& get = pair.start_get(half, half);
             pair.destroy(ends);
             for (unsigned count = 0; count < 100; ++count) pair.step();
             if (ends == 0) {
