@@ -30,9 +30,9 @@ class ChunkSource {
 };
 
 // Objects of one size, in chunks. allocate() takes the object freed last, the likeliest to be in
-// the cache, and fetches the next one ahead: one load and one store; only a pool that is empty goes to its chunk source. Memory
-// goes back when the pool is destroyed; objects still out then are counted and logged as leaked.
-// One thread at a time.
+// the cache, and fetches the next one ahead: one load and one store; only a pool that is empty goes
+// to its chunk source. Memory goes back when the pool is destroyed; objects still out then are
+// counted and logged as leaked. One thread at a time.
 class MemoryPool {
   public:
     struct Options {
