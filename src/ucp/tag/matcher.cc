@@ -47,7 +47,7 @@ ExpectedReceive* element_behind(ExpectedReceive::List& list, ExpectedReceive::Li
 ExpectedReceive* Matcher::take_earliest(Tag tag) {
     ExpectedReceive::List& bucket = exact_.bucket(tag);
     const auto before_exact = before_first(bucket, [&](const ExpectedReceive& receive) {
-        return tag_matches(tag, receive.tag, exact_mask_);
+        return tag_matches(tag, receive.tag, exact_mask());
     });
     ExpectedReceive* const exact = element_behind(bucket, before_exact);
     const auto before_wildcard = before_first(wildcards_, [&](const ExpectedReceive& receive) {
@@ -71,14 +71,13 @@ bool Matcher::adopt(Tag mask) {
     if (!is_exact_mask(mask) || exact_.size() != 0 || by_tag_.size() != 0) return false;
     // Those that stand among the wildcards with this mask would not be found where they are sought.
     if (!wildcards_.empty()) return false;
-    exact_mask_ = mask;
     exact_.set_mask(mask);
     by_tag_.set_mask(mask);
     return true;
 }
 
 void Matcher::withdraw(ExpectedReceive& receive) {
-    const bool is_exact = receive.mask == exact_mask_;
+    const bool is_exact = receive.mask == exact_mask();
     ExpectedReceive::List& list = is_exact ? exact_.bucket(receive.tag) : wildcards_;
     list.erase_after(
         before_first(list, [&](const ExpectedReceive& other) { return &other == &receive; }));
@@ -87,7 +86,7 @@ void Matcher::withdraw(ExpectedReceive& receive) {
 }
 
 UnexpectedMessage* Matcher::search_unexpected(Tag tag, Tag mask) {
-    if (mask == exact_mask_) {
+    if (mask == exact_mask()) {
         for (UnexpectedMessage& message : by_tag_.bucket(tag)) {
             if (tag_matches(message.tag, tag, mask)) return &message;
         }

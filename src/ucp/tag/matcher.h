@@ -70,6 +70,7 @@ class TagTable {
 
     /** The bits of tags that count. Only while the table is empty. */
     void set_mask(Tag mask) { mask_ = mask; }
+    Tag mask() const { return mask_; }
     Bucket& bucket(Tag tag) { return buckets_[index(tag & mask_)]; }
     void insert(Element& element) {
         if (++size_ > bucket_count()) [[unlikely]]
@@ -120,7 +121,7 @@ class Matcher {
         ExpectedReceive::List& bucket = exact_.bucket(tag);
         if (bucket.empty()) return nullptr;
         ExpectedReceive& first = bucket.front();
-        if (!tag_matches(tag, first.tag, exact_mask_)) [[unlikely]]
+        if (!tag_matches(tag, first.tag, exact_mask())) [[unlikely]]
             return take_earliest(tag);
         bucket.pop_front();
         if (!bucket.empty()) __builtin_prefetch(&bucket.front(), 1);  // the next message's
@@ -131,7 +132,7 @@ class Matcher {
     /** Post a receive; the caller has found no message for it. */
     void post(ExpectedReceive& receive) {
         receive.sequence = ++posted_;
-        if (receive.mask == exact_mask_ || adopt(receive.mask)) [[likely]] {
+        if (receive.mask == exact_mask() || adopt(receive.mask)) [[likely]] {
             exact_.insert(receive);
         } else {
             wildcards_.push_back(receive);
@@ -179,8 +180,8 @@ class Matcher {
     ExpectedReceive* take_earliest(Tag tag);
     /** Make it the exact mask, if it is fit for that and nothing depends on the other one. */
     bool adopt(Tag mask);
+    Tag exact_mask() const { return exact_.mask(); }
 
-    Tag exact_mask_ = kFullTagMask;
     TagTable<ExpectedReceive::List> exact_;
     ExpectedReceive::List wildcards_;
     TagTable<UnexpectedMessage::List<&UnexpectedMessage::bucket_hook>> by_tag_;
