@@ -130,6 +130,7 @@ ucs_status_t MockEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
     packet->am_id = id;
     append(packet->data, &header, sizeof(header));
     append(packet->data, payload, length);
+    ++interface_.counters().am_short;
     post(packet);
     return UCS_OK;
 }

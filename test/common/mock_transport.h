@@ -37,10 +37,10 @@ struct Config {
     double no_resource_probability = 0;  //!< of an operation meeting UCS_ERR_NO_RESOURCE at random
     /** Of such a refusal ending at any call, as where another process makes room. */
     double sudden_room_probability = 0;
-    unsigned transmit_depth = 32;        //!< unacknowledged operations of one endpoint
-    size_t receive_buffers = SIZE_MAX;   //!< of one interface, kept ones included
-    unsigned poll_batch = 16;            //!< events handled by one call of progress()
-    size_t max_dedicated = SIZE_MAX;     //!< dedicated endpoints of one interface
+    unsigned transmit_depth = 32;       //!< unacknowledged operations of one endpoint
+    size_t receive_buffers = SIZE_MAX;  //!< of one interface, kept ones included
+    unsigned poll_batch = 16;           //!< events handled by one call of progress()
+    size_t max_dedicated = SIZE_MAX;    //!< dedicated endpoints of one interface
 
     OperationLimits am{64, 1024, 4096, 4, 64};
     OperationLimits put{64, 1024, 16384, 4, 0};
@@ -58,8 +58,9 @@ struct Config {
 /** What went over all endpoints of one kind. */
 struct Counters {
     uint64_t am = 0, put = 0, get = 0, atomic = 0, check = 0;
-    uint64_t chains = 0;   //!< of puts and gets
-    uint64_t cut_off = 0;  //!< packets that came after their endpoint was cut off
+    uint64_t am_short = 0;  //!< of am
+    uint64_t chains = 0;    //!< of puts and gets
+    uint64_t cut_off = 0;   //!< packets that came after their endpoint was cut off
     uint64_t bytes = 0;
     uint64_t delivered = 0;       //!< active messages that reached a handler or a gate
     uint64_t held = 0;            //!< of these, those that a closed gate took

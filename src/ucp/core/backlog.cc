@@ -25,6 +25,25 @@ void ControlMessage::free(ControlMessage* message) {
     ::operator delete(message);
 }
 
+ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std::byte> message) {
+    const uct::InterfaceAttributes& attributes = lane.attributes;
+    uint64_t header;
+    if ((attributes.capabilities & uct::kAmShort) != 0 && message.size() >= sizeof(header) &&
+        message.size() - sizeof(header) <= attributes.am.max_short) {
+        std::memcpy(&header, message.data(), sizeof(header));
+        const auto rest = message.subspan(sizeof(header));
+        return lane.endpoint.am_short(static_cast<uint8_t>(id), header, rest.data(),
+                                      static_cast<uint32_t>(rest.size()));
+    }
+    const auto pack = [](void* destination, void* arg) {
+        const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
+        std::memcpy(destination, bytes.data(), bytes.size());
+        return bytes.size();
+    };
+    const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack, &message);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
 Backlog::Backlog(Endpoint& endpoint)
     : request_wait(endpoint, serve_requests), control_wait(endpoint, serve_controls) {}
 

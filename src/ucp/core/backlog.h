@@ -22,6 +22,11 @@ struct ControlMessage : boost::intrusive::list_base_hook<> {
 
     static ControlMessage* make(AmId id, std::span<const std::byte> message, Then then);
     static void free(ControlMessage* message);
+    /**
+     * Send one now. If it is short it takes no buffer of the transport at either end.
+     * @return as uct::Endpoint::am_short()
+     */
+    static ucs_status_t post(const Lane& lane, AmId id, std::span<const std::byte> message);
 
     std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
 

@@ -281,20 +281,6 @@ void Endpoint::lanes_changed() {
 // --- control messages
 // ------------------------------------------------------------------------------
 
-namespace {
-
-struct PackBytes {
-    std::span<const std::byte> bytes;
-
-    static size_t pack(void* destination, void* self) {
-        const auto bytes = static_cast<PackBytes*>(self)->bytes;
-        std::memcpy(destination, bytes.data(), bytes.size());
-        return bytes.size();
-    }
-};
-
-}  // namespace
-
 bool Endpoint::post_waiting_controls() {
     if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
     const MakingWay way(*this);
@@ -351,10 +337,9 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
     const bool is_first = backlog_ == nullptr ||
                           (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
     if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
-        PackBytes pack{message};
-        const ssize_t sent = scalable_->am_bcopy(static_cast<uint8_t>(id), PackBytes::pack, &pack);
-        if (sent >= 0) return;
-        if (sent != UCS_ERR_NO_RESOURCE) return fail(static_cast<ucs_status_t>(sent));
+        const ucs_status_t status = ControlMessage::post(scalable_lane(), id, message);
+        if (status == UCS_OK) return;
+        if (status != UCS_ERR_NO_RESOURCE) return fail(status);
     }
     backlog().controls.push_back(
         *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
@@ -364,15 +349,14 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
     ControlMessage& message = backlog_->controls.front();
-    PackBytes pack{{message.bytes(), message.length}};
-    const ssize_t sent =
-        scalable_->am_bcopy(static_cast<uint8_t>(message.id), PackBytes::pack, &pack);
-    if (sent == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    const ucs_status_t status =
+        ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    if (status == UCS_ERR_NO_RESOURCE) return status;
     const ControlMessage::Then then = message.then;
     backlog_->controls.pop_front();
     ControlMessage::free(&message);
-    if (sent < 0) {
-        fail(static_cast<ucs_status_t>(sent));
+    if (status != UCS_OK) {
+        fail(status);
         return UCS_OK;
     }
     if (then == ControlMessage::Then::kGreeted) set_flag(kGreeted);

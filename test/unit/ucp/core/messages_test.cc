@@ -140,5 +140,54 @@ TEST(Messages, TruncateWhatDoesNotFit) {
     }
 }
 
+/** Messages between workers, of an id that no protocol uses. */
+class ControlMessages : public ::testing::TestWithParam<double> {
+  protected:
+    static constexpr AmId kId{30};
+
+    /** Send one of each length. @return how many went by am_short() */
+    static uint64_t send(uint32_t capabilities, std::span<const size_t> lengths) {
+        Cluster::Options options;
+        options.fabric.no_resource_probability = GetParam();
+        options.fabric.capabilities = capabilities;
+        Cluster cluster(2, options);
+        arrived().clear();
+        cluster.inner(1).set_handler(kId,
+                                     [](void*, void* data, size_t length, uct::ReceiveDescriptor*) {
+                                         const auto* bytes = static_cast<const uint8_t*>(data);
+                                         arrived().emplace_back(bytes, bytes + length);
+                                         return UCS_OK;
+                                     });
+        std::vector<std::vector<uint8_t>> sent;
+        Endpoint& endpoint = unwrap(cluster.endpoint(0, 1));
+        for (const size_t length : lengths) {
+            sent.push_back(pattern(length, length));
+            endpoint.send_control(kId, std::as_bytes(std::span(sent.back())));
+        }
+        EXPECT_TRUE(cluster.until([&] { return arrived().size() == sent.size(); }));
+        EXPECT_EQ(arrived(), sent);
+        return cluster.fabric.counters(uct::mock::Kind::kScalable).am_short;
+    }
+
+  private:
+    static std::vector<std::vector<uint8_t>>& arrived() {
+        static std::vector<std::vector<uint8_t>> messages;
+        return messages;
+    }
+};
+
+// A header of 8 bytes and the most that am_short() takes behind it.
+TEST_P(ControlMessages, TakeNoBufferIfTheyAreShort) {
+    const uct::mock::Config usual;
+    const size_t most = sizeof(uint64_t) + usual.am.max_short;
+    const std::array<size_t, 4> shorts{8, 9, 17, most};
+    EXPECT_EQ(send(usual.capabilities, shorts), shorts.size());
+    const std::array<size_t, 4> others{0, 7, most + 1, usual.am.max_bcopy};
+    EXPECT_EQ(send(usual.capabilities, others), 0u);
+    EXPECT_EQ(send(usual.capabilities & ~uint32_t{uct::kAmShort}, shorts), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithRoomAndWithout, ControlMessages, ::testing::Values(0, 0.5));
+
 }  // namespace
 }  // namespace ucp::test
