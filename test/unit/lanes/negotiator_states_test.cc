@@ -7,7 +7,20 @@
 namespace ucp::lanes {
 namespace {
 
-class LanesNegotiatorStates : public NegotiatorFixture {};
+class LanesNegotiatorStates : public NegotiatorFixture {
+  protected:
+    /** act(state), each time with a link that was newly brought to that state. */
+    template <typename Act>
+    void in_every_state(Act act) {
+        for (std::size_t number = 0; number < kLinkStates; ++number) {
+            const auto from = static_cast<LinkState>(number);
+            SCOPED_TRACE(name(from));
+            start(worker_);
+            ASSERT_NO_FATAL_FAILURE(bring_to(from));
+            act(from);
+        }
+    }
+};
 
 struct Row {
     LinkState from;
@@ -55,81 +68,71 @@ bool strict(LinkState state, Type type) {
 }
 
 TEST_F(LanesNegotiatorStates, EveryMessageInEveryState) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        for (auto t = static_cast<int>(Type::kScore); t <= static_cast<int>(kLastMessageType);
-             ++t) {
-            const auto from = static_cast<LinkState>(s);
-            const auto type = static_cast<Type>(t);
+    for (auto t = static_cast<int>(Type::kScore); t <= static_cast<int>(kLastMessageType); ++t) {
+        const auto type = static_cast<Type>(t);
+        SCOPED_TRACE(name(type));
+        in_every_state([&](LinkState from) {
             Row expected{from, type, strict(from, type) ? kBad : UCS_OK, from, ""};
             if (type == Type::kPing) expected.actions = "2:PONG";
             for (const Row& row : kRows) {
                 if (row.from == from && row.type == type) expected = row;
             }
-            start(worker_);
-            bring_to(from);
-            EXPECT_EQ(expected.status, deliver(type)) << name(type) << " in " << name(from);
-            EXPECT_EQ(expected.to, state()) << name(type) << " in " << name(from);
-            EXPECT_EQ(expected.actions, sink_->take()) << name(type) << " in " << name(from);
-            EXPECT_TRUE(negotiator_->consistent()) << name(type) << " in " << name(from);
+            EXPECT_EQ(expected.status, deliver(type));
+            EXPECT_EQ(expected.to, state());
+            EXPECT_EQ(expected.actions, sink_->take());
+            EXPECT_TRUE(negotiator_->consistent());
             EXPECT_EQ(expected.status == kBad ? 1u : 0u, negotiator_->counters().violations);
-        }
+        });
     }
 }
 
 TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        for (auto t = static_cast<int>(Type::kAccept); t <= static_cast<int>(Type::kFlushed); ++t) {
-            start(worker_);
-            const auto from = static_cast<LinkState>(s);
-            bring_to(from);
-            Message stale = message(static_cast<Type>(t));
+    for (auto t = static_cast<int>(Type::kAccept); t <= static_cast<int>(Type::kFlushed); ++t) {
+        const auto type = static_cast<Type>(t);
+        SCOPED_TRACE(name(type));
+        in_every_state([&](LinkState from) {
+            Message stale = message(type);
             stale.epoch += 2;
             EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, stale));
-            EXPECT_EQ(from, state()) << name(stale.type);
-            EXPECT_EQ("", sink_->take()) << name(stale.type) << " in " << name(from);
-        }
+            EXPECT_EQ(from, state());
+            EXPECT_EQ("", sink_->take());
+        });
     }
 }
 
 TEST_F(LanesNegotiatorStates, DeathInEveryStateFreesTheSlotOnceTheLaneIsGone) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        const auto from = static_cast<LinkState>(s);
-        start(worker_);
-        bring_to(from);
+    in_every_state([&](LinkState from) {
         negotiator_->on_peer_died(kPeer);
         EXPECT_TRUE(negotiator_->consistent());
         if (!holds_slot(from)) {
-            EXPECT_EQ(nullptr, negotiator_->find(kPeer)) << name(from);
-            continue;
+            EXPECT_EQ(nullptr, negotiator_->find(kPeer));
+            return;
         }
-        EXPECT_EQ(1u, negotiator_->held()) << name(from);
+        EXPECT_EQ(1u, negotiator_->held());
         if (from == LinkState::kCreating) {
             EXPECT_EQ("", sink_->take());
             negotiator_->on_lane_created(kPeer, UCS_OK, {});
         }
-        EXPECT_EQ(from == LinkState::kReleasing ? "" : "2:destroy", sink_->take()) << name(from);
+        EXPECT_EQ(from == LinkState::kReleasing ? "" : "2:destroy", sink_->take());
         negotiator_->on_lane_destroyed(kPeer);
-        EXPECT_EQ(0u, negotiator_->held()) << name(from);
-        EXPECT_EQ(nullptr, negotiator_->find(kPeer)) << name(from);
+        EXPECT_EQ(0u, negotiator_->held());
+        EXPECT_EQ(nullptr, negotiator_->find(kPeer));
         // The slot serves another link.
         score(kOther, 100);
         deliver(Type::kAccept, kOther);
-        EXPECT_EQ("3:SCORE 3:REQUEST 3:create", sink_->take()) << name(from);
-    }
+        EXPECT_EQ("3:SCORE 3:REQUEST 3:create", sink_->take());
+    });
 }
 
 TEST_F(LanesNegotiatorStates, AFailedLaneIsAnErrorOnlyWhileItMayCarryMessages) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        const auto from = static_cast<LinkState>(s);
-        start(worker_);
-        bring_to(from);
+    in_every_state([&](LinkState from) {
         negotiator_->on_lane_failed(kPeer, UCS_ERR_ENDPOINT_TIMEOUT);
         const bool carries = from >= LinkState::kReady && from <= LinkState::kDemoting;
         const char* expected = carries                          ? "2:fail 2:destroy"
                                : from == LinkState::kConnecting ? "2:WITHDRAW 2:destroy"
                                                                 : "";
-        EXPECT_EQ(expected, sink_->take()) << name(from);
-    }
+        EXPECT_EQ(expected, sink_->take());
+    });
     // After FLUSHED and the peer's DMARK nothing can be lost any more.
     start(worker_);
     bring_to(LinkState::kDemoting);
@@ -144,10 +147,7 @@ TEST_F(LanesNegotiatorStates, AFailedLaneIsAnErrorOnlyWhileItMayCarryMessages) {
 }
 
 TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        const auto from = static_cast<LinkState>(s);
-        start(worker_);
-        bring_to(from);
+    in_every_state([&](LinkState from) {
         negotiator_->on_close(kPeer);
         negotiator_->on_close(kPeer);
         std::string all = sink_->take();
@@ -170,27 +170,24 @@ TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
             if (state() == LinkState::kReleasing) negotiator_->on_lane_destroyed(kPeer);
         }
         all += " " + sink_->take();
-        EXPECT_EQ(LinkState::kIdle, state()) << name(from);
+        EXPECT_EQ(LinkState::kIdle, state());
         const auto first = all.find("2:closed");
-        ASSERT_NE(std::string::npos, first) << name(from) << ": " << all;
-        EXPECT_EQ(std::string::npos, all.find("2:closed", first + 1)) << name(from) << ": " << all;
+        ASSERT_NE(std::string::npos, first) << all;
+        EXPECT_EQ(std::string::npos, all.find("2:closed", first + 1)) << all;
         deliver(Type::kRequest);
-        EXPECT_EQ(DenyReason::kRefused, sink_->last.deny) << name(from);
-    }
+        EXPECT_EQ(DenyReason::kRefused, sink_->last.deny);
+    });
 }
 
 TEST_F(LanesNegotiatorStates, TimersPingAndFreeNothing) {
-    for (std::size_t s = 0; s < kLinkStates; ++s) {
-        const auto from = static_cast<LinkState>(s);
-        if (!waits_for_peer(from) || from == LinkState::kRequested) continue;
-        start(worker_);
-        bring_to(from);
+    in_every_state([&](LinkState from) {
+        if (!waits_for_peer(from) || from == LinkState::kRequested) return;
         for (int i = 0; i < 5; ++i) {
             advance(config_.wait_timeout);
-            EXPECT_NE(std::string::npos, sink_->take().find("2:PING")) << name(from);
+            EXPECT_NE(std::string::npos, sink_->take().find("2:PING"));
             EXPECT_EQ(from, state());
         }
-    }
+    });
 }
 
 }  // namespace
