@@ -98,13 +98,8 @@ def say_time(what, seconds, goal):
 WINDOWS = {"64K": "1024", "64M": "4", "1G": "2"}
 
 
-def link_of(mbit):
-    """Its bucket is what it carries in 2 ms."""
-    return Link(rate=f"{mbit}mbit", bucket=f"{max(64, mbit // 4)}kb")
-
-
 def fill(rates, goal, options):
-    with Topology(2, [link_of(rate) for rate in rates]) as net:
+    with Topology(2, [Link(rate=f"{rate}mbit") for rate in rates]) as net:
         limit = sum(goodput(rate * 1e6) for rate in rates)
         for operation in options.operations.split(","):
             for size in options.sizes.split(","):

@@ -19,6 +19,14 @@ def goodput(bits):
     return bits / 8e6 * 1448 / 1514
 
 
+def bits_per_second(rate):
+    """Of a rate as tc has it."""
+    for unit, factor in [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)]:
+        if rate.endswith(unit):
+            return float(rate.removesuffix(unit)) * factor
+    raise ValueError(f"{rate}: expected a number and kbit, mbit or gbit")
+
+
 class NotPermitted(Exception):
     """Namespaces cannot be made here."""
 
@@ -26,11 +34,17 @@ class NotPermitted(Exception):
 @dataclass
 class Link:
     rate: str = ""      # shaped by tbf at each end: "1gbit"
-    bucket: str = "64kb"
+    bucket: str = ""    # of tbf; by default what passes in 2 ms
     loss: float = 0.0   # share of packets dropped on arrival, by nftables
     delay: float = 0.0  # seconds one way, by a relay between two tunnel devices
     mtu: int = 1500
     ipv6: bool = False
+
+    def __post_init__(self):
+        # A bucket that is smaller than the kernel's large segments cuts them into packets before they
+        # reach the peer, and both ends' processors are the limit then: 64 KiB are, at 1 Gbit/s.
+        if self.rate and not self.bucket:
+            self.bucket = f"{max(64, round(bits_per_second(self.rate) * 2e-3 / 8e3))}kb"
 
 
 def sh(command, check=True, quiet=False):
@@ -63,9 +77,6 @@ class Topology:
                 sh(f"ip netns add {self.node(n)}")
             for n in range(self.count):
                 sh(f"ip -n {self.node(n)} link set lo up")
-                # Where the kernel does not have it, the host's stays.
-                sh(f"ip netns exec {self.node(n)} sysctl -qw "
-                   f"net.ipv4.tcp_congestion_control={self.congestion}", check=False)
             for i, link in enumerate(self.links):
                 self._lay(i, link)
         except BaseException:
@@ -99,13 +110,20 @@ class Topology:
                 sh(f"{name} addr add {self.address(n, i)}/64 dev eth{i} nodad")
             else:
                 sh(f"{name} addr add {self.address(n, i)}/24 dev eth{i}")
+            self._choose_congestion_control(n, i)
             if link.rate:
-                # A bucket that is smaller than the kernel's large segments cuts them into packets
-                # before they reach the peer, and both ends' processors are the limit then.
                 sh(f"tc -n {self.node(n)} qdisc add dev eth{i} root tbf rate {link.rate} "
                    f"burst {link.bucket} latency 20ms")
             if link.loss:
                 self._lose(n, i, link.loss)
+
+    def _choose_congestion_control(self, n, i):
+        """Of the route: a namespace's default can only be one that the host lets everybody use."""
+        own = self.address(n, i)
+        net = f"fd00:{50 + i}::/64 metric 256" if self.links[i].ipv6 else f"10.{50 + i}.0.0/24 src {own} scope link"
+        # Where the kernel does not have it, the host's stays.
+        sh(f"ip -n {self.node(n)} route replace {net} dev eth{i} proto kernel "
+           f"congctl {self.congestion}", check=False)
 
     def _lose(self, n, i, loss):
         # Drawn per packet; 1 takes all.
