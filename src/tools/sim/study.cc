@@ -22,6 +22,10 @@ constexpr const char* kConfidence = "0.1";
 // A receiver that is overrun makes its senders wait a millisecond, many intervals: it starts with
 // the buffers that a long run would have come to.
 constexpr const char* kReceiveBuffers = "2048";
+// Of the usual length each of them would be a page or more of this process's memory that is hardly
+// filled: a third of the work of 64 ranks. Messages that fit into short ones behave the same.
+constexpr const char* kShortBuffer = "2k";
+constexpr uint64_t kShortMessage = 1024;
 constexpr double kRecovered = 0.95;
 // The rate before a move is the mean over so many intervals.
 constexpr unsigned kReferenceIntervals = 5;
@@ -56,6 +60,9 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
+    if (options.bench.size_max <= kShortMessage) {
+        world.variables.emplace_back("UCX_IB_SEG_SIZE", kShortBuffer);
+    }
     if (options.benchmark == "shift") {
         // Fewer initiators than hot peers: each message costs a change of target, and a hot set
         // that has moved away from its lanes shows in the rate.
