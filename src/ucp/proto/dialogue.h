@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+
 namespace ucp {
 
 /**
@@ -11,17 +13,22 @@ namespace ucp {
 class Dialogue {
   public:
     /**
-     * A long message is to be sent.
-     * @param is_turn  the program has received since the one before
+     * A long message is to be sent. It is the first of a turn if the program has received since the
+     * one before and waits for nothing now.
+     * @param receives  the program's receives so far
+     * @param is_waiting  one of them is posted and has not been matched
      * @return whether this one is likely to be the only one of its turn
      */
-    bool speak(bool is_turn) {
+    bool speak(uint64_t receives, bool is_waiting) {
+        const bool is_turn = receives != receives_ && !is_waiting;
         const bool is_alone = is_turn && !is_burst_;
+        receives_ = receives;
         is_burst_ = !is_turn;
         return is_alone;
     }
 
   private:
+    uint64_t receives_ = 0;  //!< when it last spoke
     bool is_burst_ = false;  //!< the last long message was not the first of its turn
 };
 

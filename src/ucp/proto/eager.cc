@@ -141,10 +141,11 @@ void close_eager_send(Request& request, EagerSend& send) {
 // so only messages that a program is likely to wait for go in pieces.
 bool goes_in_pieces(Endpoint& endpoint, size_t length) {
     Worker& worker = endpoint.worker();
+    TagEngine& tags = worker.tags();
     return length < kDialogueThreshold && !worker.config().rndv_threshold &&
            endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
-           worker.dialogue().speak(worker.tags().take_turn()) && !endpoint.has_backlog() &&
-           !worker.has_named_requests();
+           worker.dialogue().speak(tags.receives(), tags.matcher().has_expected()) &&
+           !endpoint.has_backlog() && !worker.has_named_requests();
 }
 
 size_t rndv_threshold(Endpoint& endpoint) {

@@ -85,15 +85,8 @@ class TagEngine {
                                      const OpParams& params);
     /** @return false if the receive has been matched: it ends as it ends */
     bool cancel(Request& receive);
-    /**
-     * A long message is to be sent. @return whether it is the program's turn in a dialogue: it has
-     * received since it was last asked, and waits for nothing now
-     */
-    bool take_turn() {
-        const bool has_received = receives_ != receives_at_turn_;
-        receives_at_turn_ = receives_;
-        return has_received && !matcher_.has_expected();
-    }
+    /** Calls of receive() so far. */
+    uint64_t receives() const { return receives_; }
 
     // --- arriving messages ---
 
@@ -134,8 +127,7 @@ class TagEngine {
     void give(Request& receive, TagMessage& message);
 
     Worker& worker_;
-    uint64_t receives_ = 0;  //!< calls of receive()
-    uint64_t receives_at_turn_ = 0;
+    uint64_t receives_ = 0;
     Matcher matcher_;
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };

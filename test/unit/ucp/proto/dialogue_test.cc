@@ -13,6 +13,7 @@
 #include "ucp/core/context.h"
 #include "ucp/core/handles.h"
 #include "ucp/core/worker.h"
+#include "ucp/proto/dialogue.h"
 #include "uct/sm/sm.h"
 
 namespace ucp::test {
@@ -133,6 +134,44 @@ TEST_F(Dialogue, WhoWaitsForAMessageAnnounces) {
     EXPECT_TRUE(ends(sending));
     EXPECT_TRUE(ends(there_.send(answer)));
     EXPECT_TRUE(ends(waiting));
+}
+
+/** What the library makes of the order of a program's receives and long messages. */
+class Turns : public testing::Test {
+  protected:
+    bool speaks_alone() { return dialogue_.speak(receives_, false); }
+    bool speaks_alone_after_a_receive() { return dialogue_.speak(++receives_, false); }
+    /** For the receive that was posted last. */
+    bool speaks_alone_while_waiting() { return dialogue_.speak(++receives_, true); }
+
+  private:
+    ucp::Dialogue dialogue_;
+    uint64_t receives_ = 0;
+};
+
+TEST_F(Turns, BeginWithAReceive) {
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone());
+}
+
+TEST_F(Turns, OfOneMessageEachAreADialogue) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+TEST_F(Turns, OfSeveralMessagesMakeTheNextSuspect) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+TEST_F(Turns, AreNotOverWhileTheProgramWaits) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_FALSE(speaks_alone_while_waiting());
+    EXPECT_FALSE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
 }
 
 }  // namespace
