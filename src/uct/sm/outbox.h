@@ -54,8 +54,12 @@ class Outbox {
         uint64_t head = header_->head.load(std::memory_order_relaxed);
         for (;;) {
             const uint64_t number = head & ~QueueHeader::kArmed;
-            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]]
+            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]] {
+                // The slot that was tried for is another's: should that one die, this one must not
+                // look like who has it.
+                sender_->attempt.store(0, std::memory_order_release);
                 return kFull;
+            }
             // Before the exchange, which is a full barrier.
             sender_->attempt.store(number + 1, std::memory_order_release);
             if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,

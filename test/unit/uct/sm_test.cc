@@ -198,7 +198,7 @@ TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
 
 TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     const auto inbox = make_inbox();
-    const auto outbox = make_outbox(*inbox);
+    const auto outbox = make_outbox(*inbox), third = make_outbox(*inbox);
     Mapping mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;
@@ -294,6 +294,38 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
     child.kill();
     for (int i = 0; i < 2; ++i) inbox->bury_dead();
     EXPECT_EQ(poll_all(*inbox), std::vector<int>{2});
+    child.reap();
+}
+
+// Two tried for the last slot with room for a long message. Who did not get it finds none, nor
+// later since a third one goes on with short ones.
+TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox), third = make_outbox(*inbox);
+    Mapping mapping;
+    ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
+    const auto& header = *reinterpret_cast<const QueueHeader*>(mapping.base());
+    const auto layout = QueueLayout::read(header, mapping.size());
+    ASSERT_TRUE(layout);
+    const uint64_t last = layout->places() - 1;
+    for (uint64_t number = 0; number < last; ++number) send(*outbox, 1);
+    Child child([&] {
+        std::unique_ptr<Outbox> theirs;
+        bool sleeps;
+        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
+            theirs->reserve(true, &sleeps) != last)
+            _exit(1);
+        theirs.release();
+    });
+    reinterpret_cast<Sender*>(mapping.base() + layout->sender_table())->attempt = last + 1;
+    bool sleeps;
+    EXPECT_EQ(outbox->reserve(true, &sleeps), Outbox::kFull);
+    EXPECT_EQ(poll_all(*inbox).size(), last);
+    std::vector<int> more;
+    for (; outbox->has_room(); more.push_back(2)) send(*third, 2);
+    child.kill();
+    for (int i = 0; i < 2; ++i) inbox->bury_dead();
+    EXPECT_EQ(poll_all(*inbox), more);
     child.reap();
 }
 
