@@ -24,8 +24,8 @@ MockInterface::MockInterface(FabricState& state, Kind which, unsigned number,
     attributes_.device_address_length = kDeviceAddressLength;
     attributes_.interface_address_length = scalable ? kInterfaceAddressLength : 0;
     attributes_.endpoint_address_length = scalable ? 0 : kEndpointAddressLength;
-    attributes_.latency = {600e-9, scalable ? 60e-9 : 1e-9};
-    attributes_.bandwidth = 12e9;
+    attributes_.latency = {config.latency, scalable ? 60e-9 : 1e-9};
+    attributes_.bandwidth = config.bandwidth;
     attributes_.overhead = 75e-9;
     attributes_.max_endpoints = scalable ? SIZE_MAX : config.max_dedicated;
     fabric.interfaces.emplace(id, this);

@@ -50,9 +50,11 @@ struct Config {
     uint8_t atomic32_ops = 0;
     uint8_t atomic64_ops =
         static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
-    unsigned devices = 1;   //!< mock0 and so on, each with both
-    bool scalable = true;   //!< list mock_dc
-    bool dedicated = true;  //!< list mock_rc
+    double bandwidth = 12e9;  //!< bytes per second that an interface says it has
+    double latency = 600e-9;  //!< seconds, the same
+    unsigned devices = 1;     //!< mock0 and so on, each with both
+    bool scalable = true;     //!< list mock_dc
+    bool dedicated = true;    //!< list mock_rc
 };
 
 /** What went over all endpoints of one kind. */

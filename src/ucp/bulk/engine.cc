@@ -80,7 +80,7 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
 }
 
 bool Engine::hand_over(Request& request, Direction direction, const Piece& piece) {
-    return piece.length >= request.worker->config().bulk_threshold &&
+    return is_bulk(*request.endpoint, piece.length) &&
            takes(*request.endpoint, direction, {&piece, 1}) &&
            start(request, direction, {&piece, 1}) == UCS_OK;
 }
@@ -125,9 +125,34 @@ void Engine::set_end_owner(PathOwner* owner) {
 
 }  // namespace ucp::bulk
 
-void ucp::register_for_bulk(const Endpoint& endpoint, const Memory& memory, size_t length) {
+ucp::bulk::Ways ucp::bulk::ways_of(Endpoint& endpoint) {
     Worker& worker = endpoint.worker();
-    if (length < worker.config().bulk_threshold) return;
+    const Lane lane = endpoint.one_sided_lane();
+    const auto& domain = *worker.context().domains()[lane.domains.local].memory;
+    Ways ways{.latency = lane.attributes.latency.at(1),
+              .overhead = lane.attributes.overhead,
+              .registration = domain.attributes().register_overhead,
+              .bandwidth = lane.attributes.bandwidth,
+              .together = lane.attributes.bandwidth,
+              .slice = worker.config().bulk_slice_size};
+    for (const Rail& rail : worker.rails(endpoint.remote_uuid())) {
+        ways.together += worker.interface(rail.interface).transport->attributes().bandwidth;
+    }
+    return ways;
+}
+
+bool ucp::is_bulk(Endpoint& endpoint, size_t length) {
+    if (const auto& configured = endpoint.worker().config().bulk_threshold) {
+        return length >= *configured;
+    }
+    if (length < bulk::kLeastShared) return false;
+    return length >= bulk::kBulkThreshold ||
+           length >= bulk::threshold_among_others(bulk::ways_of(endpoint));
+}
+
+void ucp::register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length) {
+    if (!is_bulk(endpoint, length)) return;
+    const Worker& worker = endpoint.worker();
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
     for (const DomainPair pair : worker.domain_pairs(endpoint, pairs)) {
         (void)memory.handle(pair.local);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "ucp/bulk/paths.h"
+#include "ucp/bulk/thresholds.h"
 #include "ucp/bulk/transfer.h"
 #include "ucs/time.h"
 #include "ucs/type/status.h"
@@ -59,8 +60,8 @@ class Engine {
                        Notification* notification = nullptr);
 
     /**
-     * Start a put or get of one piece if it is long enough (UCX_BULK_THRESH) and takes() it, from
-     * the request's post(), which then returns UCS_OK.
+     * Start a put or get of one piece if it is long enough (is_bulk()) and takes() it, from the
+     * request's post(), which then returns UCS_OK.
      * @return whether it was: if not, it takes its usual way
      */
     bool hand_over(Request& request, Direction direction, const Piece& piece);
@@ -103,9 +104,17 @@ class Engine {
     std::unique_ptr<State> state_;
 };
 
+/** What the engine's thresholds depend on: the lane of one-sided operations, and the rails. */
+Ways ways_of(Endpoint& endpoint);
+
 }  // namespace bulk
 
+/**
+ * Are a put, a get or announced data of that length for the engine? From UCX_BULK_THRESH on; auto:
+ * from where several devices save more than sharing costs.
+ */
+bool is_bulk(Endpoint& endpoint, size_t length);
 /** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
-void register_for_bulk(const Endpoint& endpoint, const Memory& memory, size_t length);
+void register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length);
 
 }  // namespace ucp

@@ -50,7 +50,8 @@ size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Load& 
         (all.bytes + static_cast<double>(waiting)) * meter.rate() / all.rates - meter.left(now);
     size_t fair = share > static_cast<double>(length) ? static_cast<size_t>(share) : length;
     if (fair > 2 * kLongChain * rules.slice) fair /= 2;
-    fair = (fair + rules.slice - 1) / rules.slice * rules.slice;
+    const bool is_short = waiting <= kLongChain * rules.slice;
+    fair = (fair + (is_short ? rules.slice / 2 : rules.slice - 1)) / rules.slice * rules.slice;
     if (all.bytes < kEnoughToGoOn && waiting > kLongChain * length) {
         const size_t start = std::max(length, static_cast<size_t>(2 * all.bytes));
         fair = std::min(fair, start);
@@ -112,12 +113,14 @@ void Meter::completed(size_t bytes, ucs::Time now) {
     if (now - since_ >= kSampleTime || (under_way_ == 0 && now > since_)) sample(now);
 }
 
-// A short sample says more of the way there and back than of the rate, and counts for little.
+// A short sample says more of the way there and back than of the rate, and counts for little. What
+// is averaged is the time of a byte: a burst that a link lets pass at once must not outweigh the
+// wait that it is paid for with.
 void Meter::sample(ucs::Time now) {
-    const double measured = static_cast<double>(done_) / ucs::seconds(now - since_);
+    const double measured = ucs::seconds(now - since_) / static_cast<double>(done_);
     const double share = std::min(1.0, static_cast<double>(done_) / kManyBytes);
     const double weight = share * (is_measured_ ? kNewest : 1);
-    rate_ += weight * (measured - rate_);
+    rate_ = 1 / (1 / rate_ + weight * (measured - 1 / rate_));
     is_measured_ = is_measured_ || share == 1;
     since_ = sampled_ = now;
     done_ = 0;

@@ -84,9 +84,10 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
                                   "Messages on a new lane until the peer has acknowledged the end "
                                   "of the old one."),
-    field<&Config::bulk_threshold>("BULK_THRESH", "64k",
+    field<&Config::bulk_threshold>("BULK_THRESH", "auto",
                                    "Puts, gets and rendezvous of at least this size are cut into "
-                                   "slices, which go over all paths to the peer; inf: none are."),
+                                   "slices, which go over all paths to the peer; inf: none are. "
+                                   "auto: 64k, less where several slow devices share them."),
     field<&Config::bulk_slice_size>("BULK_SLICE_SIZE", "64k",
                                     "Bytes of a slice, as far as all devices in use take it."),
     field<&Config::bulk_fragment_limit>("BULK_FRAGMENT_LIMIT", "4k",

@@ -60,7 +60,7 @@ struct Config {
     double min_score = 0;
     unsigned switch_window = 0;
 
-    ucs::config::MemorySize bulk_threshold{65536};
+    std::optional<ucs::config::MemorySize> bulk_threshold;
     ucs::config::MemorySize bulk_slice_size{65536};
     ucs::config::MemorySize bulk_fragment_limit{4096};
     ucs::config::MemorySize bulk_window{4 << 20};

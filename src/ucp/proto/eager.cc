@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucp/bulk/engine.h"
 #include "ucp/core/endpoint.h"
 #include "ucp/core/worker.h"
 #include "ucp/tag/engine.h"
@@ -14,7 +15,6 @@ namespace {
 constexpr size_t kLeastZcopy = 2 * 1024;                    //!< pieces cost something, too
 constexpr size_t kZcopyThreshold = 16 * 1024;               //!< memory that is registered already
 constexpr size_t kZcopyThresholdRegister = 64 * 1024;       //!< registration included
-constexpr double kCopyBandwidth = 8e9;                      //!< bytes per second, one copy
 constexpr size_t kHostThreshold = 24 * 1024;                //!< rendezvous within a host
 constexpr size_t kDialogueThreshold = 4 * 1024 * 1024 + 1;  //!< the same, in a dialogue
 
@@ -25,7 +25,7 @@ size_t zcopy_threshold(const Request& request, const EagerSend& send, const Lane
     if (lane.attributes.device_type != uct::DeviceType::kNetwork) return most;
     // Where registering takes little, a copy that takes longer is saved.
     const auto& domain = *request.worker->context().domains()[lane.domains.local].memory;
-    const double bytes = domain.attributes().register_overhead * kCopyBandwidth;
+    const double bytes = domain.attributes().register_overhead * bulk::kCopyBandwidth;
     return std::clamp(static_cast<size_t>(bytes), kLeastZcopy, most);
 }
 
@@ -135,29 +135,47 @@ void close_eager_send(Request& request, EagerSend& send) {
     if (send.registration.is_open()) send.registration.close(request.worker->context());
 }
 
-// Announcing costs a round trip and a registration at either end; not announcing costs a copy at
-// either end. Within a host the two sides copy at the same time, piece by piece, which is faster
-// than one copy by the system; but where all ranks are busy, one copy is less work (docs/mpi.md):
-// so only messages that a program is likely to wait for go in pieces.
-bool goes_in_pieces(Endpoint& endpoint, size_t length) {
+namespace {
+
+/**
+ * Is this long message, which may go either way, likely to be waited for? Nothing else is under
+ * way, and the program has received since its last long message, which was the only one of its
+ * turn: as in a dialogue.
+ */
+bool is_waited_for(Endpoint& endpoint) {
     Worker& worker = endpoint.worker();
     TagEngine& tags = worker.tags();
-    return length < kDialogueThreshold && !worker.config().rndv_threshold &&
-           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
-           worker.dialogue().speak(tags.receives(), tags.matcher().has_expected()) &&
+    return worker.dialogue().speak(tags.receives(), tags.matcher().has_expected()) &&
            !endpoint.has_backlog() && !worker.has_named_requests();
 }
+
+/**
+ * Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
+ * by the system; but where all ranks are busy, one copy is less work (docs/mpi.md): so only
+ * messages that a program is likely to wait for go in pieces.
+ */
+bool goes_in_pieces(Endpoint& endpoint, size_t length) {
+    return length < kDialogueThreshold && !endpoint.worker().config().rndv_threshold &&
+           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
+           is_waited_for(endpoint);
+}
+
+}  // namespace
 
 size_t rndv_threshold(Endpoint& endpoint) {
     const Config& config = endpoint.worker().config();
     if (config.rndv_threshold) return *config.rndv_threshold;
-    const Lane lane = endpoint.one_sided_lane();
-    if (lane.attributes.device_type == uct::DeviceType::kSharedMemory) return kHostThreshold;
-    const auto& domain = *endpoint.worker().context().domains()[lane.domains.local].memory;
-    const double round_trip = 2 * lane.attributes.latency.at(1) + 2 * lane.attributes.overhead;
-    const double announcing = round_trip + 2 * domain.attributes().register_overhead;
-    const double bytes = announcing * kCopyBandwidth / 2;
-    return std::clamp<size_t>(static_cast<size_t>(bytes), 8 * 1024, 512 * 1024);
+    if (endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory)
+        return kHostThreshold;
+    return bulk::threshold_alone(bulk::ways_of(endpoint));
+}
+
+bool is_announced(Endpoint& endpoint, size_t length) {
+    if (length >= rndv_threshold(endpoint)) return !goes_in_pieces(endpoint, length);
+    return length >= bulk::kLeastShared && !endpoint.worker().config().rndv_threshold &&
+           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kNetwork &&
+           length >= bulk::threshold_among_others(bulk::ways_of(endpoint)) &&
+           !is_waited_for(endpoint);
 }
 
 }  // namespace ucp

@@ -54,14 +54,16 @@ ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& 
 /** Release what the part holds: for Request::cleanup. */
 void close_eager_send(Request& request, EagerSend& send);
 
-/** From which length on a message goes by rendezvous: UCX_RNDV_THRESH, or by cost. */
+/**
+ * From which length on a message goes by rendezvous: UCX_RNDV_THRESH, or by cost if it is alone
+ * (bulk/thresholds.h).
+ */
 size_t rndv_threshold(Endpoint& endpoint);
 /**
- * A tagged message of that length or more, to the same host, is better not announced: nothing else
- * is under way, and the program has received since its last long message, which was the only one of
- * its turn: as in a dialogue.
+ * Does a tagged message go by rendezvous? Beside its length it depends on whether the program is
+ * likely to wait for it: asked once for each message.
  */
-bool goes_in_pieces(Endpoint& endpoint, size_t length);
+bool is_announced(Endpoint& endpoint, size_t length);
 
 // --- tag matching ---
 

@@ -227,7 +227,7 @@ ucs_status_ptr_t tag_send(Endpoint& endpoint, const void* buffer, size_t count, 
     }
     request->endpoint = &endpoint;
     auto* memory = reinterpret_cast<Memory*>(params.memory());
-    if (packer.length() >= rndv_threshold(endpoint) && !goes_in_pieces(endpoint, packer.length())) {
+    if (is_announced(endpoint, packer.length())) {
         const ucs_status_t begun = begin_rndv_send(*request, packer, tag, nullptr, memory);
         if (begun != UCS_OK) {
             worker.recycle(*request);

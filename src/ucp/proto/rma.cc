@@ -132,7 +132,7 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
 static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction) {
     RmaOperation& rma = request.part<RmaOperation>();
-    if (rma.offset != 0 || rma.length < request.worker->config().bulk_threshold) return false;
+    if (rma.offset != 0 || !is_bulk(*request.endpoint, rma.length)) return false;
     const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
     if ((lane.attributes.capabilities & chains) == 0 || registration(request, lane) == nullptr) {
         return false;

@@ -174,6 +174,35 @@ TEST(Schedule, WhatWasNotPostedLeavesRoom) {
     EXPECT_EQ(meter.under_way(), kSlice);
 }
 
+TEST(Schedule, FewSlicesAreSharedEvenlyThoughOnePathSeemsALittleFaster) {
+    std::vector<Link> links{Link(1e9, 1e9), Link(1.05e9, 1e9)};
+    ucs::Time now{1s};
+    for (Link& link : links) {
+        link.meter.posted(1, now - 1ms);
+        link.meter.completed(1, now);
+    }
+    carry(links, 4 * kSlice, now);
+    EXPECT_EQ(links[0].carried, 2 * kSlice);
+    EXPECT_EQ(links[1].carried, 2 * kSlice);
+}
+
+// As over a token bucket: what it has saved passes at once, and is paid for with a wait.
+TEST(Schedule, ABurstIsNotTakenForTheRate) {
+    constexpr double kRate = 125e6;
+    Meter meter(kRate);
+    ucs::Time now{1s};
+    for (int i = 0; i < 200; ++i) {
+        const auto burst = ucs::from_seconds(kSlice / (20 * kRate));
+        const auto wait = ucs::from_seconds(2 * kSlice / kRate) - burst;
+        for (const ucs::Duration took : {burst, wait}) {
+            meter.posted(kSlice, now);
+            now += took;
+            meter.completed(kSlice, now);
+        }
+    }
+    EXPECT_NEAR(meter.rate(), kRate, 0.1 * kRate);
+}
+
 TEST(Schedule, TheEndOfAMessageIsNotLeftToTheSlow) {
     std::vector<Link> links{Link(1e9, 1e9), Link(1e6, 1e6)};
     ucs::Time now{1s};

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/thresholds.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ucp::bulk {
+namespace {
+
+constexpr size_t kLeast = 8 * 1024;
+constexpr size_t kMost = 512 * 1024;
+
+/** Seconds a byte that several devices save. */
+double saved(const Ways& ways) {
+    return ways.are_shared() ? 1 / ways.bandwidth - 1 / ways.together : 0;
+}
+
+}  // namespace
+
+size_t threshold_alone(const Ways& ways) {
+    const double announcing = 2 * ways.latency + 2 * ways.overhead + 2 * ways.registration;
+    const double bytes = announcing * kCopyBandwidth / 2;
+    const size_t unshared = std::clamp(static_cast<size_t>(bytes), kLeast, kMost);
+    if (!ways.are_shared()) return unshared;
+    const double shared = announcing / (2 / kCopyBandwidth + saved(ways));
+    return std::min(unshared, std::max(static_cast<size_t>(shared), 2 * ways.slice));
+}
+
+size_t threshold_among_others(const Ways& ways) {
+    if (!ways.are_shared()) return SIZE_MAX;
+    const double bytes = (2 * ways.overhead + ways.registration) / saved(ways);
+    return std::max(static_cast<size_t>(bytes), kLeastShared);
+}
+
+}  // namespace ucp::bulk

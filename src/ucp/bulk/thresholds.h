@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+// From which length on a message is announced, so that its data moves when the receiver has a
+// buffer for it. Pure: times and rates in, bytes out.
+namespace ucp::bulk {
+
+inline constexpr double kCopyBandwidth = 8e9;  //!< bytes per second, one copy by a processor
+inline constexpr size_t kLeastShared = 8 * 1024;
+inline constexpr size_t kBulkThreshold = 64 * 1024;  //!< of a single device: a slice
+
+/** What is known of an endpoint's devices. */
+struct Ways {
+    double latency = 0;       //!< seconds, one way
+    double overhead = 0;      //!< seconds of a processor for a message, at either end
+    double registration = 0;  //!< seconds
+    double bandwidth = 0;     //!< bytes per second, of the device that messages go over
+    double together = 0;      //!< the same of all devices that announced data is shared by
+    size_t slice = 65536;     //!< what one device takes of it at a time
+
+    bool are_shared() const { return together > bandwidth; }
+};
+
+/**
+ * For a message that its sender waits for: announcing costs a round trip and a registration at
+ * either end; not announcing costs a copy at either end, and what several devices save if the
+ * message has slices for them.
+ */
+size_t threshold_alone(const Ways& ways);
+
+/**
+ * For one of several that are under way: the round trip goes on beside the others' data, so that
+ * announcing costs either end two messages and a registration. It pays where several devices carry
+ * more than the messages' own. SIZE_MAX: never.
+ */
+size_t threshold_among_others(const Ways& ways);
+
+}  // namespace ucp::bulk
