@@ -50,7 +50,7 @@ class Process {
         if (pid_ == 0) {
             close(ends[0]);
             for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-            alarm(30);
+            alarm(120);
             Wire inside(ends[1]);
             body(inside);
             std::exit(::testing::Test::HasFailure() ? 1 : 0);
