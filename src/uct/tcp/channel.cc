@@ -224,6 +224,7 @@ void Channel::opened(Beginning beginning) {
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
     if (index_ > 0) limit_send_ahead(socket_.get(), link_.interface().config());
+    segment_ = longest_segment(socket_.get());
     watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
     if (beginning != Beginning::kNothing) {
         received_ = 0;

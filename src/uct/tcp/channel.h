@@ -167,6 +167,7 @@ class Channel final : public EventTarget, public Timer {
     const uint8_t index_;
     State state_ = State::kIdle;
     bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
+    size_t segment_ = 0;          //!< bytes that come in one packet, at most
     bool peer_left_ = false;
     bool was_open_ = false;  //!< since it was last begun
     bool is_draining_ = false;

@@ -37,6 +37,7 @@ T read_as(const std::byte* bytes) {
 
 unsigned Channel::receive() {
     unsigned count = 0;
+    size_t brought = 0;
     for (unsigned polls = link_.interface().config().max_poll; polls > 0 && is_open(); --polls) {
         bool full = false;
         const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
@@ -46,10 +47,16 @@ unsigned Channel::receive() {
             ended(got == 0 ? 0 : errno);
             return count + 1;
         }
+        brought += static_cast<size_t>(got);
         count += 1 + parse();
         if (!full) break;
     }
-    if (count > 0 && is_open()) link_.interface().set_hot(this, payload_.active);
+    if (count > 0 && is_open()) {
+        // The kernel acknowledges more than a segment at once. Whoever holds the socket's lock does
+        // so first: that is to be the sender's processor, not who waits for the next message.
+        const bool is_short = brought <= segment_;
+        link_.interface().set_hot(is_short || payload_.active ? this : nullptr, payload_.active);
+    }
     return count;
 }
 

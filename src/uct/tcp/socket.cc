@@ -85,6 +85,14 @@ void limit_send_ahead(int socket, const Config& config) {
         "TCP_NOTSENT_LOWAT");
 }
 
+size_t longest_segment(int socket) {
+    int bytes = 0;
+    socklen_t length = sizeof(bytes);
+    return getsockopt(socket, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) == 0
+               ? static_cast<size_t>(bytes)
+               : 0;
+}
+
 Descriptor open_listener(const NetworkDevice& device, const Config& config, uint64_t start,
                          uint16_t* port, std::string* error) {
     const auto [first, last] = config.port_range;

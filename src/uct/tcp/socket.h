@@ -39,6 +39,8 @@ class Descriptor {
 void tune(int socket, const Config& config);
 /** Of a connection for large transfers: UCX_TCP_SEND_AHEAD. */
 void limit_send_ahead(int socket, const Config& config);
+/** Bytes that a connection carries in one packet, at most. */
+size_t longest_segment(int socket);
 
 /**
  * A listening socket on the device's address, on a port of the range that is free.

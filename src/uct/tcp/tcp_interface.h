@@ -29,8 +29,9 @@ class TcpEndpoint;
  * connection that brought the last message is read directly, for a number of progress calls, before
  * the set is asked again: that saves a system call on the way of each message. Otherwise the set is
  * asked alone, as reading takes the socket's lock: who is sent many messages would hold up their
- * sender. An interface on which nothing happens costs its worker's other transports next to
- * nothing: it looks ever so often only.
+ * sender, and who is sent long ones would acknowledge them before it reads them. An interface on
+ * which nothing happens costs its worker's other transports next to nothing: it looks ever so often
+ * only.
  *
  * Connections, links and handshakes are freed at the end of progress() only, so that completions
  * and handlers may do what they like.
@@ -103,7 +104,11 @@ class TcpInterface final : public Interface {
     void add_timer(Timer& timer) { timers_.push_back(timer); }
     /** Look after the session from time to time, until it leaves the list. */
     void watch(Session& session) { watched_.push_back(session); }
-    /** @param more  its message is not complete */
+    /**
+     * The connection that may bring the next message.
+     * @param channel  null: rather ask epoll
+     * @param more     its message is not complete
+     */
     void set_hot(Channel* channel, bool more) {
         hot_ = channel;
         is_answer_due_ = more;
