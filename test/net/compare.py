@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compare MPI over Swiftlane's TCP with MPI over the tcp of the system's UCX, between namespaces.
 
-    compare.py [--build DIR] [--short] [--pairs N] [--bench NAME] [--effort FACTOR] [--rate RATE]
-               [--links N] [--congestion NAME] [--json FILE]
+    compare.py [--build DIR] [--short] [--pairs N] [--bench NAME] [--effort FACTOR] [--largest BYTES]
+               [--rate RATE] [--links N] [--congestion NAME] [--json FILE]
 
 Two network namespaces with names of their own are two hosts to Open MPI's launcher; one rank runs in
 each, pinned to a core. The contestants run in turn, round by round: latency, and the rate of messages
@@ -90,7 +90,7 @@ class Comparison:
                               env=dict(env, **settings))
 
     def measure(self, contestant, bench):
-        largest = BENCHES[bench][2 if self.options.short else 1]
+        largest = self.options.largest or BENCHES[bench][2 if self.options.short else 1]
         done = self.start(contestant, [self.programs[bench], str(largest), str(self.options.effort)])
         table = rows(done.stdout)
         if done.returncode or not table:
@@ -153,6 +153,7 @@ def read_options():
     parser.add_argument("--short", action="store_true", help="one round, small messages: does it run")
     parser.add_argument("--pairs", type=int, help="rounds that count (15; 1 with --short)")
     parser.add_argument("--effort", type=float, help="factor on the messages of a run (1; 0.05 with --short)")
+    parser.add_argument("--largest", type=int, help="longest message (4 MiB; 64 KiB with --short)")
     parser.add_argument("--rate", default="", help="shape each link to this (1gbit; not shaped by default)")
     parser.add_argument("--links", type=int, default=1, help="links between the hosts (1)")
     parser.add_argument("--congestion", default="cubic", help="the kernel's congestion control (cubic)")

@@ -9,6 +9,9 @@ namespace {
 
 constexpr size_t kLeast = 8 * 1024;
 constexpr size_t kMost = 512 * 1024;
+constexpr double kMessagesMore = 3;  //!< at either end: announcement, request for the data, end
+/** A device that says little may carry more: then the processors are the limit, and pay. */
+constexpr double kWorthwhile = 2;
 
 /** Seconds a byte that several devices save. */
 double saved(const Ways& ways) {
@@ -28,7 +31,8 @@ size_t threshold_alone(const Ways& ways) {
 
 size_t threshold_among_others(const Ways& ways) {
     if (!ways.are_shared()) return SIZE_MAX;
-    const double bytes = (2 * ways.overhead + ways.registration) / saved(ways);
+    const double announcing = kMessagesMore * ways.overhead + ways.registration;
+    const double bytes = kWorthwhile * announcing / saved(ways);
     return std::max(static_cast<size_t>(bytes), kLeastShared);
 }
 

@@ -32,8 +32,8 @@ size_t threshold_alone(const Ways& ways);
 
 /**
  * For one of several that are under way: the round trip goes on beside the others' data, so that
- * announcing costs either end two messages and a registration. It pays where several devices carry
- * more than the messages' own. SIZE_MAX: never.
+ * announcing costs either end three messages and a registration. It pays where what several devices
+ * save is twice as much. SIZE_MAX: never.
  */
 size_t threshold_among_others(const Ways& ways);
 
