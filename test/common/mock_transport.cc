@@ -15,6 +15,7 @@ MockInterface::MockInterface(FabricState& state, Kind which, unsigned number,
     attributes_.transport = scalable ? "mock_dc" : "mock_rc";
     attributes_.device = "mock" + std::to_string(number);
     attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
+    attributes_.device_type = config.device_type;
     attributes_.capabilities = config.capabilities;
     attributes_.atomic32_ops = config.atomic32_ops;
     attributes_.atomic64_ops = config.atomic64_ops;

@@ -45,6 +45,7 @@ struct Config {
     OperationLimits am{64, 1024, 4096, 4, 64};
     OperationLimits put{64, 1024, 16384, 4, 0};
     OperationLimits get{0, 1024, 16384, 4, 0};
+    DeviceType device_type = DeviceType::kNetwork;
     uint32_t capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
                             kGetBcopy | kGetZcopy | kAtomicDevice | kCheckPeer;
     uint8_t atomic32_ops = 0;

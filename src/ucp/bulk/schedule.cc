@@ -50,8 +50,9 @@ size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Load& 
         (all.bytes + static_cast<double>(waiting)) * meter.rate() / all.rates - meter.left(now);
     size_t fair = share > static_cast<double>(length) ? static_cast<size_t>(share) : length;
     if (fair > 2 * kLongChain * rules.slice) fair /= 2;
-    const bool is_short = waiting <= kLongChain * rules.slice;
-    fair = (fair + (is_short ? rules.slice / 2 : rules.slice - 1)) / rules.slice * rules.slice;
+    // The last slices are shared as is fair; less than a slice, as of small pieces, is no share.
+    const bool is_full = waiting > kLongChain * rules.slice || fair < rules.slice;
+    fair = (fair + (is_full ? rules.slice - 1 : rules.slice / 2)) / rules.slice * rules.slice;
     if (all.bytes < kEnoughToGoOn && waiting > kLongChain * length) {
         const size_t start = std::max(length, static_cast<size_t>(2 * all.bytes));
         fair = std::min(fair, start);

@@ -28,7 +28,9 @@ void ControlMessage::free(ControlMessage* message) {
 ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std::byte> message) {
     const uct::InterfaceAttributes& attributes = lane.attributes;
     uint64_t header;
-    if ((attributes.capabilities & uct::kAmShort) != 0 && message.size() >= sizeof(header) &&
+    // Over a network every message takes a buffer of its receiver.
+    if (attributes.device_type == uct::DeviceType::kSharedMemory &&
+        (attributes.capabilities & uct::kAmShort) != 0 && message.size() >= sizeof(header) &&
         message.size() - sizeof(header) <= attributes.am.max_short) {
         std::memcpy(&header, message.data(), sizeof(header));
         const auto rest = message.subspan(sizeof(header));

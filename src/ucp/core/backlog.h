@@ -23,7 +23,7 @@ struct ControlMessage : boost::intrusive::list_base_hook<> {
     static ControlMessage* make(AmId id, std::span<const std::byte> message, Then then);
     static void free(ControlMessage* message);
     /**
-     * Send one now. If it is short it takes no buffer of the transport at either end.
+     * Send one now. Over shared memory it takes no buffer at either end if it is short.
      * @return as uct::Endpoint::am_short()
      */
     static ucs_status_t post(const Lane& lane, AmId id, std::span<const std::byte> message);

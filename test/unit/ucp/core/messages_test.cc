@@ -146,8 +146,10 @@ class ControlMessages : public ::testing::TestWithParam<double> {
     static constexpr AmId kId{30};
 
     /** Send one of each length. @return how many went by am_short() */
-    static uint64_t send(uint32_t capabilities, std::span<const size_t> lengths) {
+    static uint64_t send(uint32_t capabilities, std::span<const size_t> lengths,
+                         uct::DeviceType device = uct::DeviceType::kSharedMemory) {
         Cluster::Options options;
+        options.fabric.device_type = device;
         options.fabric.no_resource_probability = GetParam();
         options.fabric.capabilities = capabilities;
         Cluster cluster(2, options);
@@ -185,6 +187,7 @@ TEST_P(ControlMessages, TakeNoBufferIfTheyAreShort) {
     const std::array<size_t, 4> others{0, 7, most + 1, usual.am.max_bcopy};
     EXPECT_EQ(send(usual.capabilities, others), 0u);
     EXPECT_EQ(send(usual.capabilities & ~uint32_t{uct::kAmShort}, shorts), 0u);
+    EXPECT_EQ(send(usual.capabilities, shorts, uct::DeviceType::kNetwork), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(WithRoomAndWithout, ControlMessages, ::testing::Values(0, 0.5));
