@@ -85,7 +85,8 @@ class Death : public testing::TestWithParam<Case> {
         Cluster& cluster = world.cluster;
         Party& survivor = world.party(kSurvivor);
         const uint64_t before = world.party(kOther).totals().messages;
-        EXPECT_TRUE(world.until([&] { return failure.calls != 0; }));
+        // Where nothing is under way to it, the timer of a state that waits for it finds out.
+        EXPECT_TRUE(world.until([&] { return failure.calls != 0; }, std::chrono::seconds(3)));
         EXPECT_LT(failure.status, 0);
         survivor.forgive(kVictim);
         EXPECT_TRUE(world.until([&] { return survivor.pending(kVictim) == 0; }))
