@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/core/backlog.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <new>
@@ -39,7 +40,7 @@ ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std
     }
     const auto pack = [](void* destination, void* arg) {
         const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
-        std::memcpy(destination, bytes.data(), bytes.size());
+        std::ranges::copy(bytes, static_cast<std::byte*>(destination));
         return bytes.size();
     };
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack, &message);
