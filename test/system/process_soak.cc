@@ -81,6 +81,7 @@ class Process {
         check_end();
         for (const std::string& error : party_->errors()) complain(error);
         party_->abandon();
+        is_over_ = true;
         for (int count = 0; count < 100; ++count) ucp_worker_progress(worker_);
         meet(2, limit);
         ucp_worker_destroy(worker_);
@@ -164,7 +165,7 @@ class Process {
         }
         const bool moved = ucp_worker_progress(worker_) != 0;
         for (size_t peer = 0; peer < settings_.processes; ++peer) {
-            if (failures_[peer].calls == 0 || forgiven_[peer]) continue;
+            if (failures_[peer].calls == 0 || forgiven_[peer] || is_over_) continue;
             forgiven_[peer] = true;
             if (is_doomed(peer)) {
                 party_->forgive(peer);
@@ -218,6 +219,7 @@ class Process {
     const size_t index_;
     std::vector<Failure> failures_;
     bool forgiven_[kMostProcesses] = {};
+    bool is_over_ = false;  //!< who comes first to the last meeting's end is gone for the others
     ucp_context_h context_ = nullptr;
     ucp_worker_h worker_ = nullptr;
     std::unique_ptr<Party> party_;
