@@ -17,7 +17,7 @@ ControlMessage* ControlMessage::make(AmId id, std::span<const std::byte> message
     made->id = id;
     made->then = then;
     made->length = static_cast<uint32_t>(message.size());
-    std::memcpy(made->bytes(), message.data(), message.size());
+    std::ranges::copy(message, made->bytes());
     return made;
 }
 
