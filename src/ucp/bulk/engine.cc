@@ -145,7 +145,7 @@ bool ucp::is_bulk(Endpoint& endpoint, size_t length) {
     if (const auto& configured = endpoint.worker().config().bulk_threshold) {
         return length >= *configured;
     }
-    if (length < bulk::kLeastShared) return false;
+    if (length < bulk::kLeastAnnounced) return false;
     return length >= bulk::kBulkThreshold ||
            length >= bulk::threshold_among_others(bulk::ways_of(endpoint));
 }

@@ -7,7 +7,6 @@
 namespace ucp::bulk {
 namespace {
 
-constexpr size_t kLeast = 8 * 1024;
 constexpr size_t kMost = 512 * 1024;
 constexpr double kMessagesMore = 3;  //!< at either end: announcement, request for the data, end
 /** A device that says little may carry more: then the processors are the limit, and pay. */
@@ -23,7 +22,7 @@ double saved(const Ways& ways) {
 size_t threshold_alone(const Ways& ways) {
     const double announcing = 2 * ways.latency + 2 * ways.overhead + 2 * ways.registration;
     const double bytes = announcing * kCopyBandwidth / 2;
-    const size_t unshared = std::clamp(static_cast<size_t>(bytes), kLeast, kMost);
+    const size_t unshared = std::clamp(static_cast<size_t>(bytes), kLeastAnnounced, kMost);
     if (!ways.are_shared()) return unshared;
     const double shared = announcing / (2 / kCopyBandwidth + saved(ways));
     return std::min(unshared, std::max(static_cast<size_t>(shared), 2 * ways.slice));
@@ -33,7 +32,7 @@ size_t threshold_among_others(const Ways& ways) {
     if (!ways.are_shared()) return SIZE_MAX;
     const double announcing = kMessagesMore * ways.overhead + ways.registration;
     const double bytes = kWorthwhile * announcing / saved(ways);
-    return std::max(static_cast<size_t>(bytes), kLeastShared);
+    return std::max(static_cast<size_t>(bytes), kLeastAnnounced);
 }
 
 }  // namespace ucp::bulk

@@ -7,8 +7,8 @@
 // buffer for it. Pure: times and rates in, bytes out.
 namespace ucp::bulk {
 
-inline constexpr double kCopyBandwidth = 8e9;  //!< bytes per second, one copy by a processor
-inline constexpr size_t kLeastShared = 8 * 1024;
+inline constexpr double kCopyBandwidth = 8e9;        //!< bytes per second, one copy by a processor
+inline constexpr size_t kLeastAnnounced = 8 * 1024;  //!< whatever the figures say
 inline constexpr size_t kBulkThreshold = 64 * 1024;  //!< of a single device: a slice
 
 /** What is known of an endpoint's devices. */

@@ -149,17 +149,6 @@ bool is_waited_for(Endpoint& endpoint) {
            !endpoint.has_backlog() && !worker.has_named_requests();
 }
 
-/**
- * Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
- * by the system; but where all ranks are busy, one copy is less work (docs/mpi.md): so only
- * messages that a program is likely to wait for go in pieces.
- */
-bool goes_in_pieces(Endpoint& endpoint, size_t length) {
-    return length < kDialogueThreshold && !endpoint.worker().config().rndv_threshold &&
-           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory &&
-           is_waited_for(endpoint);
-}
-
 }  // namespace
 
 size_t rndv_threshold(Endpoint& endpoint) {
@@ -170,12 +159,23 @@ size_t rndv_threshold(Endpoint& endpoint) {
     return bulk::threshold_alone(bulk::ways_of(endpoint));
 }
 
+// Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
+// by the system; but where all ranks are busy, one copy is less work (docs/mpi.md): so only
+// messages that a program is likely to wait for go in pieces.
 bool is_announced(Endpoint& endpoint, size_t length) {
-    if (length >= rndv_threshold(endpoint)) return !goes_in_pieces(endpoint, length);
-    return length >= bulk::kLeastShared && !endpoint.worker().config().rndv_threshold &&
-           endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kNetwork &&
-           length >= bulk::threshold_among_others(bulk::ways_of(endpoint)) &&
-           !is_waited_for(endpoint);
+    if (const auto& configured = endpoint.worker().config().rndv_threshold) {
+        return length >= *configured;
+    }
+    if (length < bulk::kLeastAnnounced) return false;  // less than any threshold
+    const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
+    if (type == uct::DeviceType::kSharedMemory) {
+        return length >= kHostThreshold &&
+               (length >= kDialogueThreshold || !is_waited_for(endpoint));
+    }
+    const bulk::Ways ways = bulk::ways_of(endpoint);
+    return length >= bulk::threshold_alone(ways) ||
+           (type == uct::DeviceType::kNetwork && length >= bulk::threshold_among_others(ways) &&
+            !is_waited_for(endpoint));
 }
 
 }  // namespace ucp

@@ -198,7 +198,7 @@ TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
 
 TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     const auto inbox = make_inbox();
-    const auto outbox = make_outbox(*inbox), third = make_outbox(*inbox);
+    const auto outbox = make_outbox(*inbox);
     Mapping mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;

@@ -63,7 +63,7 @@ TEST(Thresholds, AmongOthersAMessageIsAnnouncedForTheOtherDevicesAlone) {
     Ways slow = tcp_ways(2);
     slow.bandwidth /= 10;
     slow.together /= 10;
-    EXPECT_EQ(threshold_among_others(slow), kLeastShared);
+    EXPECT_EQ(threshold_among_others(slow), kLeastAnnounced);
 }
 
 TEST(Thresholds, FastAdaptersSaveLessThanRegistrationsCost) {
@@ -141,7 +141,7 @@ TEST_F(Announcing, AWindowIsSharedByTwoDevices) {
     EXPECT_EQ(send(kMiddle, 8), 8u);
     EXPECT_GT(read_[0], 0u);
     EXPECT_GT(read_[1], 0u);
-    EXPECT_EQ(send(kLeastShared - 1, 8), 0u);
+    EXPECT_EQ(send(kLeastAnnounced - 1, 8), 0u);
 }
 
 TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {
