@@ -44,7 +44,10 @@ void Party::Inbound::received(void* request, ucs_status_t status, const ucp_tag_
     (is_claim ? self.claim_receive : self.receive) = nullptr;
     ucp_request_free(request);
     if (status == UCS_ERR_CANCELED || self.forgiven || self.party.abandoned_) return;
-    if (status != UCS_OK && self.may_fail) return;
+    if (status != UCS_OK && self.may_fail) {
+        ++(is_claim ? self.report().claims : self.report().tagged);
+        return;
+    }
     is_claim ? self.on_claim(status, info->length) : self.on_tagged(status, info->length);
 }
 

@@ -159,7 +159,9 @@ inline constexpr unsigned kMaxAmId = 32;
  * Takes the messages that arrive on a dedicated endpoint while its gate is closed.
  *
  * A promoted pair receives on the new lane before the old lane's last message is processed; the
- * gate copies such messages out (so that no receive buffer is held) and replays them later.
+ * gate copies such messages out (so that no receive buffer is held) and replays them later. What
+ * has not reached a closed gate when its endpoint goes is dropped: messages of the old lane that
+ * belong before it may never come.
  */
 class ReceiveGate {
   public:

@@ -9,6 +9,7 @@
  *   shmem_hot [SECONDS of each phase]
  */
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "pe.h"
 
@@ -75,6 +76,15 @@ static void hot(int peer, double seconds) {
     *go = 0;
 }
 
+/* The others leave the processors to the pair, and answer what comes all the same. */
+static void rest(double seconds) {
+    const double until = now() + seconds;
+    while (now() < until) {
+        shmem_quiet();
+        usleep(500);
+    }
+}
+
 static void trickle(void) {
     for (int step = 1; step < count; ++step) {
         const int to = (me + step) % count;
@@ -105,6 +115,8 @@ int main(int argc, char** argv) {
                 hot(partner, seconds / 10);
             else if (me == partner)
                 hot(0, seconds / 10);
+            else
+                rest(seconds / 10);
         }
     }
     trickle();

@@ -130,16 +130,18 @@ TEST_P(DedicatedConnections, NothingIsSentBeforeConnect) {
     EXPECT_FALSE(endpoint->is_connected({}));
 }
 
+struct Gate : ReceiveGate {
+    void hold(uint8_t id, const void* data, size_t length) override {
+        held.push_back({id, {static_cast<const char*>(data), length}});
+    }
+    std::vector<Message> held;
+};
+
 TEST_P(DedicatedConnections, AGateTakesTheMessagesWhileItIsClosed) {
     World world(GetParam());
     Endpoint& near = world.connect(0, 1);
     Endpoint& far = world.other_end(near);
-    struct Gate : ReceiveGate {
-        void hold(uint8_t id, const void* data, size_t length) override {
-            held.push_back({id, {static_cast<const char*>(data), length}});
-        }
-        std::vector<Message> held;
-    } gate;
+    Gate gate;
     Endpoint& open_near = world.connect(0, 1);
     far.set_receive_gate(&gate);
     send_bcopy(world, near, 1, "held one");
@@ -154,6 +156,29 @@ TEST_P(DedicatedConnections, AGateTakesTheMessagesWhileItIsClosed) {
     send_bcopy(world, near, 4, "free");
     world.until([&] { return receiver.received.size() == 2; });
     EXPECT_EQ(receiver.received[1].data, "free");
+}
+
+TEST_P(DedicatedConnections, AGateStaysClosedWhenItsEndpointGoes) {
+    World world(GetParam());
+    Endpoint& near = world.connect(0, 1);
+    Endpoint& far = world.other_end(near);
+    Peer& receiver = world.peer(1);
+    Gate gate;
+    far.set_receive_gate(&gate);
+    send_bcopy(world, near, 1, "held");
+    world.until([&] { return gate.held.size() == 1; });
+    receiver.runs = false;
+    send_bcopy(world, near, 2, "on its way");
+    send_short(world, near, 2, 0, "on its way");
+    world.progress_some(50);
+    world.destroy(far);
+    receiver.runs = true;
+    world.progress_some(50);
+    Endpoint& next = world.connect(0, 1);
+    send_bcopy(world, next, 3, "another's");
+    world.until([&] { return !receiver.received.empty(); });
+    EXPECT_EQ(receiver.received[0].data, "another's");
+    EXPECT_EQ(gate.held.size(), 1u);
 }
 
 TEST_P(DedicatedConnections, EndpointsComeAndGoUnderTraffic) {

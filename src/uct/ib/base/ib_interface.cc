@@ -240,6 +240,16 @@ void IbInterface::keep_receives() {
     }
 }
 
+void IbInterface::drop_kept(uint32_t qp_number) {
+    std::erase_if(kept_receives_, [&](const ibv_wc& completion) {
+        if (completion.qp_num != qp_number) return false;
+        auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
+        receives_.taken(buffer);
+        receives_.recycle(buffer);
+        return true;
+    });
+}
+
 void IbInterface::arrived(const ibv_wc& completion) {
     auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
     receives_.taken(buffer);

@@ -57,6 +57,8 @@ class IbInterface : public Interface {
      * those of a queue pair that is reset or destroyed, and their buffers with them.
      */
     void keep_receives();
+    /** No message of that queue pair is delivered any more, of those kept. */
+    void drop_kept(uint32_t qp_number);
 
     BounceBuffer* bounce_buffer() { return static_cast<BounceBuffer*>(take(*bounce_)); }
     ucs::MemoryPool& bounce_pool() { return *bounce_; }

@@ -25,12 +25,15 @@ RcEndpoint::RcEndpoint(RcInterface& interface, QpPtr qp, const QpAddress& local)
 RcEndpoint::~RcEndpoint() {
     stop_waiting();
     interface_.pending().drop_all(*this);
-    if (gate_ != nullptr) interface_.count_gates(-1);
     if (queue_->token() != 0) interface_.remove_queue(queue_->token());
     // A message that came in between would be dropped with its queue pair, and its buffer lost to
     // the shared receive queue for good.
     queue_->refuse_messages();
     interface_.keep_receives();
+    if (gate_ != nullptr) {
+        interface_.drop_kept(local_.number);
+        interface_.count_gates(-1);
+    }
     interface_.remove(*this, local_.number);
     OperationList rest = queue_->take_all();
     queue_.reset();  // the adapter touches no buffer after this
