@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--kill | --die N]
+// process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--static]
+//              [--kill | --die N]
 //
-// Processes on the host-wide fabric of the emulated adapters, over the shared libraries, each with
-// the traffic of traffic.h to all others, while lanes are switched all the time. With --kill one is
+// Processes over the shared libraries, each with the traffic of traffic.h to all others, while
+// lanes are switched all the time; not with --static, for transports without. With --kill one is
 // killed half way: the others must notice, and go on with each other. With --die it is killed by
 // its adapter, from within the N-th operation that this executes. What is under way at the end may
 // take as many seconds more as --patience says (30).
@@ -39,6 +40,7 @@ struct Settings {
     unsigned seconds = 15;
     unsigned patience = 30;
     uint64_t seed = 1;
+    bool is_static = false;
     bool kill = false;
     uint64_t die = 0;  //!< operation at which it kills itself; 0: it is killed
 
@@ -161,7 +163,7 @@ class Process {
     void turn(bool with_traffic) {
         if (with_traffic) {
             party_->step();
-            if (++turns_ % 256 == 0) party_->force_switch();
+            if (++turns_ % 256 == 0 && !settings_.is_static) party_->force_switch();
         }
         const bool moved = ucp_worker_progress(worker_) != 0;
         for (size_t peer = 0; peer < settings_.processes; ++peer) {
@@ -271,7 +273,8 @@ int launch(const Settings& settings) {
         settings.processes, settings.seconds, failed,
         board.promotions.load() + board.demotions.load(), board.promotions.load(),
         board.demotions.load(), board.messages.load(), board.operations.load(), board.bytes.load());
-    const bool was_idle = board.promotions == 0 || board.demotions == 0 || board.messages == 0;
+    const bool were_switched = board.promotions != 0 && board.demotions != 0;
+    const bool was_idle = were_switched == settings.is_static || board.messages == 0;
     return failed != 0 || was_idle ? 1 : 0;
 }
 
@@ -285,6 +288,8 @@ int main(int argc, char** argv) {
         const bool has_value = index + 1 < argc;
         if (name == "--kill") {
             settings.kill = true;
+        } else if (name == "--static") {
+            settings.is_static = true;
         } else if (name == "--die" && has_value) {
             settings.kill = true;
             settings.die = std::strtoull(argv[++index], nullptr, 10);
@@ -299,7 +304,7 @@ int main(int argc, char** argv) {
         } else {
             fmt::print(stderr,
                        "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] "
-                       "[--kill | --die N]\n");
+                       "[--static] [--kill | --die N]\n");
             return 2;
         }
     }

@@ -1,13 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
-# SECONDS_OF_SOAK (6) of checked traffic while lanes move, some of it with narrow windows of flow
-# control, then the same with one of them killed, from outside or
-# by its adapter within an operation; fewer processes without DC, and on the second port of a device.
+# SECONDS_OF_SOAK (6) of checked traffic while lanes move; then fewer, with one of them killed, from
+# outside or by its adapter within an operation, without DC, over TCP, and on the second port of a
+# device. Eight and fewer over shared memory as well.
 set -u
 
-libs=$PWD/.libs
-export LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export UCX_MODULE_DIR=$PWD/src/uct/ib/.libs
 export SOFTHCA_FABRIC=soak$$
 export UCX_MAX_PRIORITY_EPS=3
@@ -27,6 +25,9 @@ for operation in 1 200 3000; do
 done
 # As on adapters without DC: all peers over one queue pair of datagrams, hot pairs over RC.
 UCX_TLS=ud_verbs,rc_verbs,self soak --processes 4 --seconds 4
+# Without dedicated lanes, and without the adapters.
+UCX_TLS=tcp,self soak --processes 4 --seconds 2 --static
+UCX_TLS=tcp,self soak --processes 4 --seconds 3 --static --kill
 
 # Devices with two ports: both are offered, and the chosen one is used alone.
 export SOFTHCA_PORTS=2
