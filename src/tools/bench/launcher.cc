@@ -193,11 +193,16 @@ class Job {
     // The first rank seen to fail may only have noticed another one's death: name that one.
     [[noreturn]] void fail(unsigned rank) {
         reap(rank);
-        for (unsigned other = 0; other < options_.ranks; ++other) {
-            reap(other, WNOHANG);
-            const auto status = children_[other].exit_status;
-            if (status && WIFSIGNALED(*status)) rank = other;
-        }
+        is_soon([&] {
+            for (unsigned other = 0; other < options_.ranks; ++other) {
+                reap(other, WNOHANG);
+                const auto status = children_[other].exit_status;
+                if (!status || !WIFSIGNALED(*status)) continue;
+                rank = other;
+                return true;
+            }
+            return false;
+        });
         const auto status = children_[rank].exit_status;
         throw std::runtime_error(fmt::format("rank {} {}; the other ranks were ended", rank,
                                              status ? describe_exit(*status) : "is gone"));

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -95,6 +96,14 @@ std::string describe_exit(int status) {
                            strsignal(WTERMSIG(status)));
     }
     return fmt::format("failed with exit status {}", WEXITSTATUS(status));
+}
+
+bool is_soon(const std::function<bool()>& condition) {
+    for (int waited = 0; waited < 1000; ++waited) {
+        if (condition()) return true;
+        poll(nullptr, 0, 1);
+    }
+    return condition();
 }
 
 }  // namespace tools

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,5 +34,9 @@ Environment library_environment(bool soft, const std::string& transports);
 
 // "was killed by signal 9 (Killed)", "failed with exit status 1".
 std::string describe_exit(int status);
+
+// Does it become true within a second? A process that was killed closes its sockets, which others
+// notice, some time before it can be waited for.
+bool is_soon(const std::function<bool()>& condition);
 
 }  // namespace tools

@@ -68,7 +68,10 @@ class Pair {
     [[noreturn]] void blame(unsigned rank, int status) {
         const unsigned other = 1 - rank;
         int other_status = 0;
-        if (pids_[other] > 0 && waitpid(pids_[other], &other_status, WNOHANG) == pids_[other]) {
+        const auto other_ended = [&] {
+            return waitpid(pids_[other], &other_status, WNOHANG) == pids_[other];
+        };
+        if (pids_[other] > 0 && is_soon(other_ended)) {
             pids_[other] = -1;
             if (WIFSIGNALED(other_status)) {
                 rank = other;

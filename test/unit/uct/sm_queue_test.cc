@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What shared memory must stand: peers that die or lie, and processes instead of threads.
+// Segments and queues of shared memory, and what they must stand: senders that die or lie.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <functional>
 
 #include "ucs/random.h"
-#include "uct/sm/domain.h"
 #include "uct/sm/inbox.h"
 #include "uct/sm/outbox.h"
-#include "uct/sm/sm.h"
-#include "unit/uct/world.h"
+#include "unit/uct/child.h"
 
 namespace uct::test {
 namespace {
@@ -59,57 +51,6 @@ std::vector<int> poll_all(Inbox& inbox) {
         return false;
     });
     return ids;
-}
-
-/** Another process. It runs `body`, says so, and waits for the end. */
-class Child {
-  public:
-    explicit Child(const std::function<void()>& body) {
-        int ready[2], end[2];
-        EXPECT_EQ(pipe(ready), 0);
-        EXPECT_EQ(pipe(end), 0);
-        pid_ = fork();
-        if (pid_ == 0) {
-            close(ready[0]);
-            close(end[1]);
-            body();
-            char byte = 0;
-            if (write(ready[1], &byte, 1) != 1) _exit(2);
-            // Ends with the parent at the latest.
-            const ssize_t nothing = read(end[0], &byte, 1);
-            _exit(nothing == 0 ? 0 : 3);
-        }
-        close(ready[1]);
-        close(end[0]);
-        end_ = end[1];
-        char byte;
-        EXPECT_EQ(read(ready[0], &byte, 1), 1);
-        close(ready[0]);
-    }
-    ~Child() { kill(); }
-    /** Dies on the spot; nobody has asked for its status yet. */
-    void kill() {
-        if (pid_ == 0) return;
-        ::kill(pid_, SIGKILL);
-        siginfo_t info;
-        waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
-        close(end_);
-        waited_ = pid_;
-        pid_ = 0;
-    }
-    void reap() { waitpid(waited_, nullptr, 0); }
-
-  private:
-    pid_t pid_, waited_ = 0;
-    int end_;
-};
-
-/** Memory that child processes share. */
-template <typename T>
-T& shared() {
-    void* memory =
-        mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return *new (memory) T();
 }
 
 // --- segments
@@ -346,164 +287,6 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
     for (unsigned i = 0; i < kSmall.senders; ++i) living.push_back(make_outbox(*inbox));
     std::unique_ptr<Outbox> one_more;
     EXPECT_EQ(Outbox::open(inbox->name(), kMany, &one_more), UCS_ERR_NO_RESOURCE);
-}
-
-// --- interfaces between processes
-
-struct Board {
-    std::byte device[64], interface[64], key[128], mapped_key[128];
-    uint64_t address, mapped_address;
-    uint64_t word = 0;
-};
-
-const TransportCase kFifo{"sm_fifo", "sm_fifo"};
-
-/** What a child does to be a peer: memory of both kinds, and a queue. */
-void offer(Board& board) {
-    static ucs::VirtualClock clock;
-    static Peer* peer = new Peer(sm_component(), kFifo, 7, clock, {});
-    const auto keep = [](std::byte* to, const std::vector<std::byte>& bytes) {
-        std::copy(bytes.begin(), bytes.end(), to);
-    };
-    keep(board.device, peer->device_address());
-    keep(board.interface, peer->interface_address());
-    auto* own = new uint64_t[1024]();
-    void* allocated = nullptr;
-    if (peer->domain->allocate_memory(8192, nullptr, false, &allocated) != UCS_OK) _exit(1);
-    MemoryHandle* handle;
-    const size_t length = peer->domain->attributes().remote_key_length;
-    peer->domain->register_memory(own, 8192, &handle);
-    peer->domain->pack_remote_key(handle, {board.key, length});
-    peer->domain->register_memory(allocated, 8192, &handle);
-    peer->domain->pack_remote_key(handle, {board.mapped_key, length});
-    board.address = reinterpret_cast<uintptr_t>(own);
-    board.mapped_address = reinterpret_cast<uintptr_t>(allocated);
-}
-
-class SmProcesses : public testing::Test {
-  protected:
-    SmProcesses()
-        : board(shared<Board>()),
-          child([this] { offer(board); }),
-          near(sm_component(), kFifo, 1, clock, {}) {
-        const InterfaceAttributes& attributes = near.interface->attributes();
-        remote = {{board.device, attributes.device_address_length},
-                  {board.interface, attributes.interface_address_length},
-                  {}};
-        EXPECT_EQ(near.interface->create_endpoint(remote, &endpoint), UCS_OK);
-    }
-    ~SmProcesses() override {
-        endpoint.reset();
-        child.kill();
-        child.reap();
-        munmap(&board, sizeof(board));
-    }
-    RemoteKey unpack(const std::byte* packed) {
-        RemoteKey key = 0;
-        EXPECT_EQ(near.domain->unpack_remote_key(
-                      {packed, near.domain->attributes().remote_key_length}, &key),
-                  UCS_OK);
-        return key;
-    }
-
-    Board& board;
-    Child child;
-    ucs::VirtualClock clock;
-    Peer near;
-    RemoteAddress remote;
-    std::unique_ptr<Endpoint> endpoint;
-};
-
-TEST_F(SmProcesses, MemoryOfBothKindsIsReadAndWrittenWithinItsBounds) {
-    for (const bool is_mapped : {false, true}) {
-        const RemoteKey key = unpack(is_mapped ? board.mapped_key : board.key);
-        const uint64_t address = is_mapped ? board.mapped_address : board.address;
-        if (key == kInvalidRemoteKey) continue;  // the kernel lets nobody at the other's memory
-        EXPECT_EQ(near.domain->has_atomics(key), is_mapped);
-        EXPECT_EQ(near.domain->remote_pointer(key, address) != nullptr, is_mapped);
-        uint64_t value = 1234567, got = 0;
-        EXPECT_EQ(endpoint->put_short(&value, 8, address + 8184, key), UCS_OK);
-        const Iov piece{&got, 8, nullptr};
-        EXPECT_EQ(endpoint->get_zcopy({&piece, 1}, address + 8184, key, nullptr), UCS_OK);
-        EXPECT_EQ(got, value);
-        EXPECT_EQ(endpoint->put_short(&value, 8, address + 8185, key), UCS_ERR_INVALID_ADDR);
-        EXPECT_EQ(endpoint->put_short(&value, 8, address - 8, key), UCS_ERR_INVALID_ADDR);
-        EXPECT_EQ(endpoint->get_zcopy({&piece, 1}, ~uint64_t{0} - 3, key, nullptr),
-                  UCS_ERR_INVALID_ADDR);
-        const ucs_status_t added =
-            endpoint->atomic(AtomicOp::kAdd, 8, 3, 0, &got, address + 8184, key, nullptr);
-        EXPECT_EQ(added, is_mapped ? UCS_OK : UCS_ERR_UNSUPPORTED);
-        if (is_mapped) {
-            EXPECT_EQ(got, value);
-        }
-        near.domain->release_remote_key(key);
-    }
-}
-
-TEST_F(SmProcesses, ADeadPeerFailsItsEndpoint) {
-    EXPECT_EQ(endpoint->check(nullptr), UCS_OK);
-    child.kill();  // and a zombie still
-    EXPECT_EQ(endpoint->check(nullptr), UCS_ERR_ENDPOINT_TIMEOUT);
-    EXPECT_EQ(endpoint->am_short(1, 0, nullptr, 0), UCS_ERR_ENDPOINT_TIMEOUT);
-    EXPECT_TRUE(near.failures.empty());
-    near.interface->progress();
-    ASSERT_EQ(near.failures.size(), 1u);
-    EXPECT_EQ(near.failures[0].endpoint, endpoint.get());
-    EXPECT_EQ(near.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
-}
-
-TEST_F(SmProcesses, ADeadPeerIsFoundWithoutAQuestion) {
-    child.kill();
-    for (int i = 0; i < 5000 && near.failures.empty(); ++i) {
-        clock.advance(std::chrono::milliseconds(1));
-        near.interface->progress();
-    }
-    EXPECT_EQ(near.failures.size(), 1u);
-}
-
-TEST_F(SmProcesses, WhoWaitsForRoomAtADeadPeerLeavesTheQueue) {
-    ucs_status_t status = UCS_OK;
-    while (status == UCS_OK) status = endpoint->am_short(1, 0, nullptr, 0);
-    ASSERT_EQ(status, UCS_ERR_NO_RESOURCE);
-    Pending pending([](Pending*) { return UCS_ERR_NO_RESOURCE; });
-    ASSERT_EQ(endpoint->pending_add(&pending), UCS_OK);
-    near.interface->progress();
-    EXPECT_TRUE(pending.is_queued());
-    child.kill();
-    endpoint->check(nullptr);
-    EXPECT_FALSE(pending.is_queued());
-}
-
-TEST(SmHosts, OtherNamespacesAndUsersAreNotReached) {
-    ucs::VirtualClock clock;
-    Peer near(sm_component(), kFifo, 1, clock, {}), far(sm_component(), kFifo, 2, clock, {});
-    const auto interface = far.interface_address();
-    for (const size_t place : {size_t{0}, size_t{8}, size_t{16}}) {
-        auto device = far.device_address();
-        EXPECT_TRUE(near.interface->is_reachable({device, interface, {}}));
-        device[place] ^= std::byte{1};
-        EXPECT_FALSE(near.interface->is_reachable({device, interface, {}}));
-    }
-}
-
-TEST(SmKeys, WithoutSingleCopyOnlyMappedMemoryHasOne) {
-    Board& board = shared<Board>();
-    Child child([&] { offer(board); });
-    Config config;
-    ucs::config::Source source;
-    std::string error;
-    ASSERT_EQ(source.modify("SM_SINGLE_COPY", "n", error), UCS_OK);
-    ASSERT_EQ(load_config(&source, &config), UCS_OK);
-    Domain domain(config);
-    RemoteKey key = 0;
-    const size_t length = domain.attributes().remote_key_length;
-    EXPECT_EQ(domain.unpack_remote_key({board.key, length}, &key), UCS_OK);
-    EXPECT_EQ(key, kInvalidRemoteKey);
-    EXPECT_EQ(domain.unpack_remote_key({board.mapped_key, length}, &key), UCS_OK);
-    EXPECT_NE(key, kInvalidRemoteKey);
-    domain.release_remote_key(key);
-    child.kill();
-    child.reap();
 }
 
 }  // namespace
