@@ -6,6 +6,8 @@
 # device. Eight and fewer over shared memory as well.
 set -u
 
+# Where the emulated adapter's libibverbs and libmlx5 are.
+export LD_LIBRARY_PATH=$PWD/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export UCX_MODULE_DIR=$PWD/src/uct/ib/.libs
 export SOFTHCA_FABRIC=soak$$
 export UCX_MAX_PRIORITY_EPS=3
