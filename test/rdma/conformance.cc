@@ -85,9 +85,11 @@ ibv_ah_attr Adapter::to_itself() const {
     return attributes;
 }
 
-std::string Adapter::events() {
+std::string Adapter::events(size_t least) {
     std::vector<std::string> found;
-    const auto end = Clock::now() + std::chrono::milliseconds(20);
+    const auto start = Clock::now();
+    const auto end = start + std::chrono::milliseconds(20);
+    const auto last = start + std::chrono::seconds(2);
     do {
         ibv_async_event event;
         if (ibv_get_async_event(context_, &event) == 0) {
@@ -98,7 +100,7 @@ std::string Adapter::events() {
         } else {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-    } while (Clock::now() < end);
+    } while (Clock::now() < end || (found.size() < least && Clock::now() < last));
     std::ranges::sort(found);
     return join(found);
 }

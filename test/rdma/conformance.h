@@ -45,8 +45,9 @@ class Adapter {
     ibv_ah_attr to_itself() const;
     ibv_mtu mtu() const { return port_.active_mtu; }
     /** Asynchronous events since the last call, sorted, comma between; those of starting are left
-     * out: whether a connection's first packet is reported is the adapter's choice. */
-    std::string events();
+     * out: whether a connection's first packet is reported is the adapter's choice.
+     * @param least  waits two seconds for so many, else just a moment for any */
+    std::string events(size_t least = 0);
 
   private:
     ibv_device** list_;

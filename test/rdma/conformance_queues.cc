@@ -58,7 +58,7 @@ void shared_receives(Adapter& adapter) {
     say("srq/first", {b.completions(), " events ", adapter.events()});
     a.completions();
     a.post(send(a.piece()));
-    say("srq/below_limit", {b.completions(), " events ", adapter.events()});
+    say("srq/below_limit", {b.completions(), " events ", adapter.events(1)});
     a.completions();
     ibv_srq_attr now{};
     ibv_query_srq(srq.get(), &now);
@@ -69,7 +69,7 @@ void shared_receives(Adapter& adapter) {
     say("srq/not_again", {b.completions(2), " events ", adapter.events()});
     a.completions(2);
     b.to_error();
-    say("srq/queue_pair_in_error", {b.state(), " events ", adapter.events()});
+    say("srq/queue_pair_in_error", {b.state(), " events ", adapter.events(1)});
     limit.srq_limit = 1000;
     say("srq/limit_too_high", {error_name(ibv_modify_srq(srq.get(), &limit, IBV_SRQ_LIMIT))});
     say("srq/destroy_in_use", {error_name(ibv_destroy_srq(srq.get()))});
@@ -162,7 +162,7 @@ void completion_overrun(Adapter& adapter) {
     b.connect(a);
     const ibv_sge piece = a.piece(0, 8);
     for (int i = 0; i < 300; ++i) a.post(rdma(IBV_WR_RDMA_WRITE, piece, b));
-    const std::string events = adapter.events() + "," + adapter.events();
+    const std::string events = adapter.events(1) + "," + adapter.events(1);
     say("cq/overrun", {events.find("CQ") != events.npos ? "event" : "no event"});
 }
 

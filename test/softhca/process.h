@@ -25,12 +25,12 @@ class Wire {
         static_assert(std::is_trivially_copyable_v<T>);
         EXPECT_EQ(write(fd_, &value, sizeof(value)), ssize_t(sizeof(value)));
     }
-    /// Waits at most ten seconds: a participant that hangs fails the test instead of hanging it.
+    /// Waits at most a minute: a participant that hangs fails the test instead of hanging it.
     template <class T>
     T get() {
         T value{};
         pollfd event{fd_, POLLIN, 0};
-        EXPECT_EQ(::poll(&event, 1, 10000), 1) << "the other side says nothing";
+        EXPECT_EQ(::poll(&event, 1, 60000), 1) << "the other side says nothing";
         EXPECT_EQ(recv(fd_, &value, sizeof(value), MSG_WAITALL), ssize_t(sizeof(value)));
         return value;
     }
@@ -50,7 +50,7 @@ class Process {
         if (pid_ == 0) {
             close(ends[0]);
             for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-            alarm(120);
+            alarm(300);
             Wire inside(ends[1]);
             body(inside);
             std::exit(::testing::Test::HasFailure() ? 1 : 0);
@@ -69,6 +69,7 @@ class Process {
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
 
+    pid_t pid() const { return pid_; }
     void signal(int number) { ASSERT_EQ(::kill(pid_, number), 0); }
     /// Kills it and leaves a zombie, as a parent that is busy elsewhere does.
     void kill_unreaped() {

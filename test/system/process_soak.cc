@@ -6,8 +6,8 @@
 // Processes over the shared libraries, each with the traffic of traffic.h to all others, while
 // lanes are switched all the time; not with --static, for transports without. With --kill one is
 // killed half way: the others must notice, and go on with each other. With --die it is killed by
-// its adapter, from within the N-th operation that this executes. What is under way at the end may
-// take as many seconds more as --patience says (30).
+// its adapter, from within the N-th operation that this executes. What has not been seen by then,
+// and what is under way at the end, may each take as many seconds more as --patience says (30).
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -70,8 +70,10 @@ class Process {
     int run() {
         if (!start()) return 1;
         const auto end = Clock::now() + std::chrono::seconds(settings_.seconds);
-        const auto limit = end + std::chrono::seconds(settings_.patience);
-        while (Clock::now() < end) turn(true);
+        const auto seen_by = end + std::chrono::seconds(settings_.patience);
+        const auto limit = seen_by + std::chrono::seconds(settings_.patience);
+        // So long, and until what this is about has happened: a machine may stand still meanwhile.
+        while (Clock::now() < end || (!has_seen_all() && Clock::now() < seen_by)) turn(true);
         party_->stop();
         while (!party_->is_done() && party_->errors().empty() && Clock::now() < limit) turn(true);
         // After an error nothing is waited for: that something is under way says nothing then.
@@ -159,6 +161,19 @@ class Process {
     }
 
     bool is_doomed(size_t peer) const { return settings_.is_doomed(peer); }
+
+    /** Messages, a switch each way where lanes are switched, and the death of who must die. */
+    bool has_seen_all() const {
+        if (is_doomed(index_)) return false;  // goes on until it is killed
+        for (size_t peer = 0; peer < settings_.processes; ++peer) {
+            if (is_doomed(peer) && failures_[peer].calls == 0) return false;
+        }
+        if (party_->totals().messages == 0) return false;
+        ucpx_worker_attr_t attr{};
+        attr.field_mask = UCPX_WORKER_ATTR_FIELD_SWITCHES;
+        ucpx_worker_query(worker_, &attr);
+        return settings_.is_static || (attr.promotions != 0 && attr.demotions != 0);
+    }
 
     void turn(bool with_traffic) {
         if (with_traffic) {

@@ -17,7 +17,7 @@ export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 seconds=${SECONDS_OF_SOAK:-6}
 status=0
 soak() {
-    timeout $((seconds + 75)) test/system/process_soak "$@" || status=1
+    timeout $((seconds + 150)) test/system/process_soak "$@" || status=1
 }
 export UCX_TLS=ib,self
 soak --seconds "$seconds"

@@ -16,12 +16,13 @@ json read_json(const TemporaryFile& file) {
     return json::parse(read_text(file.path()));
 }
 
-// Short intervals, so that a promotion takes a fraction of a second.
+// Short intervals, so that a promotion takes a fraction of a second. What is up stays, however long
+// ranks wait for each other.
 class Bench : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         setenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL", "20ms", 1);
-        setenv("UCX_DYNAMIC_TL_MIN_RESIDENCE", "40ms", 1);
+        setenv("UCX_DYNAMIC_TL_MIN_RESIDENCE", "60s", 1);
     }
     static void TearDownTestSuite() {
         unsetenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL");

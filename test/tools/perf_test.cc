@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -124,7 +123,7 @@ TEST(Perf, ADeadTargetIsNamed) {
         std::this_thread::yield();
     }
     ASSERT_EQ(children.size(), 2u);
-    ASSERT_EQ(kill(*std::max_element(children.begin(), children.end()), SIGKILL), 0);
+    ASSERT_EQ(kill(children[1], SIGKILL), 0);
     const Outcome outcome = command.wait();
     EXPECT_EQ(outcome.status, 1);
     EXPECT_NE(outcome.err.find("target was killed by signal 9"), std::string::npos) << outcome.err;

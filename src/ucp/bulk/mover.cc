@@ -141,13 +141,14 @@ void Mover::run() {
             run_command();
             if (is_stopping_) return;  // nobody would wake it again
         }
+        // Before the look: when silence is judged, what had come until then has been seen.
+        const ucs::Time now = clock_.now();
         const unsigned events = interface_->progress();
         if (events != 0) {
             for (MoverStrand* strand : posting_) strand->is_full = false;
         }
         if (has_failures_) handle_failures();
         const bool has_posted = pull_all();
-        const ucs::Time now = clock_.now();
         if (now >= tick_) {
             tick_ = now + kTick;
             watch(now);

@@ -245,7 +245,7 @@ TEST(TcpKnobs, SendAheadBoundsWhatTheKernelTakes) {
     const size_t few = taken_ahead("16k"), many = taken_ahead("inf");
     EXPECT_GT(few, 0u);
     EXPECT_LT(few, 200u << 10);
-    EXPECT_GT(many, 400u << 10);
+    EXPECT_GT(many, few + (100u << 10));
 }
 
 }  // namespace
