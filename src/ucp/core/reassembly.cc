@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/core/reassembly.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ucp/core/worker.h"
@@ -29,7 +30,31 @@ void Reassembly::redirect(MessageId id, Sink sink) {
     if (found != messages_.end()) found->second.sink = sink;
 }
 
-void Reassembly::sender_failed(uint64_t sender, ucs_status_t status) {
+void Reassembly::give_up(ucs::Time now, bool found) {
+    constexpr unsigned kLooks = 8;
+    std::vector<FailedSender> over;
+    std::erase_if(failed_, [&](FailedSender& failed) {
+        if (found || failed.since == ucs::Time{}) {
+            failed.since = now;
+            failed.vain_looks = 0;
+        }
+        if (++failed.vain_looks < kLooks || now - failed.since < kPatience) return false;
+        over.push_back(failed);
+        return true;
+    });
+    for (const FailedSender& failed : over) finish_all_of(failed.sender, failed.status);
+}
+
+ucs::Time Reassembly::next_deadline() const {
+    ucs::Time next = ucs::kNever;
+    for (const FailedSender& failed : failed_) {
+        next =
+            std::min(next, failed.since == ucs::Time{} ? failed.since : failed.since + kPatience);
+    }
+    return next;
+}
+
+void Reassembly::finish_all_of(uint64_t sender, ucs_status_t status) {
     for (auto it = messages_.begin(); it != messages_.end();) {
         if (it->first.sender != sender) {
             ++it;

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "ucp/core/wire.h"
 #include "ucs/random.h"
+#include "ucs/time.h"
 #include "ucs/type/status.h"
 #include "uct/api/types.h"
 
@@ -41,7 +43,22 @@ class Reassembly {
     void redirect(MessageId id, Sink sink);
     /** Nobody wants the rest; finish() is not called. */
     void abandon(MessageId id) { messages_.erase(id); }
-    void sender_failed(uint64_t sender, ucs_status_t status);
+    /**
+     * No endpoint leads to the sender any more. What has arrived of it may lie in queues still, and
+     * must not be overtaken: its messages end with the error only when nothing has come of it for a
+     * second, and for some looks.
+     */
+    void sender_failed(uint64_t sender, ucs_status_t status) {
+        failed_.push_back({sender, status, {}, 0});
+    }
+    /** @param found  something came in this progress */
+    void advance(ucs::Time now, bool found) {
+        if (!failed_.empty()) [[unlikely]]
+            give_up(now, found);
+    }
+
+    /** When a sender that failed may be given up; ucs::kNever without any. */
+    ucs::Time next_deadline() const;
 
     static ucs_status_t on_fragment(void* worker, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
@@ -51,6 +68,12 @@ class Reassembly {
         size_t total;
         size_t arrived;
         Sink sink;
+    };
+    struct FailedSender {
+        uint64_t sender;
+        ucs_status_t status;
+        ucs::Time since;  //!< nothing came; zero: to be set at the next look
+        unsigned vain_looks;
     };
     struct Hash {
         size_t operator()(const MessageId& id) const {
@@ -63,7 +86,13 @@ class Reassembly {
         }
     };
 
+    static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
+
+    void give_up(ucs::Time now, bool found);
+    void finish_all_of(uint64_t sender, ucs_status_t status);
+
     Worker& worker_;
+    std::vector<FailedSender> failed_;
     std::unordered_map<MessageId, Message, Hash, Equal> messages_;
 };
 

@@ -253,6 +253,7 @@ unsigned Worker::progress() {
         lanes_->advance(now());
         bulk_->advance(now());
         keepalive_->advance(now());
+        reassembly_->advance(now(), events != 0);
         context_.collect_registrations();
         if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
     }
@@ -304,7 +305,8 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 
 ucs::Time Worker::next_deadline() const {
     ucs::Time next =
-        std::min({lanes_->next_deadline(), keepalive_->next_deadline(), bulk_->next_deadline()});
+        std::min({lanes_->next_deadline(), keepalive_->next_deadline(), bulk_->next_deadline(),
+                  reassembly_->next_deadline()});
     for (const WorkerInterface& interface : interfaces_) {
         next = std::min(next, interface.transport->next_deadline());
     }

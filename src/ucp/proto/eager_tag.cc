@@ -163,13 +163,10 @@ const Reassembly::Sink kKeptSink{
         std::memcpy(message.data + offset, data, length);
         message.arrived += length;
     },
-    [](Worker& worker, void* target, ucs_status_t status) {
-        auto& message = *static_cast<TagMessage*>(target);
-        // One that will never be whole: nobody finds it any more, unless a probe has taken it.
-        message.kind = TagMessageKind::kEager;
-        if (status == UCS_OK || !message.order_hook.is_linked()) return;
-        worker.tags().matcher().remove(message);
-        worker.tags().free(message);
+    // One that will never be whole keeps its place: the receive that finds it gets an error, not a
+    // later message.
+    [](Worker&, void* target, ucs_status_t) {
+        static_cast<TagMessage*>(target)->kind = TagMessageKind::kEager;
     }};
 
 Reassembly::Sink sink_to(const Reassembly::Sink& kind, void* target) {

@@ -48,7 +48,11 @@ void finish_send(Request& request) {
         request.endpoint->send_control(AmId::kRndvAtp, std::as_bytes(std::span(&done, 1)));
     }
     send.buffer.close();
-    if (send.memory != nullptr) Memory::destroy(send.memory);
+    if (send.memory != nullptr) {
+        // It may have been announced to the receiver, who may read from it any time.
+        if (request.status != UCS_OK) send.memory->distrust();
+        Memory::destroy(send.memory);
+    }
     delete send.remote;
     std::free(send.header.copy);
 }

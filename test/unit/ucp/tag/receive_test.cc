@@ -142,6 +142,65 @@ TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
     }
 }
 
+Settings one_at_a_time() {
+    Settings settings;
+    settings.rndv_threshold = 1 << 20;
+    settings.fabric.poll_batch = 1;
+    return settings;
+}
+
+void close_by_force(Cluster& cluster, ucp_ep_h endpoint) {
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(cluster.wait(ucp_ep_close_nbx(endpoint, &force)), UCS_OK);
+}
+
+// Who sends goes on: it knows nothing of the receiver's endpoint.
+TEST(TagReceive, AMessageIsNotOvertakenWhenTheReceiverHasClosedItsEndpoint) {
+    const Bytes first = pattern(50000, 1), second = pattern(10, 2);
+    for (const bool is_expected : {false, true}) {
+        Cluster cluster(one_at_a_time());
+        Bytes targets[] = {Bytes(first.size()), Bytes(second.size())};
+        ucs_status_ptr_t receives[2];
+        if (is_expected) receives[0] = receive(cluster, targets[0], 5, ~0ul);
+        const ucs_status_ptr_t sends[] = {send(cluster, first, 5), send(cluster, second, 5)};
+        ASSERT_TRUE(cluster.until(
+            [&] { return cluster.fabric().counters(uct::mock::Kind::kScalable).delivered > 3; }));
+        close_by_force(cluster, cluster.back);
+        for (const ucs_status_ptr_t sending : sends) EXPECT_EQ(cluster.wait(sending), UCS_OK);
+        if (!is_expected) receives[0] = receive(cluster, targets[0], 5, ~0ul);
+        receives[1] = receive(cluster, targets[1], 5, ~0ul);
+        for (const ucs_status_ptr_t receiving : receives) {
+            EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+        }
+        EXPECT_TRUE(targets[0] == first);
+        EXPECT_TRUE(targets[1] == second);
+    }
+}
+
+TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
+    const Bytes data = pattern(1000000, 1);  // more than is under way at once
+    for (const bool is_expected : {false, true}) {
+        Cluster cluster(one_at_a_time());
+        Bytes target(data.size());
+        ucs_status_ptr_t receiving = nullptr;
+        if (is_expected) receiving = receive(cluster, target, 5, ~0ul);
+        const ucs_status_ptr_t sending = send(cluster, data, 5);
+        ASSERT_TRUE(cluster.until(
+            [&] { return cluster.fabric().counters(uct::mock::Kind::kScalable).delivered > 3; }));
+        cluster.fabric().kill(cluster.a.worker().uuid());
+        close_by_force(cluster, cluster.back);
+        for (int i = 0; i < 1000; ++i) {
+            cluster.clock().advance(std::chrono::milliseconds(2));
+            cluster.step();
+        }
+        if (!is_expected) receiving = receive(cluster, target, 5, ~0ul);
+        EXPECT_LT(cluster.wait(receiving), UCS_OK);
+        ucp_request_free(sending);
+    }
+}
+
 /** Packs no part of an element, as MPICH's structures do. */
 struct Elements {
     static constexpr size_t kSize = 23;
