@@ -58,7 +58,8 @@ Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout)
 }
 
 Inbox::~Inbox() {
-    close();
+    header_->tail.store(next_, std::memory_order_relaxed);
+    header_->closed.store(QueueHeader::kGone, std::memory_order_release);
 }
 
 bool Inbox::arm() {

@@ -98,6 +98,11 @@ class Outbox {
     Area area() const { return {size_t{layout_.buffers} * layout_.buffer_size, buffer_size()}; }
     uint64_t area_tail() const { return header_->area_tail.load(std::memory_order_acquire); }
     std::byte* area_at(size_t offset) const { return buffers_ + offset; }
+    /** Has the receiver gone without having read all messages before that one? */
+    bool has_lost(uint64_t number) const {
+        return header_->closed.load(std::memory_order_acquire) == QueueHeader::kGone &&
+               header_->tail.load(std::memory_order_relaxed) != number;
+    }
     /** After publishing: is the receiver to be woken? */
     bool sleeps() const { return header_->sleeping.load(std::memory_order_relaxed) != 0; }
 

@@ -101,6 +101,8 @@ struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
     static constexpr uint32_t kVersion = 3;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
+    static constexpr uint32_t kClosing = 1;  //!< what was sent before is still read
+    static constexpr uint32_t kGone = 2;     //!< nothing is read any more; `tail` is exact
 
     // Constant.
     alignas(kLine) uint64_t magic;
@@ -114,7 +116,7 @@ struct QueueHeader {
 
     // Seldom written.
     alignas(kLine) std::atomic<uint32_t> sleeping;  //!< ring: wake the receiver
-    std::atomic<uint32_t> closed;                   //!< nobody will read any more
+    std::atomic<uint32_t> closed;                   //!< nobody wants more: kClosing, kGone
     std::atomic<int32_t> wake_descriptor;           //!< the receiver's pipe; -1: none
 
     alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message

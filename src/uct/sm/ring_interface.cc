@@ -85,9 +85,12 @@ void RingInterface::drop_orphans() {
     has_orphans_ = false;
     std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
         if (!inbox->is_orphan) return false;
-        const bool is_done = !inbox->queue->has_message() && !inbox->queue->has_kept();
-        has_orphans_ |= !is_done;
-        return is_done;
+        if (inbox->queue->has_message() || inbox->queue->has_kept()) {
+            has_orphans_ = true;
+            return false;
+        }
+        if (inbox->gate != nullptr) inbox->queue->disown();
+        return true;
     });
 }
 

@@ -70,6 +70,7 @@ class RingEndpoint final : public SmEndpoint {
   private:
     Outbox* outbox() override { return outbox_.get(); }
     void stop() override { limit_ = next_; }
+    bool has_lost() const override { return outbox_->has_lost(next_); }
     /** Look again how far the receiver is. @return UCS_ERR_NO_RESOURCE, or why nothing is sent */
     ucs_status_t make_room(bool for_long);
     [[gnu::noinline]] ucs_status_t am_short_slow(uint8_t id, uint64_t header, const void* payload,

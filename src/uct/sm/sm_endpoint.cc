@@ -110,10 +110,11 @@ ucs_status_t SmEndpoint::check(Completion* completion) {
 }
 
 // A peer that closed its queue before it went has gone in peace: that matters to those only who
-// have something to say to it.
+// have something to say to it, or said it too late.
 void SmEndpoint::look_at_peer() {
     if (status_ != UCS_OK) return;
-    if (outbox()->is_closed() ? !empty() : !outbox()->owner().is_alive())
+    const bool is_closed = outbox()->is_closed();
+    if (is_closed ? !empty() || has_lost() : !outbox()->owner().is_alive())
         fail(UCS_ERR_ENDPOINT_TIMEOUT);
 }
 

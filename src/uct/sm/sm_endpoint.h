@@ -49,6 +49,8 @@ class SmEndpoint : public Endpoint, public PendingQueue::Group, public WatchHook
     virtual Outbox* outbox() = 0;
     /** No message may be sent any more. */
     virtual void stop() {}
+    /** Was something sent that nobody will ever read, though the peer lives? */
+    virtual bool has_lost() const { return false; }
     /** Later operations return the error; it is reported in the next progress. */
     ucs_status_t fail(ucs_status_t status);
 
