@@ -17,6 +17,7 @@
 namespace uct::tcp {
 
 class Link;
+class TcpEndpoint;
 
 /**
  * One connection between two interfaces: it is made when first something is sent, by whichever end
@@ -58,7 +59,8 @@ class Channel final : public EventTarget, public Timer {
 
     // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
 
-    void send(std::span<const iovec> pieces, size_t length);
+    /** @param owner  whose operation it is: what the peer must not get when it goes (OutputItem) */
+    void send(std::span<const iovec> pieces, size_t length, const TcpEndpoint* owner = nullptr);
     /** Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS */
     ucs_status_t send(ReferringOutput* operation);
     /** Something was added to the queue: send what the kernel takes. */

@@ -16,6 +16,7 @@
 #include "ucs/datastruct/bits.h"
 #include "uct/base/am.h"
 #include "uct/tcp/channel.h"
+#include "uct/tcp/frames.h"
 #include "uct/tcp/responder.h"
 #include "uct/tcp/tcp_interface.h"
 
@@ -25,13 +26,6 @@ namespace {
 
 /** Payload from this size on makes the next one likely: its header is read alone. */
 constexpr uint64_t kBulk = 4096;
-
-template <typename T>
-T read_as(const std::byte* bytes) {
-    T value;
-    std::memcpy(&value, bytes, sizeof(value));
-    return value;
-}
 
 }  // namespace
 

@@ -68,14 +68,14 @@ void Channel::want_output() {
     }
 }
 
-void Channel::send(std::span<const iovec> pieces, size_t length) {
+void Channel::send(std::span<const iovec> pieces, size_t length, const TcpEndpoint* owner) {
     size_t taken = 0;
     if (is_open() && queue_.empty() && !is_replaying()) [[likely]] {
         taken = transmit(pieces);
         if (taken == length) [[likely]]
             return;
     }
-    if (!queue_.append(pieces, taken)) fail_later(UCS_ERR_NO_MEMORY);
+    if (!queue_.append(pieces, taken, owner)) fail_later(UCS_ERR_NO_MEMORY);
     want_output();
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
 #include "uct/tcp/wire.h"
 
 namespace uct::tcp {
@@ -16,6 +20,13 @@ struct Head {
 template <typename Body>
 Head<Body> head_of(wire::FrameType type, const Body& body, size_t payload) {
     return {{static_cast<uint32_t>(sizeof(Body) + payload), type, 0, wire::kMark}, body};
+}
+
+template <typename T>
+T read_as(const std::byte* bytes) {
+    T value;
+    std::memcpy(&value, bytes, sizeof(value));
+    return value;
 }
 
 }  // namespace uct::tcp

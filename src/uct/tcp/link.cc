@@ -78,6 +78,7 @@ void Link::forget(const TcpEndpoint* endpoint, ucs_status_t status) {
         operation->abandoned = true;
         if (operation->completion != nullptr) waiting.push_back(operation->completion);
     }
+    release_unasked(items);
     if (made_room) room_made();
     complete_all(interface_.output_pools(), items, status);
     for (Completion* completion : waiting) completion->complete(status);

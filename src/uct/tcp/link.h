@@ -187,6 +187,8 @@ class Link final : public LinkHook {
     void send_cut(wire::FrameType type, uint32_t epoch);
     void end_cut_chains(uint32_t epoch);
     void finish_all(const std::vector<RemoteOperation*>& over);
+    /** Their frames are not sent: the questions among them get no answer. */
+    void release_unasked(OutputList& dropped);
     /** @param targets  bit i: it may take channel i */
     bool passes_fence_to(unsigned targets);
     void fence_passed();

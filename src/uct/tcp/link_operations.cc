@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "uct/base/gather.h"
+#include "uct/tcp/frames.h"
 #include "uct/tcp/link.h"
 #include "uct/tcp/tcp_interface.h"
 
@@ -75,6 +76,31 @@ void Link::finish_operation(RemoteOperation& operation, ucs_status_t status) {
     }
     release(operation);
     if (completion != nullptr) completion->complete(status);
+}
+
+void Link::release_unasked(OutputList& dropped) {
+    uint64_t within = 0;  // of the frame that the last buffer ends in, so much is in the next
+    for (OutputItem& item : dropped) {
+        if (item.kind != OutputItem::Kind::kCopied) continue;
+        const std::byte* data = static_cast<CopiedOutput&>(item).data();
+        uint64_t position = within;
+        while (position < item.length) {
+            // Frames with their fixed headers are in one buffer.
+            const auto frame = read_as<wire::Frame>(data + position);
+            const std::byte* fixed = data + position + sizeof(frame);
+            const uint64_t head = sizeof(frame) + wire::shape_of(frame.type).fixed;
+            // Cut short for lack of memory: the connection is about to end, and all with it.
+            if (frame.mark != wire::kMark || item.length - position < head) return;
+            uint32_t name = wire::kNoOperation;
+            if (frame.type == wire::FrameType::kGet) name = read_as<wire::Get>(fixed).operation;
+            if (frame.type == wire::FrameType::kAtomic) {
+                name = read_as<wire::Atomic>(fixed).operation;
+            }
+            if (RemoteOperation* operation = find_operation(name)) release(*operation);
+            position += sizeof(frame) + frame.length + wire::padding(frame.length);
+        }
+        within = position - item.length;
+    }
 }
 
 ucs_status_t Link::ask(const TcpEndpoint* owner, Completion* completion, bool probe) {

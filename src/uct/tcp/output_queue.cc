@@ -63,8 +63,8 @@ OutputQueue::~OutputQueue() {
     items_.clear_and_dispose([this](OutputItem* item) { pools_.destroy(item); });
 }
 
-std::byte* OutputQueue::reserve(size_t length) {
-    if (!items_.empty() && !refers(items_.back())) {
+std::byte* OutputQueue::reserve(size_t length, const TcpEndpoint* owner) {
+    if (!items_.empty() && !refers(items_.back()) && items_.back().owner == owner) {
         CopiedOutput& last = copied(items_.back());
         if (last.length + length <= pools_.copy_capacity) return last.data() + last.length;
     }
@@ -72,6 +72,7 @@ std::byte* OutputQueue::reserve(size_t length) {
     void* memory = pools_.copied.allocate();
     if (memory == nullptr) return nullptr;
     auto* made = ::new (memory) CopiedOutput;
+    made->owner = owner;
     items_.push_back(*made);
     ++count_;
     return made->data();
@@ -82,14 +83,14 @@ void OutputQueue::commit(size_t length) {
     bytes_ += length;
 }
 
-bool OutputQueue::append(std::span<const iovec> pieces, size_t skip) {
+bool OutputQueue::append(std::span<const iovec> pieces, size_t skip, const TcpEndpoint* owner) {
     for (const iovec& piece : pieces) {
         const size_t passed = std::min(skip, piece.iov_len);
         skip -= passed;
         const auto* data = static_cast<const std::byte*>(piece.iov_base) + passed;
         for (size_t left = piece.iov_len - passed; left > 0;) {
             const size_t part = std::min(left, pools_.copy_capacity);
-            std::byte* room = reserve(part);
+            std::byte* room = reserve(part, owner);
             if (room == nullptr) return false;
             std::memcpy(room, data, part);
             commit(part);
@@ -168,9 +169,14 @@ void OutputQueue::consume(size_t length, OutputList& done) {
 }
 
 void OutputQueue::forget(const TcpEndpoint* owner, OutputList& removed) {
+    bool is_broken = false;  // something is lost: nothing may come behind it
     for (auto next = items_.begin(); next != items_.end();) {
         OutputItem& item = *next++;
-        if (!refers(item) || referring(item).owner != owner) continue;
+        if (item.owner != owner) continue;
+        if (!refers(item) && !is_broken) {
+            item.owner = nullptr;
+            continue;
+        }
         const uint64_t left = item.length - item.sent;
         if (item.sent > 0) {
             // Peers must get whole frames. The copy takes the operation's place.
@@ -184,10 +190,12 @@ void OutputQueue::forget(const TcpEndpoint* owner, OutputList& removed) {
             writer.add(kZeros.data(), operation.tail);
             OutputQueue copy(pools_);
             // Without memory the stream ends short, and the peer closes it.
-            copy.append({rest, writer.count()}, 0);
+            copy.append({rest, writer.count()}, 0, nullptr);
             count_ += copy.count_;
             bytes_ += copy.bytes_;
             items_.splice(items_.iterator_to(item), copy.items_);
+        } else if (item.length > 0) {
+            is_broken = true;
         }
         items_.erase(items_.iterator_to(item));
         --count_;

@@ -25,6 +25,8 @@ class OutputItem : public boost::intrusive::list_base_hook<
     enum class Kind : uint8_t { kCopied, kReferring };
     explicit OutputItem(Kind what) : kind(what) {}
     const Kind kind;
+    /** Whose operations these are. Null: nobody's, as answers; they never depend on an endpoint. */
+    const TcpEndpoint* owner = nullptr;
     uint64_t sent = 0;
     uint64_t length = 0;  //!< all that is to be sent
 };
@@ -43,8 +45,7 @@ struct ReferringOutput : OutputItem {
 
     ReferringOutput() : OutputItem(Kind::kReferring) {}
 
-    Completion* completion = nullptr;    //!< called when the kernel has all; may be null
-    const TcpEndpoint* owner = nullptr;  //!< null: a reply
+    Completion* completion = nullptr;  //!< called when the kernel has all; may be null
     uint64_t key = 0;  //!< of the region that the payload lies in; 0: the user's own memory
     uint16_t head_length = 0;
     uint8_t pieces_count = 0;
@@ -87,11 +88,14 @@ class OutputQueue {
     size_t size() const { return count_; }
     uint64_t bytes() const { return bytes_; }
 
-    /** Room for `length` contiguous bytes at the end; null without memory. Then commit(). */
-    std::byte* reserve(size_t length);
+    /**
+     * Room for `length` contiguous bytes of that owner at the end; null without memory. Then
+     * commit().
+     */
+    std::byte* reserve(size_t length, const TcpEndpoint* owner);
     void commit(size_t length);
     /** Copy; false without memory. */
-    bool append(std::span<const iovec> pieces, size_t skip);
+    bool append(std::span<const iovec> pieces, size_t skip, const TcpEndpoint* owner);
     ReferringOutput* make() { return pools_.referring.create(); }
     void append(ReferringOutput* item);
     /** Completed when the kernel has all that is queued now. @return false without memory */
@@ -110,7 +114,9 @@ class OutputQueue {
 
     /**
      * No memory of `owner` is referred to any more: its operations that have not begun go to
-     * `removed`; of one that is half sent the rest is copied.
+     * `removed`, and all of its copied ones behind the first of these, whole frames; of one that is
+     * half sent the rest is copied. So the peer gets what `owner` has sent up to some operation,
+     * and nothing of what comes after it.
      */
     void forget(const TcpEndpoint* owner, OutputList& removed);
     void take_all(OutputList& taken);

@@ -108,6 +108,7 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
     last->completion = completion;
     channel.one_sided += count;
     last->covered[channel.index()] = channel.one_sided;
+    // Chains have no order towards anything: they are asked for even if the endpoint goes.
     const iovec all{requests.data(), count * sizeof(Request)};
     channel.send({&all, 1}, all.iov_len);
     return static_cast<ssize_t>(taken);

@@ -25,21 +25,21 @@ std::byte* append(std::byte* to, const void* from, size_t length) {
 
 /** Sends header, payload and zeros; small payload is copied behind its header first. */
 template <typename Header>
-void send_small(TcpInterface& interface, Channel& channel, const Header& header,
-                const void* payload, size_t length, size_t padding) {
+void send_small(TcpInterface& interface, Channel& channel, const TcpEndpoint* owner,
+                const Header& header, const void* payload, size_t length, size_t padding) {
     const size_t total = sizeof(header) + length + padding;
     if (length < interface.config().sendv_thresh && total <= 4096) {
         std::byte* staging = interface.staging();
         std::byte* end = append(staging, &header, sizeof(header));
         append(append(end, payload, length), kZeros, padding);
         const iovec piece{staging, total};
-        channel.send({&piece, 1}, total);
+        channel.send({&piece, 1}, total, owner);
         return;
     }
     const iovec pieces[] = {{const_cast<Header*>(&header), sizeof(header)},
                             {const_cast<void*>(payload), length},
                             {const_cast<std::byte*>(kZeros), padding}};
-    channel.send(pieces, total);
+    channel.send(pieces, total, owner);
 }
 
 size_t total_length(std::span<const Iov> iov) {
@@ -131,7 +131,7 @@ ucs_status_t TcpEndpoint::am_short(uint8_t id, uint64_t header, const void* payl
     if (const ucs_status_t status = check_open(); status != UCS_OK) return status;
     Channel& channel = link_.channel(0);
     const Head<uint64_t> head{message_frame(id, sizeof(header) + length), header};
-    send_small(link_.interface(), channel, head, payload, length, wire::padding(length));
+    send_small(link_.interface(), channel, this, head, payload, length, wire::padding(length));
     return UCS_OK;
 }
 
@@ -145,7 +145,7 @@ ssize_t TcpEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     const size_t padding = wire::padding(length);
     append(staging + sizeof(frame) + length, kZeros, padding);
     const iovec piece{staging, sizeof(frame) + length + padding};
-    channel.send({&piece, 1}, piece.iov_len);
+    channel.send({&piece, 1}, piece.iov_len, this);
     return static_cast<ssize_t>(length);
 }
 
@@ -193,7 +193,7 @@ ucs_status_t TcpEndpoint::put_short(const void* buffer, uint32_t length, uint64_
     ++channel.one_sided;
     const auto head =
         head_of(wire::FrameType::kPut, wire::Put{remote_address, key, name_, 0}, length);
-    send_small(link_.interface(), channel, head, buffer, length, wire::padding(length));
+    send_small(link_.interface(), channel, this, head, buffer, length, wire::padding(length));
     return UCS_OK;
 }
 
@@ -210,7 +210,7 @@ ssize_t TcpEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_add
     append(staging + sizeof(head) + length, kZeros, padding);
     const iovec piece{staging, sizeof(head) + length + padding};
     ++channel.one_sided;
-    channel.send({&piece, 1}, piece.iov_len);
+    channel.send({&piece, 1}, piece.iov_len, this);
     return static_cast<ssize_t>(length);
 }
 
@@ -254,7 +254,7 @@ ucs_status_t TcpEndpoint::start_get(RemoteOperation& operation, Channel& channel
                 0);
     operation.covered[channel.index()] = channel.last_plain = ++channel.one_sided;
     const iovec piece{const_cast<Head<wire::Get>*>(&head), sizeof(head)};
-    channel.send({&piece, 1}, sizeof(head));
+    channel.send({&piece, 1}, sizeof(head), this);
     return UCS_INPROGRESS;
 }
 
@@ -331,7 +331,7 @@ ucs_status_t TcpEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, u
     }
     const auto head = head_of(wire::FrameType::kAtomic, request, 0);
     const iovec piece{const_cast<Head<wire::Atomic>*>(&head), sizeof(head)};
-    channel.send({&piece, 1}, sizeof(head));
+    channel.send({&piece, 1}, sizeof(head), this);
     return wants_reply ? UCS_INPROGRESS : UCS_OK;
 }
 
