@@ -221,7 +221,7 @@ unsigned Worker::poll_networks() {
 
 // The queues in memory that the last messages came through are looked at first, and if there are
 // more, mostly alone: the answer to a message need not wait for looks elsewhere. A call that finds
-// nothing has looked everywhere.
+// nothing has looked at all queues in memory; at networks behind look_everywhere().
 unsigned Worker::poll() {
     constexpr uint32_t kAlone = 4;
     uct::Interface* const busy = busy_;
@@ -249,17 +249,27 @@ unsigned Worker::progress() {
     if (has_work()) [[unlikely]]
         events += run_deferred();
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
-        progress_countdown_ = std::max(config().progress_factor, 1u);
+        // Set before anything that may ask for the next look.
+        progress_countdown_ = std::max(config().progress_factor, 1u) - 1;
         lanes_->advance(now());
         bulk_->advance(now());
         keepalive_->advance(now());
         reassembly_->advance(now(), events != 0);
         context_.collect_registrations();
         if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
+    } else {
+        --progress_countdown_;
     }
-    --progress_countdown_;
     in_progress_ = false;
     return events;
+}
+
+void Worker::look_everywhere() {
+    for (WorkerInterface& interface : interfaces_) {
+        interface.quiet = 0;
+        interface.transport->look_soon();
+    }
+    look_soon();
 }
 
 ucs_status_ptr_t Worker::flush(const OpParams& params) {
@@ -304,9 +314,8 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 }
 
 ucs::Time Worker::next_deadline() const {
-    ucs::Time next =
-        std::min({lanes_->next_deadline(), keepalive_->next_deadline(), bulk_->next_deadline(),
-                  reassembly_->next_deadline()});
+    ucs::Time next = std::min({lanes_->next_deadline(), keepalive_->next_deadline(),
+                               bulk_->next_deadline(), reassembly_->next_deadline()});
     for (const WorkerInterface& interface : interfaces_) {
         next = std::min(next, interface.transport->next_deadline());
     }

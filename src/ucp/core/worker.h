@@ -132,6 +132,8 @@ class Worker {
     ucs_status_t wakeup(Wakeup** wakeup);
     /** The next progress() looks at what it looks at only now and then. */
     void look_soon() { progress_countdown_ = 0; }
+    /** That, and at every interface: if it finds nothing, nothing had come. */
+    void look_everywhere();
     /** When progress() has work that only time brings; kNever if none. */
     ucs::Time next_deadline() const;
     ucs::Time now() const { return context_.clock().now(); }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "ucp/core/worker.h"
 #include "ucp/wireup/connection.h"
@@ -73,10 +74,16 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet) {
         if (found != watched_.end()) found->second->ready();
     }
     std::erase_if(callers_, [&](const auto& caller) { return caller->has_expired(now); });
-    if (is_quiet && count <= 0 && !ending_.empty()) {
-        const auto ending = std::move(ending_);
-        ending_.clear();
-        for (Connection* connection : ending) connection->end();
+    if (!ending_.empty()) {
+        // Their peers' last words are there already, but perhaps where progress looks seldom.
+        const bool has_looked = std::exchange(is_looking_, !is_looking_);
+        if (!has_looked) {
+            worker_.look_everywhere();
+        } else if (is_quiet && count <= 0) {
+            const auto ending = std::move(ending_);
+            ending_.clear();
+            for (Connection* connection : ending) connection->end();
+        }
     }
     return static_cast<unsigned>(std::max(count, 0));
 }
@@ -98,6 +105,7 @@ void ConnectionManager::drop_callers_of(const Listener& listener) {
 
 void ConnectionManager::end_later(Connection& connection) {
     ending_.push_back(&connection);
+    is_looking_ = false;
 }
 
 void ConnectionManager::forget(Connection& connection) {

@@ -91,6 +91,7 @@ class ConnectionManager {
     std::unordered_map<uint64_t, Watched*> watched_;
     std::vector<std::unique_ptr<Caller>> callers_;
     std::vector<Connection*> ending_;
+    bool is_looking_ = false;  //!< this round of progress looks everywhere, for their sake
     std::vector<Listener*> listeners_;
 };
 

@@ -227,6 +227,8 @@ class Interface {
 
     /** Poll for completions and messages, serve waiting endpoints. @return events handled */
     virtual unsigned progress() = 0;
+    /** The next progress() looks at everything: if it returns 0, nothing had come. */
+    virtual void look_soon() {}
 
     /** When progress() has work that only time brings; kNever if none. */
     virtual ucs::Time next_deadline() const { return ucs::kNever; }

@@ -52,6 +52,10 @@ class TcpInterface final : public Interface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
+    void look_soon() override {
+        be_alert();
+        hot_polls_ = 0;
+    }
     ucs_status_t flush(Completion* completion) override;
     ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
     bool is_link_up() const override { return carrier_.is_up(); }
