@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdio>
+#include <string>
 
 #include "ucp/api/ucp.h"
 #include "ucp/api_glue/compat.h"
@@ -15,6 +16,17 @@ namespace {
 
 ucs_status_t status_of(const Request& request) {
     return request.is_finished() ? request.status : UCS_INPROGRESS;
+}
+
+/** The lane of its endpoint, which the request may have outlived: then it is none of the worker's.
+ */
+std::string lane_of(const Request& request) {
+    std::string name = "any";
+    if ((request.flags & Request::kLight) != 0 || request.endpoint == nullptr) return name;
+    request.worker->for_each_endpoint([&](Endpoint& endpoint) {
+        if (&endpoint == request.endpoint) name = endpoint.one_sided_lane().attributes.transport;
+    });
+    return name;
 }
 
 }  // namespace
@@ -38,12 +50,10 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
         const bool is_receive = request.callback_kind == Kind::kTagReceive ||
                                 request.callback_kind == Kind::kAmReceive ||
                                 request.callback_kind == Kind::kStreamReceive;
-        const char* lane = (request.flags & Request::kLight) != 0 || request.endpoint == nullptr
-                               ? "any"
-                               : request.endpoint->one_sided_lane().attributes.transport.c_str();
         snprintf(attr->debug_string, attr->debug_string_size, "{%s, %s, over %s}",
                  is_receive ? "receive" : "send",
-                 request.is_finished() ? ucs_status_string(request.status) : "in progress", lane);
+                 request.is_finished() ? ucs_status_string(request.status) : "in progress",
+                 lane_of(request).c_str());
     }
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) != 0) attr->status = status_of(request);
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) != 0) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -318,6 +320,37 @@ TEST(Closing, ByForceCancelsWhatIsUnderWay) {
     force.flags = UCP_EP_CLOSE_FLAG_FORCE;
     EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(endpoint, &force)), UCS_OK);
     EXPECT_EQ(cluster.finish(sending), UCS_ERR_CANCELED);
+}
+
+TEST(Closing, LeavesAFinishedSendThatCanBeDescribed) {
+    Cluster cluster(2);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    const uint64_t value = 5;
+    const ucs_status_ptr_t sending = ucp_tag_send_nbx(endpoint, &value, sizeof(value), 1, &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
+    const auto describe = [&] {
+        char text[200] = "";
+        ucp_request_attr_t attr{};
+        attr.field_mask =
+            UCP_REQUEST_ATTR_FIELD_INFO_STRING | UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE;
+        attr.debug_string = text;
+        attr.debug_string_size = sizeof(text);
+        EXPECT_EQ(ucp_request_query(sending, &attr), UCS_OK);
+        return std::string(text);
+    };
+    EXPECT_NE(describe().find("over mock"), std::string::npos) << describe();
+    EXPECT_TRUE(cluster.until([&] { return ucp_request_check_status(sending) != UCS_INPROGRESS; }));
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
+    const auto is_gone = [&] {
+        bool is_gone = true;
+        cluster.inner(0).for_each_endpoint([&](Endpoint&) { is_gone = false; });
+        return is_gone;
+    };
+    ASSERT_TRUE(cluster.until(is_gone));
+    EXPECT_NE(describe().find("over any"), std::string::npos) << describe();
+    ucp_request_free(sending);
 }
 
 }  // namespace
