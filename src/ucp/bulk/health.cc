@@ -263,6 +263,8 @@ void Engine::State::release(Group& group) {
         group.jobs.pop_front();
         job.group = nullptr;
         bereft.push_back(job);
+        // Its end is nothing to the endpoint any more.
+        group.endpoint.remote_operation_finished(job.number);
     }
     std::erase(active, &group);
     std::erase(watched, &group);

@@ -178,11 +178,18 @@ void Worker::reap() {
             work_later();
             continue;
         }
+        strands_->forget(*endpoint);
+        bulk_->forget(*endpoint);
+        // An initiator goes on with what it has, and ends it soon. Those loops of compare-swaps and
+        // emulated operations know their endpoint to the end.
+        if (endpoint->has_remote_operations()) {
+            doomed_.push_back(endpoint);
+            work_later();
+            continue;
+        }
         if (find_endpoint(endpoint->remote_uuid()) == nullptr) {
             rails_.erase(endpoint->remote_uuid());
         }
-        strands_->forget(*endpoint);
-        bulk_->forget(*endpoint);
         endpoints_.erase(endpoints_.iterator_to(*endpoint));
         --endpoint_count_;
         delete endpoint;
