@@ -105,8 +105,10 @@ void get_finished(Request& request) {
     Request& receive = *get.receive;
     TagReceive& part = receive.part<TagReceive>();
     if (request.status == UCS_OK && get.offset < part.wanted) {
-        ask_sender(*request.endpoint, receive, get.offset, false);
-        return;
+        // The get's own endpoint may have gone meanwhile.
+        Endpoint* sender = receive.worker->find_endpoint(part.sender);
+        if (sender != nullptr) return ask_sender(*sender, receive, get.offset, false);
+        request.status = UCS_ERR_CONNECTION_RESET;
     }
     tell_sender(*receive.worker, part.sender, part.sender_request, request.status);
     receive.complete(request.status);
