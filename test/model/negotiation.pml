@@ -8,7 +8,9 @@
  * is over when something has changed at the denier, since before that the answer would be the same.
  *
  * Parameters: N (2, 3), MARGIN, SCORES (changes of a half), PUTS, DATA (messages each way on link 0-1),
- * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (halves told).
+ * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (halves told),
+ * FORGETS (rounds that an end loses, and lives). PING is not modelled, but that GONE may answer one at any
+ * moment.
  */
 #ifndef N
 #define N 2
@@ -31,6 +33,9 @@
 #ifndef WITHDRAWALS
 #define WITHDRAWALS 0
 #endif
+#ifndef FORGETS
+#define FORGETS 0
+#endif
 
 #define AT(a, b) ((a) * N + (b))
 #define NOBODY N
@@ -52,7 +57,7 @@
 #define Stopped 2
 
 mtype = { SCORE, REQUEST, ACCEPT, DENY, WITHDRAW, LANE, READY, MARK, MARK_ACK, DMARK, DMARK_ACK,
-          FLUSHED, MESSAGE };
+          FLUSHED, GONE, MESSAGE };
 
 chan scalable[N * N] = [9] of { mtype, byte, byte, byte, byte }; /* type, epoch, half, and two more */
 chan dedicated[N * N] = [4] of { mtype, byte };
@@ -65,8 +70,8 @@ bool put[N * N];                                   /* a one-sided operation unde
 bool deferred[N * N], denied[N * N], over[N * N];  /* over: the back-off is */
 byte deferred_epoch[N * N], deferred_floor[N * N], threshold[N * N];
 byte sent[N * N], delivered[N * N];
-bool dead[N], noticed[N * N];
-byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0;
+bool dead[N], noticed[N * N], told_gone[N * N];
+byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0, forgotten = 0;
 
 /* Rank: the agreed score first, the link's number among equals. 0: nothing to rank. */
 #define SUM(a, b) (half[AT(a, b)] + heard[AT(a, b)])
@@ -74,6 +79,10 @@ byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0
 #define RANK(a, b) (SUM(a, b) == 0 -> 0 : SUM(a, b) * 4 + NUMBER(a, b) + 1)
 #define WITH_MARGIN(r) ((r) + 4 * MARGIN)
 #define BUSY 255
+
+#define IN_ROUND(a, b, e) \
+    (state[AT(a, b)] != Idle && epoch[AT(a, b)] == (e) || \
+     deferred[AT(a, b)] && deferred_epoch[AT(a, b)] == (e))
 
 inline send(a, b, type, e, x, y, z) {
     if
@@ -129,7 +138,7 @@ inline deny(a, b, e, t) {
 inline demote(a, b) {
     state[AT(a, b)] = Demoting; tx[AT(a, b)] = Stopped;
     if
-    :: noticed[AT(a, b)] || dead[b] -> skip
+    :: noticed[AT(a, b)] || dead[b] || !IN_ROUND(b, a, epoch[AT(a, b)]) -> skip
     :: else -> assert(nfull(dedicated[AT(a, b)])); dedicated[AT(a, b)]!DMARK, 0
     fi
 }
@@ -274,7 +283,13 @@ inline on_request(a, b) {
         :: else -> state[AT(a, b)] = Idle; decide(a, b, e, p3); changed(a)
         fi
 #endif
+#if FORGETS > 0
+    :: state[AT(a, b)] >= Committed -> deny(a, b, e, BUSY)
+#endif
     :: else ->
+#if FORGETS > 0
+        deferred[AT(a, b)] = 0;
+#endif
         assert(state[AT(a, b)] == Idle && !deferred[AT(a, b)]);
         if
         :: asked == NOBODY -> decide(a, b, e, p3)
@@ -294,6 +309,24 @@ inline on_request(a, b) {
 #define ANSWERS(a, b) \
     (CURRENT(a, b) && (state[AT(a, b)] == Requested || state[AT(a, b)] == Withdrawing))
 #define OF_ROUND(a, b) (CURRENT(a, b) && state[AT(a, b)] >= Committed)
+
+inline lose(a, b) {
+    do
+    :: len(dedicated[AT(a, b)]) > 0 -> dedicated[AT(a, b)]?_, _
+    :: len(dedicated[AT(b, a)]) > 0 -> dedicated[AT(b, a)]?_, _
+    :: else -> break
+    od;
+    denied[AT(a, b)] = 0; deferred[AT(a, b)] = 0;
+    release(a, b)
+}
+
+/* From Switching on the endpoint fails, and a new one takes its place. */
+inline on_gone(a, b) {
+    if
+    :: CURRENT(a, b) && state[AT(a, b)] != Idle -> assert(forgotten > 0); lose(a, b)
+    :: else -> skip
+    fi
+}
 
 inline on_message(a, b) {
     if
@@ -341,6 +374,9 @@ inline on_message(a, b) {
     :: m == FLUSHED && OF_ROUND(a, b) ->
         assert(dmark_received[AT(a, b)]); flushed_received[AT(a, b)] = 1
     :: m == MESSAGE -> delivered[AT(b, a)]++; assert(p1 == delivered[AT(b, a)])
+#if FORGETS > 0
+    :: m == GONE -> told_gone[AT(b, a)] = 0; on_gone(a, b)
+#endif
     :: else -> skip /* stale */
     fi;
     skip
@@ -376,7 +412,7 @@ inline on_peer_died(a, b) {
 inline request(a, b) {
     survey(a);
     start_round(AT(a, b));
-#if WITHDRAWALS > 0
+#if WITHDRAWALS > 0 || FORGETS > 0
     round = (round + 1) % 4;
 #endif
     epoch[AT(a, b)] = 2 * round + (a > b -> 1 : 0) + 1;
@@ -435,6 +471,10 @@ inline forget_temporaries() {
     (KNOWS(i) && demotions_made < DEMOTIONS && state[AT(me, (i) % N)] == Established)
 #define WITHDRAWS(i) \
     (KNOWS(i) && withdrawals_made < WITHDRAWALS && state[AT(me, (i) % N)] == Requested)
+#define FORGETS_ONE(i) (KNOWS(i) && forgotten < FORGETS && epoch[AT(me, (i) % N)] != 0)
+#define LACKS(i) \
+    (KNOWS(i) && state[AT((i) % N, me)] != Idle && !told_gone[AT(me, (i) % N)] && \
+     len(scalable[AT((i) % N, me)]) == 0 && !IN_ROUND(me, (i) % N, epoch[AT((i) % N, me)]))
 #define MEASURES(i) (KNOWS(i) && scores_changed < SCORES)
 
 #if N == 2
@@ -472,6 +512,13 @@ end:
 #endif
 #if WITHDRAWALS > 0
         :: ANY(WITHDRAWS) -> PICK(WITHDRAWS); withdraw(me, c)
+#endif
+#if FORGETS > 0
+        :: ANY(FORGETS_ONE) -> PICK(FORGETS_ONE); forgotten++; lose(me, c)
+#ifndef BAD_NO_GONE
+        :: ANY(LACKS) ->
+            PICK(LACKS); told_gone[AT(me, c)] = 1; send(me, c, GONE, epoch[AT(c, me)], 0, 0, 0)
+#endif
 #endif
 #if SCORES > 0
         :: ANY(MEASURES) -> PICK(MEASURES); measure(me, c)

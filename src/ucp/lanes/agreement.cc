@@ -86,6 +86,12 @@ void Negotiator::request(Link& link, const Rank& floor) {
 
 void Negotiator::on_request(Link& link, const Message& message) {
     hear(link, message.half);
+    if (link.state >= LinkState::kCommitted && link.state <= LinkState::kDemoting) {
+        // Its sender has lost the round that this end is in, and will say so when it is asked.
+        deny(link, message.epoch, DenyReason::kBusy, {});
+        return;
+    }
+    link.deferred = false;
     if (potential(link) > message.floor) {
         // The asker would take the link: what it last denied is over. If this end must deny, it
         // asks by itself as soon as it can.
@@ -180,8 +186,7 @@ void Negotiator::answer_deferred() {
     }
 }
 
-void Negotiator::on_accept(Link& link, const Message& message) {
-    hear(link, message.half);
+void Negotiator::on_accept(Link& link) {
     if (link.state == LinkState::kWithdrawing) {
         set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.closing) act(ActionKind::kClosed, link.peer);
@@ -198,21 +203,20 @@ void Negotiator::on_accept(Link& link, const Message& message) {
     set_state(link, LinkState::kCommitted, Reason::kProgress);
 }
 
-void Negotiator::on_deny(Link& link, const Message& message) {
-    hear(link, message.half);
+void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
     ++counters_.denials_received;
     const bool withdrawn = link.state == LinkState::kWithdrawing;
     Reason reason = Reason::kBusy;
-    if (message.deny == DenyReason::kOutranked) reason = Reason::kOutranked;
-    if (message.deny == DenyReason::kRefused) reason = Reason::kRefused;
+    if (why == DenyReason::kOutranked) reason = Reason::kOutranked;
+    if (why == DenyReason::kRefused) reason = Reason::kRefused;
     set_state(link, LinkState::kIdle, reason);
-    link.has_threshold = message.deny == DenyReason::kOutranked;
-    link.threshold = message.floor;
+    link.has_threshold = why == DenyReason::kOutranked;
+    link.threshold = floor;
     if (withdrawn) {
         if (link.closing) act(ActionKind::kClosed, link.peer);
         return;
     }
-    switch (message.deny) {
+    switch (why) {
         case DenyReason::kBusy:
             back_off(link, config_.busy_retry, config_.retry_after);
             break;
@@ -262,10 +266,15 @@ ucs_status_t Negotiator::on_withdraw(Link& link, const Message& message) {
     }
     if (message.epoch != link.epoch || !books_slot(link.state)) return UCS_OK;
     if (link.state > LinkState::kReady) return violation();
+    retreat(link);
+    return UCS_OK;
+}
+
+// The peer has left a round in which it has not switched.
+void Negotiator::retreat(Link& link) {
     back_off(link, config_.retry_after, config_.retry_max);
     link.has_threshold = false;
     release(link, Reason::kPeer);
-    return UCS_OK;
 }
 
 void Negotiator::close(Link& link) {

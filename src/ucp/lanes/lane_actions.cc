@@ -53,7 +53,13 @@ struct Encoded {
 }  // namespace
 
 void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
-    endpoint(peer).send_control_greeted(AmId::kLane, Encoded(worker_.uuid(), message).span());
+    Endpoint& owner = endpoint(peer);
+    if (message.type == lanes::MessageType::kPing) {
+        // Who does not answer may have no endpoint to this worker any more.
+        const lanes::Link* link = negotiator_.find(peer);
+        if (link != nullptr && link->pings > 1) owner.greet_again();
+    }
+    owner.send_control_greeted(AmId::kLane, Encoded(worker_.uuid(), message).span());
 }
 
 void LaneDriver::create_lane(lanes::Peer peer) {

@@ -43,10 +43,14 @@ constexpr bool books_slot(LinkState state) {
     return state >= LinkState::kCommitted && state <= LinkState::kEstablished;
 }
 
+// In the round that the epoch names.
+constexpr bool in_round(LinkState state) {
+    return state != LinkState::kIdle && state != LinkState::kReleasing;
+}
+
 // A transition that only the peer can bring about.
 constexpr bool waits_for_peer(LinkState state) {
-    return state != LinkState::kIdle && state != LinkState::kCreating &&
-           state != LinkState::kEstablished && state != LinkState::kReleasing;
+    return in_round(state) && state != LinkState::kCreating && state != LinkState::kEstablished;
 }
 
 enum class Policy : std::uint8_t { kAuto, kDedicated, kScalable };
@@ -128,11 +132,19 @@ struct Link {
         std::uint32_t window = 0;
         std::vector<std::uint8_t> address;
         Switch direction;
+
+        // Nothing of it can be lost any more.
+        bool is_done() const { return flushed_sent && dmark_received; }
     } round;
 
     std::uint32_t promotions = 0;
     std::uint32_t demotions = 0;
 
+    // This end is in that round, or owes the answer that may begin it.
+    bool knows(Epoch round_epoch) const {
+        return (in_round(state) && epoch == round_epoch) ||
+               (deferred && deferred_epoch == round_epoch);
+    }
     Score score() const { return told + heard; }
     Rank rank() const { return {score(), id}; }
 };

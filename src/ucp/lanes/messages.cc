@@ -96,17 +96,11 @@ void rank(Stream& stream, R& value) {
 // The layouts: what follows the header of each type, in order.
 template <typename Stream, typename M>
 void layout(Stream& stream, M& message) {
-    switch (message.type) {
-        case MessageType::kScore:
-            stream.integer(message.half);
-            return;
-        case MessageType::kPing:
-        case MessageType::kPong:
-            stream.integer(message.nonce);
-            return;
-        default:
-            stream.integer(message.epoch);
+    if (message.type == MessageType::kScore) {
+        stream.integer(message.half);
+        return;
     }
+    stream.integer(message.epoch);
     switch (message.type) {
         case MessageType::kRequest:
             stream.integer(message.half);
@@ -134,9 +128,7 @@ void layout(Stream& stream, M& message) {
 }
 
 bool in_range(const Message& message) {
-    const bool has_epoch = message.type != MessageType::kScore &&
-                           message.type != MessageType::kPing && message.type != MessageType::kPong;
-    if (has_epoch && message.epoch == 0) return false;
+    if (message.type != MessageType::kScore && message.epoch == 0) return false;
     if (message.half > kMaxHalf || message.estimate > kMaxScore) return false;
     if (message.floor.score > kMaxFloor || message.floor.id.low > message.floor.id.high) {
         return false;
@@ -153,7 +145,7 @@ bool in_range(const Message& message) {
 const char* name(MessageType type) {
     static constexpr const char* kNames[] = {
         "none", "SCORE",    "REQUEST", "ACCEPT",    "DENY",    "WITHDRAW", "LANE", "READY",
-        "MARK", "MARK_ACK", "DMARK",   "DMARK_ACK", "FLUSHED", "PING",     "PONG"};
+        "MARK", "MARK_ACK", "DMARK",   "DMARK_ACK", "FLUSHED", "PING",     "PONG", "GONE"};
     static_assert(std::size(kNames) == static_cast<std::size_t>(kLastMessageType) + 1);
     const auto index = static_cast<std::size_t>(type);
     return index < std::size(kNames) ? kNames[index] : "unknown";

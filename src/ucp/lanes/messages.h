@@ -30,8 +30,9 @@ enum class MessageType : std::uint8_t {
     kFlushed,
     kPing,
     kPong,
+    kGone,
 };
-inline constexpr MessageType kLastMessageType = MessageType::kPong;
+inline constexpr MessageType kLastMessageType = MessageType::kGone;
 
 enum class DenyReason : std::uint8_t {
     kBusy = 1,   // no slot or victim just now; no threshold
@@ -55,7 +56,6 @@ struct Message {
     DenyReason deny = DenyReason::kBusy;
     WithdrawReason withdraw = WithdrawReason::kNoLane;
     std::uint32_t window = 0;
-    std::uint32_t nonce = 0;
     std::vector<std::uint8_t> address;
 
     bool operator==(const Message&) const = default;

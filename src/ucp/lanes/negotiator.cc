@@ -152,7 +152,7 @@ void Negotiator::set_state(Link& link, LinkState state, Reason reason) {
     link.state = state;
     link.since = now_;
     link.pings = 0;
-    link.timer = waits_for_peer(state) ? now_ + config_.wait_timeout : kNever;
+    restart_timer(link);
     if (reason != Reason::kProgress) link.reason = reason;
 }
 
@@ -192,18 +192,24 @@ void Negotiator::advance(Time now) {
     }
 }
 
+void Negotiator::restart_timer(Link& link) {
+    if (waits_for_peer(link.state)) {
+        link.timer = now_ + config_.wait_timeout;
+    } else {
+        // A peer that has lost the round would not miss it.
+        link.timer = link.state == LinkState::kEstablished ? now_ + config_.stale_after : kNever;
+    }
+}
+
 void Negotiator::expire(Link& link) {
-    link.timer = now_ + config_.wait_timeout;
+    restart_timer(link);
     if (link.state == LinkState::kRequested && link.pings >= config_.request_pings) {
         abandon(link, WithdrawReason::kNoAnswer);
         return;
     }
     ++link.pings;
     ++counters_.pings;
-    Message ping;
-    ping.type = MessageType::kPing;
-    ping.nonce = ++nonce_;
-    send(link.peer, std::move(ping));
+    send_round(link, MessageType::kPing);
 }
 
 // What became possible or due: slots given back, answers, lanes for links whose slot is free now,
@@ -297,15 +303,13 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
     Link* link = lookup(peer);
     switch (message.type) {
         case MessageType::kPing: {
-            Message pong;
-            pong.type = MessageType::kPong;
-            pong.nonce = message.nonce;
-            send(peer, std::move(pong));
+            Message answer;
+            const bool is_known = link != nullptr && link->knows(message.epoch);
+            answer.type = is_known ? MessageType::kPong : MessageType::kGone;
+            answer.epoch = message.epoch;
+            send(peer, std::move(answer));
             return UCS_OK;
         }
-        case MessageType::kPong:
-            if (link != nullptr) link->pings = 0;
-            return UCS_OK;
         case MessageType::kScore:
             if (link == nullptr && message.half != 0 && config_.cap != 0 && !closing_) {
                 link = track(peer, message.half, false);
@@ -327,9 +331,7 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
                 return UCS_OK;
             }
             const bool asker_is_high = message.epoch & 1;
-            const bool free_to_ask = !link->deferred && (link->state <= LinkState::kWithdrawing ||
-                                                         link->state == LinkState::kReleasing);
-            if (asker_is_high != link->low_end || !free_to_ask) return violation();
+            if (asker_is_high != link->low_end || link->knows(message.epoch)) return violation();
             on_request(*link, message);
             return UCS_OK;
         }
@@ -339,15 +341,24 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
     if (link == nullptr) return UCS_OK;
     if (message.type == MessageType::kWithdraw) return on_withdraw(*link, message);
     if (message.epoch != link->epoch) return UCS_OK;
+    if (message.type == MessageType::kPong) {
+        link->pings = 0;
+        return UCS_OK;
+    }
+    if (message.type == MessageType::kGone) {
+        if (in_round(link->state)) on_gone(*link);
+        return UCS_OK;
+    }
     const bool answer = message.type == MessageType::kAccept || message.type == MessageType::kDeny;
     if (answer) {
         if (link->state != LinkState::kRequested && link->state != LinkState::kWithdrawing) {
             return UCS_OK;
         }
+        hear(*link, message.half);
         if (message.type == MessageType::kAccept) {
-            on_accept(*link, message);
+            on_accept(*link);
         } else {
-            on_deny(*link, message);
+            on_deny(*link, message.deny, message.floor);
         }
         return UCS_OK;
     }
@@ -366,13 +377,7 @@ void Negotiator::on_lane_failed(Peer peer, ucs_status_t status) {
         abandon(*link, WithdrawReason::kNoLane);
         return;
     }
-    if (link->round.flushed_sent && link->round.dmark_received) return;
-    ++counters_.failures;
-    Action action{ActionKind::kFail, peer};
-    action.status = status;
-    actions_.push_back(std::move(action));
-    link->gone = true;
-    release(*link, Reason::kFailed);
+    if (!link->round.is_done()) fail(*link, status);
 }
 
 void Negotiator::on_peer_died(Peer peer) {

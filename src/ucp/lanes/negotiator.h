@@ -215,6 +215,7 @@ class Negotiator {
     void drain();
     void settle();
     Time deadline_of(const Link& link, Score threshold) const;
+    void restart_timer(Link& link);
     void expire(Link& link);
     ucs_status_t violation();
 
@@ -234,8 +235,8 @@ class Negotiator {
     bool may_ask(const Link& link) const;
     void request(Link& link, const Rank& floor);
     void on_request(Link& link, const Message& message);
-    void on_accept(Link& link, const Message& message);
-    void on_deny(Link& link, const Message& message);
+    void on_accept(Link& link);
+    void on_deny(Link& link, DenyReason why, const Rank& floor);
     ucs_status_t on_withdraw(Link& link, const Message& message);
     void decide(Link& link, Epoch epoch, const Rank& asker_floor);
     void deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor);
@@ -243,6 +244,7 @@ class Negotiator {
     void answer_deferred();
     void back_off(Link& link, Time base, Time most);
     void abandon(Link& link, WithdrawReason reason);
+    void retreat(Link& link);
 
     // transition.cc: from Committed up to Established, and down again.
     void start_round(Link& link, Epoch epoch);
@@ -255,6 +257,8 @@ class Negotiator {
     void release(Link& link, Reason reason);
     void released(Link& link, Reason reason);
     void leave(Link& link, Reason reason);
+    void fail(Link& link, ucs_status_t status);
+    void on_gone(Link& link);
     void close(Link& link);
     ucs_status_t on_round_message(Link& link, const Message& message);
 
@@ -267,7 +271,6 @@ class Negotiator {
     std::uint32_t held_ = 0;       // links that hold a slot
     std::uint32_t booked_ = 0;     // links that book a slot
     std::uint32_t rounds_ = 0;
-    std::uint32_t nonce_ = 0;
     bool settle_due_ = false;
     bool closing_ = false;
     bool draining_ = false;

@@ -205,6 +205,28 @@ void Negotiator::finish_demotion(Link& link) {
     }
 }
 
+// The peer has lost the round, and with it what was under way to or from it.
+void Negotiator::on_gone(Link& link) {
+    if (link.state <= LinkState::kWithdrawing) {
+        on_deny(link, DenyReason::kBusy, {});
+    } else if (link.state <= LinkState::kReady) {
+        retreat(link);
+    } else if (link.round.is_done()) {
+        release(link, Reason::kPeer);
+    } else {
+        fail(link, UCS_ERR_CONNECTION_RESET);
+    }
+}
+
+void Negotiator::fail(Link& link, ucs_status_t status) {
+    ++counters_.failures;
+    Action action{ActionKind::kFail, link.peer};
+    action.status = status;
+    actions_.push_back(std::move(action));
+    link.gone = true;
+    release(link, Reason::kFailed);
+}
+
 // Lets go of the slot, or of the promise of one.
 void Negotiator::release(Link& link, Reason reason) {
     if (!holds_slot(link.state)) {

@@ -74,8 +74,8 @@ void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address) {
 
 void Node::destroy_lane(Peer peer) {
     Endpoint& endpoint = endpoints[peer];
-    const bool peer_lives =
-        !endpoint.failed && !cluster_[peer].dead && !cluster_[peer].endpoints[index].failed;
+    const bool peer_lives = !endpoint.failed && !endpoint.broken && !cluster_[peer].dead &&
+                            !cluster_[peer].endpoints[index].failed;
     if (endpoint.uid == 0) cluster_.error("no lane to destroy");
     if (peer_lives && endpoint.on_dedicated != 0) cluster_.error("destroyed with operations");
     if (peer_lives && !endpoint.held.empty()) cluster_.error("destroyed with held messages");
@@ -120,6 +120,13 @@ void Node::try_flushed(Peer peer) {
     negotiator.on_flushed(peer);
 }
 
+// Its transport gives up: the peer's lane is gone.
+void Node::lane_broke(Peer to, std::uint64_t remote_uid) {
+    if (dead || endpoints[to].remote_uid != remote_uid) return;
+    negotiator.advance(cluster_.now());
+    negotiator.on_lane_failed(to, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
 void Node::on_arrived(Peer to) {
     if (dead || endpoints[to].on_dedicated == 0) return;
     --endpoints[to].on_dedicated;
@@ -137,6 +144,11 @@ void Node::open_rx_gate(Peer peer) {
 
 // The other end's transport notices its broken lane a little later.
 void Node::fail_endpoint(Peer peer, ucs_status_t) {
+    // What was sent to who forgot it ends with the error, and what follows has a new endpoint.
+    if (endpoints[peer].broken) {
+        endpoints[peer].posted = endpoints[peer].wanted;
+        return;
+    }
     endpoints[peer].failed = true;
     cluster_.after(cluster_.notice, [this, peer] { cluster_.noticed(peer, index); });
 }
@@ -176,23 +188,25 @@ void Node::pump(Peer peer) {
     }
 }
 
-void Node::arrive(Peer from, const Packet& packet) {
+bool Node::arrive(Peer from, const Packet& packet) {
     Endpoint& endpoint = endpoints[from];
-    if (endpoint.failed) return;
+    if (endpoint.failed) return true;
     if (packet.lane == LaneKind::kDedicated) {
         if (endpoint.uid != packet.lane_uid || !endpoint.connected) {
-            if (!cluster_[from].endpoints[index].failed) cluster_.error("sent to no lane");
-            return;
+            const Endpoint& sender = cluster_[from].endpoints[index];
+            if (!sender.failed && !sender.broken) cluster_.error("sent to no lane");
+            return false;
         }
         const Switch* direction = negotiator.switch_of(from);
         const bool open = direction && direction->rx.delivers(LaneKind::kDedicated);
         if (packet.kind != Packet::Kind::kPut && (!open || !endpoint.held.empty())) {
             endpoint.held.push_back(packet);
             endpoint.most_held = std::max(endpoint.most_held, endpoint.held.size());
-            return;
+            return true;
         }
     }
     deliver(from, packet);
+    return true;
 }
 
 void Node::deliver(Peer from, const Packet& packet) {
@@ -207,8 +221,14 @@ void Node::deliver(Peer from, const Packet& packet) {
     }
     const Switch* direction = negotiator.switch_of(from);
     const LaneKind open = direction ? direction->rx.lane() : LaneKind::kScalable;
+    Endpoint& endpoint = endpoints[from];
+    if (endpoint.broken) {
+        if (packet.number <= endpoint.delivered) cluster_.error("data doubled or out of order");
+        endpoint.delivered = packet.number;
+        return;
+    }
     if (open != packet.lane) cluster_.error("data from the closed lane");
-    if (++endpoints[from].delivered != packet.number) cluster_.error("data out of order");
+    if (++endpoint.delivered != packet.number) cluster_.error("data out of order");
 }
 
 std::uint64_t Node::lanes_alive() const {
@@ -292,6 +312,13 @@ void Cluster::noticed(std::size_t observer, std::size_t victim) {
     node.negotiator.on_peer_died(victim);
 }
 
+void Cluster::forget(std::size_t node, std::size_t peer) {
+    Node::Endpoint& own = nodes_[node]->endpoints[peer];
+    own.broken = nodes_[peer]->endpoints[node].broken = true;
+    own.posted = own.wanted;
+    nodes_[node]->negotiator.on_peer_died(peer);
+}
+
 void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
     if (nodes_[to]->dead) {
         after(notice, [this, from, to] { noticed(from, to); });
@@ -306,12 +333,20 @@ void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
         if (on_step) on_step();
         if (!receiver.dead && !nodes_[from]->dead) {
             receiver.negotiator.advance(now_);
-            receiver.arrive(from, packet);
+            if (!receiver.arrive(from, packet) && nodes_[from]->endpoints[to].broken) {
+                after(notice, [this, from, to, uid = packet.lane_uid] {
+                    nodes_[from]->lane_broke(to, uid);
+                });
+                return;
+            }
         } else if (!nodes_[from]->dead) {
             after(notice, [this, from, to] { noticed(from, to); });
             return;
         }
-        if (packet.lane == LaneKind::kDedicated) nodes_[from]->on_arrived(to);
+        if (packet.lane == LaneKind::kDedicated &&
+            nodes_[from]->endpoints[to].remote_uid == packet.lane_uid) {
+            nodes_[from]->on_arrived(to);
+        }
     });
 }
 
@@ -361,7 +396,11 @@ void Cluster::check_quiet() {
             if (established(a, b) != established(b, a)) error(pair + "the ends disagree");
             if (link && link->deferred) error(pair + "never answered");
             if (!endpoint.held.empty()) error(pair + "held messages");
-            if (nodes_[b]->endpoints[a].delivered != endpoint.wanted && !endpoint.failed) {
+            if (endpoint.posted != endpoint.wanted && !endpoint.failed) {
+                error(pair + "a send without end");
+            }
+            if (nodes_[b]->endpoints[a].delivered != endpoint.wanted && !endpoint.failed &&
+                !endpoint.broken) {
                 error(pair + "lost data");
             }
         }

@@ -60,8 +60,10 @@ class Node : public ucp::lanes::Sink {
         std::uint64_t number;
         std::vector<std::uint8_t> bytes;
     };
-    void arrive(Peer from, const Packet& packet);
+    // @return false if the packet's dedicated lane is gone
+    bool arrive(Peer from, const Packet& packet);
     void on_arrived(Peer to);  // one of this node's packets left the dedicated lane
+    void lane_broke(Peer to, std::uint64_t remote_uid);
 
     std::uint64_t lanes_alive() const;
 
@@ -78,6 +80,7 @@ class Node : public ucp::lanes::Sink {
         std::deque<Packet> held;
         std::size_t most_held = 0;
         bool failed = false;
+        bool broken = false;  // one end forgot it once: a new one took its place, with a gap
         bool closed = false;
     };
     std::map<Peer, Endpoint> endpoints;
@@ -120,6 +123,8 @@ class Cluster {
     // The node stops. Others notice when they send to it, `notice` later.
     void kill(std::size_t victim);
     void noticed(std::size_t observer, std::size_t victim);
+    // The node loses its endpoint to that peer and lives; whoever sends to it next finds a new one.
+    void forget(std::size_t node, std::size_t peer);
     Time notice = 3'000'000;
 
     void wire(std::size_t from, std::size_t to, Node::Packet packet);

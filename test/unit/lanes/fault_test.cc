@@ -141,6 +141,44 @@ TEST(LanesFaults, APeerKilledAtEachStep) {
     survivors.expect_all_from(LinkState::kIdle);
 }
 
+// What the end that remembers has at that step; its sends end, and the two find to each other
+// again.
+void forget_at(std::uint64_t seed, std::size_t node, std::size_t peer, std::size_t step,
+               Seen& seen) {
+    Cluster cluster(3, config(), seed);
+    std::size_t at = 0;
+    play(cluster, [&] {
+        if (at++ != step) return;
+        const Link* link = cluster[peer].negotiator.find(node);
+        if (link != nullptr) seen.note(*link);
+        cluster.forget(node, peer);
+        cluster[peer].send_data(node, 20);  // more than a window
+    });
+    cluster.run(3000 * kMillisecond);
+    cluster.check_quiet();
+    ASSERT_TRUE(cluster.errors.empty()) << cluster.errors.front();
+    cluster.halves = {{{node, peer}, 20000}, {{peer, node}, 20000}};
+    cluster.run(6000 * kMillisecond);
+    cluster.check_quiet();
+    ASSERT_TRUE(cluster.errors.empty()) << cluster.errors.front();
+    ASSERT_TRUE(cluster.established(node, peer) && cluster.established(peer, node));
+}
+
+TEST(LanesFaults, APeerThatForgetsAtEachStepAndLives) {
+    Seen run, seen;
+    for (const std::uint64_t seed : kSeeds) {
+        const std::size_t steps = steps_of_a_run(seed, run);
+        for (const auto& [node, peer] : {std::pair{0, 1}, {1, 0}, {0, 2}, {2, 0}, {1, 2}, {2, 1}}) {
+            for (std::size_t step = 0; step < steps; ++step) {
+                SCOPED_TRACE(testing::Message() << "seed " << seed << " node " << node
+                                                << " forgets " << peer << " step " << step);
+                ASSERT_NO_FATAL_FAILURE(forget_at(seed, node, peer, step, seen));
+            }
+        }
+    }
+    seen.expect_all_from(LinkState::kIdle);
+}
+
 // @return whether an endpoint failed
 bool fail_lane_at(std::uint64_t seed, std::size_t end, std::size_t step, Seen& seen) {
     Cluster cluster(3, config(), seed);

@@ -11,12 +11,7 @@ namespace {
 Message sample(MessageType type) {
     Message message;
     message.type = type;
-    const bool plain = type == MessageType::kPing || type == MessageType::kPong;
-    if (plain) {
-        message.nonce = 0x01020304;
-    } else if (type != MessageType::kScore) {
-        message.epoch = 0x8899aabb;
-    }
+    if (type != MessageType::kScore) message.epoch = 0x8899aabb;
     const bool has_half = type == MessageType::kScore || type == MessageType::kRequest ||
                           type == MessageType::kAccept || type == MessageType::kDeny;
     if (has_half) message.half = 0x0102030405060708;
@@ -92,6 +87,9 @@ TEST(LanesMessages, OutOfRangeIsAnError) {
         {MessageType::kRequest, [](Message& m) { std::swap(m.floor.id.low, m.floor.id.high); }},
         {MessageType::kRequest, [](Message& m) { m.epoch = 0; }},
         {MessageType::kFlushed, [](Message& m) { m.epoch = 0; }},
+        {MessageType::kPing, [](Message& m) { m.epoch = 0; }},
+        {MessageType::kPong, [](Message& m) { m.epoch = 0; }},
+        {MessageType::kGone, [](Message& m) { m.epoch = 0; }},
         {MessageType::kDeny, [](Message& m) { m.deny = DenyReason{0}; }},
         {MessageType::kDeny, [](Message& m) { m.deny = DenyReason{4}; }},
         {MessageType::kWithdraw, [](Message& m) { m.withdraw = WithdrawReason{0}; }},

@@ -53,14 +53,28 @@ const Row kRows[] = {
     {LinkState::kDemoting, Type::kDmark, UCS_OK, LinkState::kDemoting, "2:DMARK_ACK"},
     {LinkState::kDemoting, Type::kDmarkAck, UCS_OK, LinkState::kDemoting, "2:resume"},
     {LinkState::kReleasing, Type::kRequest, UCS_OK, LinkState::kReleasing, "2:DENY"},
+    // The peer has lost the round.
+    {LinkState::kRequested, Type::kGone, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kWithdrawing, Type::kGone, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kCommitted, Type::kGone, UCS_OK, LinkState::kIdle, ""},
+    {LinkState::kCreating, Type::kGone, UCS_OK, LinkState::kReleasing, ""},
+    {LinkState::kConnecting, Type::kGone, UCS_OK, LinkState::kReleasing, "2:destroy"},
+    {LinkState::kReady, Type::kGone, UCS_OK, LinkState::kReleasing, "2:destroy"},
+    {LinkState::kSwitching, Type::kGone, UCS_OK, LinkState::kReleasing, "2:fail 2:destroy"},
+    {LinkState::kEstablished, Type::kGone, UCS_OK, LinkState::kReleasing, "2:fail 2:destroy"},
+    {LinkState::kDemoting, Type::kGone, UCS_OK, LinkState::kReleasing, "2:fail 2:destroy"},
+    // A request in a round: its sender has lost that, and is found out when it is asked.
+    {LinkState::kCommitted, Type::kRequest, UCS_OK, LinkState::kCommitted, "2:DENY"},
+    {LinkState::kCreating, Type::kRequest, UCS_OK, LinkState::kCreating, "2:DENY"},
+    {LinkState::kConnecting, Type::kRequest, UCS_OK, LinkState::kConnecting, "2:DENY"},
+    {LinkState::kReady, Type::kRequest, UCS_OK, LinkState::kReady, "2:DENY"},
+    {LinkState::kSwitching, Type::kRequest, UCS_OK, LinkState::kSwitching, "2:DENY"},
+    {LinkState::kEstablished, Type::kRequest, UCS_OK, LinkState::kEstablished, "2:DENY"},
+    {LinkState::kDemoting, Type::kRequest, UCS_OK, LinkState::kDemoting, "2:DENY"},
 };
 
-// In these states a message of the current round, or a request, that has no row breaks the
-// protocol.
+// In these states a message of the current round that has no row breaks the protocol.
 bool strict(LinkState state, Type type) {
-    if (type == Type::kRequest) {
-        return state >= LinkState::kCommitted && state <= LinkState::kDemoting;
-    }
     const bool of_a_round = type >= Type::kLane && type <= Type::kFlushed;
     const bool early_lane = type == Type::kLane && state <= LinkState::kConnecting;
     return of_a_round && !early_lane && state >= LinkState::kCommitted &&
@@ -73,7 +87,7 @@ TEST_F(LanesNegotiatorStates, EveryMessageInEveryState) {
         SCOPED_TRACE(name(type));
         in_every_state([&](LinkState from) {
             Row expected{from, type, strict(from, type) ? kBad : UCS_OK, from, ""};
-            if (type == Type::kPing) expected.actions = "2:PONG";
+            if (type == Type::kPing) expected.actions = in_round(from) ? "2:PONG" : "2:GONE";
             for (const Row& row : kRows) {
                 if (row.from == from && row.type == type) expected = row;
             }
@@ -87,7 +101,7 @@ TEST_F(LanesNegotiatorStates, EveryMessageInEveryState) {
 }
 
 TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
-    for (auto t = static_cast<int>(Type::kAccept); t <= static_cast<int>(Type::kFlushed); ++t) {
+    for (auto t = static_cast<int>(Type::kAccept); t <= static_cast<int>(kLastMessageType); ++t) {
         const auto type = static_cast<Type>(t);
         SCOPED_TRACE(name(type));
         in_every_state([&](LinkState from) {
@@ -95,9 +109,75 @@ TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
             stale.epoch += 2;
             EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, stale));
             EXPECT_EQ(from, state());
-            EXPECT_EQ("", sink_->take());
+            EXPECT_EQ(type == Type::kPing ? "2:GONE" : "", sink_->take());
         });
     }
+}
+
+TEST_F(LanesNegotiatorStates, WhoHasLostARoundSaysSoAfterDeathToo) {
+    in_every_state([&](LinkState) {
+        const Message ping = message(Type::kPing);
+        negotiator_->on_peer_died(kPeer);
+        sink_->take();
+        EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, ping));
+        EXPECT_EQ("2:GONE", sink_->take());
+        EXPECT_EQ(ping.epoch, sink_->last.epoch);
+        EXPECT_TRUE(negotiator_->consistent());
+    });
+}
+
+TEST_F(LanesNegotiatorStates, APeerThatLostTheRoundFreesTheSlotForOthers) {
+    in_every_state([&](LinkState from) {
+        deliver(Type::kGone);
+        EXPECT_TRUE(negotiator_->consistent());
+        if (from == LinkState::kCreating) negotiator_->on_lane_created(kPeer, UCS_OK, {});
+        negotiator_->on_lane_destroyed(kPeer);
+        sink_->take();
+        if (from == LinkState::kCommitted) return;  // the other one holds the slot
+        EXPECT_EQ(0u, negotiator_->held());
+        score(kOther, 2000);
+        deliver(Type::kAccept, kOther);
+        EXPECT_EQ("3:SCORE 3:REQUEST 3:create", sink_->take());
+    });
+}
+
+TEST_F(LanesNegotiatorStates, APeerThatLostTheRoundLosesNothingOnceAllIsDelivered) {
+    start(worker_);
+    bring_to(LinkState::kDemoting);
+    deliver(Type::kDmark);
+    deliver(Type::kDmarkAck);
+    negotiator_->on_flushed(kPeer);
+    EXPECT_EQ("2:DMARK_ACK 2:resume 2:FLUSHED", sink_->take());
+    deliver(Type::kGone);
+    EXPECT_EQ("2:destroy", sink_->take());
+    EXPECT_EQ(LinkState::kReleasing, state());
+    EXPECT_EQ(0u, negotiator_->counters().failures);
+}
+
+TEST_F(LanesNegotiatorStates, ALinkThatClosesHearsClosedWhereThePeerLostTheRound) {
+    for (const LinkState from : {LinkState::kRequested, LinkState::kReady}) {
+        SCOPED_TRACE(name(from));
+        start(worker_);
+        bring_to(from);
+        negotiator_->on_close(kPeer);
+        sink_->take();
+        deliver(Type::kGone);
+        negotiator_->on_lane_destroyed(kPeer);
+        EXPECT_NE(std::string::npos, sink_->take().find("2:closed"));
+        EXPECT_EQ(LinkState::kIdle, state());
+    }
+}
+
+TEST_F(LanesNegotiatorStates, ARequestTwiceInOneRoundBreaksTheProtocol) {
+    start(worker_);
+    Message request = message(Type::kRequest);
+    EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, request));
+    EXPECT_EQ(LinkState::kCreating, state());
+    sink_->take();
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, negotiator_->on_message(kPeer, request));
+    EXPECT_EQ(LinkState::kCreating, state());
+    EXPECT_EQ("", sink_->take());
+    EXPECT_EQ(1u, negotiator_->counters().violations);
 }
 
 TEST_F(LanesNegotiatorStates, DeathInEveryStateFreesTheSlotOnceTheLaneIsGone) {
@@ -181,9 +261,11 @@ TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
 
 TEST_F(LanesNegotiatorStates, TimersPingAndFreeNothing) {
     in_every_state([&](LinkState from) {
-        if (!waits_for_peer(from) || from == LinkState::kRequested) return;
+        const bool is_up = from == LinkState::kEstablished;
+        if ((!waits_for_peer(from) && !is_up) || from == LinkState::kRequested) return;
+        negotiator_->set_policy(kPeer, Policy::kDedicated);  // it stays warm
         for (int i = 0; i < 5; ++i) {
-            advance(config_.wait_timeout);
+            advance(is_up ? config_.stale_after : config_.wait_timeout);
             EXPECT_NE(std::string::npos, sink_->take().find("2:PING"));
             EXPECT_EQ(from, state());
         }

@@ -337,6 +337,43 @@ TEST(LanesSimulation, DeathsAtRandom) {
     }
 }
 
+// Ends forget their peers at random moments and live; all find to the same matching again.
+TEST(LanesSimulation, ForgettingAtRandom) {
+    std::uint64_t failures = 0;
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        Config config = small_config(1 + seed % 3, 0);
+        config.wait_timeout = 50 * kMillisecond;
+        config.refresh = 200 * kMillisecond;
+        config.stale_after = 400 * kMillisecond;
+        Cluster cluster(3 + seed % 4, config, seed);
+        heavy_tailed(cluster, 3, 1.2);
+        cluster.sample_every(kInterval);
+        for (std::uint64_t i = 0; i < 2 + seed % 20; ++i) {
+            const std::size_t a = cluster.random()() % cluster.size();
+            const std::size_t b =
+                (a + 1 + cluster.random()() % (cluster.size() - 1)) % cluster.size();
+            cluster.at(cluster.delay(0, 900 * kMillisecond), [&cluster, a, b] {
+                cluster[a].negotiator.advance(cluster.now());
+                cluster.forget(a, b);
+                cluster[b].send_data(a, 5);
+            });
+        }
+        for (int i = 0; i < 12; ++i) {
+            chatter(cluster);
+            cluster.run(cluster.now() + kInterval);
+        }
+        cluster.run(20000 * kMillisecond);
+        cluster.check_quiet();
+        ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
+        ASSERT_EQ(greedy(cluster, config.cap), admitted(cluster)) << "seed " << seed;
+        for (std::size_t a = 0; a < cluster.size(); ++a) {
+            failures += cluster[a].negotiator.counters().failures;
+            ASSERT_EQ(0u, cluster[a].negotiator.counters().violations) << "seed " << seed;
+        }
+    }
+    EXPECT_GT(failures, 100u);
+}
+
 // Endpoints and workers close at random moments; all of them hear `closed`, peers go on.
 TEST(LanesSimulation, ClosesAtRandom) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
