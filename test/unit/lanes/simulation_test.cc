@@ -311,13 +311,30 @@ TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
     EXPECT_GE(switches, 10000u);
 }
 
+Config impatient_config(std::uint32_t cap) {
+    Config config = small_config(cap, 0);
+    config.wait_timeout = 50 * kMillisecond;
+    config.refresh = 200 * kMillisecond;
+    config.stale_after = 400 * kMillisecond;
+    return config;
+}
+
+// Traffic while what is planned happens, and long after it the links of the greedy matching.
+void expect_to_settle(Cluster& cluster, std::size_t cap) {
+    for (int i = 0; i < 12; ++i) {
+        chatter(cluster);
+        cluster.run(cluster.now() + kInterval);
+    }
+    cluster.run(20000 * kMillisecond);
+    cluster.check_quiet();
+    ASSERT_EQ("", first_error(cluster));
+    ASSERT_EQ(greedy(cluster, cap), admitted(cluster));
+}
+
 // Nodes die at random; survivors free the slots and settle among themselves.
 TEST(LanesSimulation, DeathsAtRandom) {
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
-        Config config = small_config(1 + seed % 3, 0);
-        config.wait_timeout = 50 * kMillisecond;
-        config.refresh = 200 * kMillisecond;
-        config.stale_after = 400 * kMillisecond;
+        const Config config = impatient_config(1 + seed % 3);
         Cluster cluster(4 + seed % 6, config, seed);
         heavy_tailed(cluster, 3, 1.2);
         cluster.sample_every(kInterval);
@@ -326,14 +343,7 @@ TEST(LanesSimulation, DeathsAtRandom) {
             cluster.at(cluster.delay(0, 900) * kMillisecond + cluster.delay(0, kMillisecond),
                        [&cluster, i] { cluster.kill(i); });
         }
-        for (int i = 0; i < 12; ++i) {
-            chatter(cluster);
-            cluster.run(cluster.now() + kInterval);
-        }
-        cluster.run(20000 * kMillisecond);
-        cluster.check_quiet();
-        ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
-        ASSERT_EQ(greedy(cluster, config.cap), admitted(cluster)) << "seed " << seed;
+        ASSERT_NO_FATAL_FAILURE(expect_to_settle(cluster, config.cap)) << "seed " << seed;
     }
 }
 
@@ -341,10 +351,7 @@ TEST(LanesSimulation, DeathsAtRandom) {
 TEST(LanesSimulation, ForgettingAtRandom) {
     std::uint64_t failures = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
-        Config config = small_config(1 + seed % 3, 0);
-        config.wait_timeout = 50 * kMillisecond;
-        config.refresh = 200 * kMillisecond;
-        config.stale_after = 400 * kMillisecond;
+        const Config config = impatient_config(1 + seed % 3);
         Cluster cluster(3 + seed % 4, config, seed);
         heavy_tailed(cluster, 3, 1.2);
         cluster.sample_every(kInterval);
@@ -358,14 +365,7 @@ TEST(LanesSimulation, ForgettingAtRandom) {
                 cluster[b].send_data(a, 5);
             });
         }
-        for (int i = 0; i < 12; ++i) {
-            chatter(cluster);
-            cluster.run(cluster.now() + kInterval);
-        }
-        cluster.run(20000 * kMillisecond);
-        cluster.check_quiet();
-        ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
-        ASSERT_EQ(greedy(cluster, config.cap), admitted(cluster)) << "seed " << seed;
+        ASSERT_NO_FATAL_FAILURE(expect_to_settle(cluster, config.cap)) << "seed " << seed;
         for (std::size_t a = 0; a < cluster.size(); ++a) {
             failures += cluster[a].negotiator.counters().failures;
             ASSERT_EQ(0u, cluster[a].negotiator.counters().violations) << "seed " << seed;
