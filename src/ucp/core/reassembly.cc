@@ -30,15 +30,12 @@ void Reassembly::redirect(MessageId id, Sink sink) {
     if (found != messages_.end()) found->second.sink = sink;
 }
 
-void Reassembly::give_up(ucs::Time now, bool found) {
+void Reassembly::give_up(ucs::Time now) {
     constexpr unsigned kLooks = 8;
     std::vector<FailedSender> over;
     std::erase_if(failed_, [&](FailedSender& failed) {
-        if (found || failed.since == ucs::Time{}) {
-            failed.since = now;
-            failed.vain_looks = 0;
-        }
-        if (++failed.vain_looks < kLooks || now - failed.since < kPatience) return false;
+        if (failed.looks++ == 0) failed.since = now;
+        if (failed.looks < kLooks || now - failed.since < kPatience) return false;
         over.push_back(failed);
         return true;
     });
@@ -47,10 +44,7 @@ void Reassembly::give_up(ucs::Time now, bool found) {
 
 ucs::Time Reassembly::next_deadline() const {
     ucs::Time next = ucs::kNever;
-    for (const FailedSender& failed : failed_) {
-        next =
-            std::min(next, failed.since == ucs::Time{} ? failed.since : failed.since + kPatience);
-    }
+    for (const FailedSender& failed : failed_) next = std::min(next, failed.since + kPatience);
     return next;
 }
 
@@ -82,6 +76,9 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     const MessageId id = header.id;
     const auto found = self.messages_.find(id);
     if (found == self.messages_.end()) return UCS_OK;
+    for (FailedSender& failed : self.failed_) {
+        if (failed.sender == id.sender) failed.looks = 0;
+    }
     Message& message = found->second;
     const uint64_t offset = header.offset;
     if (bytes > message.total - message.arrived || offset > message.total - bytes) {

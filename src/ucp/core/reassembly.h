@@ -51,12 +51,11 @@ class Reassembly {
     void sender_failed(uint64_t sender, ucs_status_t status) {
         failed_.push_back({sender, status, {}, 0});
     }
-    /** @param found  something came in this progress */
-    void advance(ucs::Time now, bool found) {
+    /** Now and then, behind looks at the transports. */
+    void advance(ucs::Time now) {
         if (!failed_.empty()) [[unlikely]]
-            give_up(now, found);
+            give_up(now);
     }
-
     /** When a sender that failed may be given up; ucs::kNever without any. */
     ucs::Time next_deadline() const;
 
@@ -72,8 +71,8 @@ class Reassembly {
     struct FailedSender {
         uint64_t sender;
         ucs_status_t status;
-        ucs::Time since;  //!< nothing came; zero: to be set at the next look
-        unsigned vain_looks;
+        ucs::Time since;  //!< nothing of it came; set at the first look behind that
+        unsigned looks;   //!< since then
     };
     struct Hash {
         size_t operator()(const MessageId& id) const {
@@ -88,7 +87,7 @@ class Reassembly {
 
     static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
 
-    void give_up(ucs::Time now, bool found);
+    void give_up(ucs::Time now);
     void finish_all_of(uint64_t sender, ucs_status_t status);
 
     Worker& worker_;

@@ -254,7 +254,7 @@ unsigned Worker::progress() {
         lanes_->advance(now());
         bulk_->advance(now());
         keepalive_->advance(now());
-        reassembly_->advance(now(), events != 0);
+        reassembly_->advance(now());
         context_.collect_registrations();
         if (connections_ != nullptr) events += connections_->progress(now(), events == 0);
     } else {

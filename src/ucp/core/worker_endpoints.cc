@@ -173,16 +173,15 @@ void Worker::reap() {
         const bool is_busy = endpoint->has_flag(Endpoint::kPumpLater) ||
                              (!endpoint->is_failed() && endpoint->has_backlog()) ||
                              (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
-        if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint)) {
-            doomed_.push_back(endpoint);
-            work_later();
-            continue;
-        }
-        strands_->forget(*endpoint);
-        bulk_->forget(*endpoint);
-        // An initiator goes on with what it has, and ends it soon. Those loops of compare-swaps and
-        // emulated operations know their endpoint to the end.
-        if (endpoint->has_remote_operations()) {
+        const auto is_in_use = [&] {
+            strands_->forget(*endpoint);
+            bulk_->forget(*endpoint);
+            // An initiator goes on with what it has, and ends it soon. Those loops of compare-swaps
+            // and emulated operations know their endpoint to the end.
+            return endpoint->has_remote_operations();
+        };
+        if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint) ||
+            is_in_use()) {
             doomed_.push_back(endpoint);
             work_later();
             continue;

@@ -130,13 +130,6 @@ TEST_P(DedicatedConnections, NothingIsSentBeforeConnect) {
     EXPECT_FALSE(endpoint->is_connected({}));
 }
 
-struct Gate : ReceiveGate {
-    void hold(uint8_t id, const void* data, size_t length) override {
-        held.push_back({id, {static_cast<const char*>(data), length}});
-    }
-    std::vector<Message> held;
-};
-
 TEST_P(DedicatedConnections, AGateTakesTheMessagesWhileItIsClosed) {
     World world(GetParam());
     Endpoint& near = world.connect(0, 1);

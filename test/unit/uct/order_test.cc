@@ -117,12 +117,7 @@ TEST_P(Immediates, KeepTheirPlaceAmongMessages) {
 }
 
 TEST_P(Immediates, WaitAtAClosedGateAsMessagesDo) {
-    struct Gate : ReceiveGate {
-        void hold(uint8_t id, const void* data, size_t length) override {
-            held.push_back({id, {static_cast<const char*>(data), length}});
-        }
-        std::vector<Message> held;
-    } gate;
+    Gate gate;
     other().set_receive_gate(&gate);
     Buffer local(near, kPiece), remote(far, kPiece);
     const auto list = pieces(local, remote, 1);

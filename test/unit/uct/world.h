@@ -108,6 +108,14 @@ class Peer {
     ucs::config::Source source_;
 };
 
+/** Keeps what waits for the old lane's last message. */
+struct Gate : ReceiveGate {
+    void hold(uint8_t id, const void* data, size_t length) override {
+        held.push_back({id, {static_cast<const char*>(data), length}});
+    }
+    std::vector<Message> held;
+};
+
 /** Registered memory with its key as the peers see it. */
 class Buffer {
   public:

@@ -191,7 +191,11 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
             [&] { return cluster.fabric().counters(uct::mock::Kind::kScalable).delivered > 3; }));
         cluster.fabric().kill(cluster.a.worker().uuid());
         close_by_force(cluster, cluster.back);
+        // Others keep the receiver busy: something is found at every look.
+        const ucp_ep_h busy = cluster.b().connect(cluster.b());
+        const ucp_request_param_t param{};
         for (int i = 0; i < 1000; ++i) {
+            tag_send(unwrap(busy), "", 0, 6, TagMode::kNormal, OpParams(&param));
             cluster.clock().advance(std::chrono::milliseconds(2));
             cluster.step();
         }
