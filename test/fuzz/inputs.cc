@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fuzz/victim.h"
-#include "ucp/core/address.h"
+#include "ucp/select/worker_address.h"
 #include "ucp/lanes/messages.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"

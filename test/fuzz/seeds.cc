@@ -6,8 +6,8 @@
 #include "ucp/lanes/messages.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
-#include "ucp/proto/emulation.h"
-#include "ucp/proto/rndv_wire.h"
+#include "ucp/proto/rma/emulation.h"
+#include "ucp/proto/rndv/rndv_wire.h"
 
 namespace ucp::fuzz {
 

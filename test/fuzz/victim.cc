@@ -5,15 +5,15 @@
 #include <chrono>
 #include <cstring>
 
-#include "ucp/am/am_handlers.h"
+#include "ucp/proto/am/am_handlers.h"
 #include "ucp/api/ucp.h"
-#include "ucp/core/endpoint.h"
-#include "ucp/core/handles.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/base/handles.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
-#include "ucp/proto/eager.h"
-#include "ucp/tag/engine.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/tag/engine.h"
 #include "ucs/config/source.h"
 #include "ucs/log.h"
 

@@ -9,8 +9,8 @@
 
 #include "common/mock_transport.h"
 #include "ucp/api/ucp.h"
-#include "ucp/core/context.h"
-#include "ucp/core/worker.h"
+#include "ucp/context/context.h"
+#include "ucp/worker/worker.h"
 #include "ucs/time.h"
 
 namespace ucp {

@@ -12,8 +12,8 @@
 
 #include "perf/pair.h"
 #include "ucp/api/ucpx.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 
 namespace {
 

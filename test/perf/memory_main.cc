@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "perf/pair.h"
-#include "ucp/core/address.h"
+#include "ucp/select/worker_address.h"
 #include "ucp/lanes/lane_driver.h"
 
 namespace {

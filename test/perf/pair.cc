@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ucp/core/handles.h"
+#include "ucp/base/handles.h"
 #include "uct/ib/component.h"
 #include "uct/sm/sm.h"
 

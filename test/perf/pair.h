@@ -7,8 +7,8 @@
 
 #include "softhca/softhca.h"
 #include "ucp/api/ucp.h"
-#include "ucp/core/context.h"
-#include "ucp/core/worker.h"
+#include "ucp/context/context.h"
+#include "ucp/worker/worker.h"
 #include "ucs/config/source.h"
 #include "ucs/time.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "system/soft_world.h"
-#include "ucp/core/endpoint.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucp/lanes/lane_state.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/rc/rc_endpoint.h"

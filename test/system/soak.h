@@ -9,7 +9,7 @@
 #include "common/mock_transport.h"
 #include "system/soft_wire.h"
 #include "system/traffic.h"
-#include "ucp/core/config.h"
+#include "ucp/context/config.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "tools/program/lanes.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucs/runtime.h"
 
 namespace tools {

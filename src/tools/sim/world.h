@@ -15,7 +15,7 @@
 #include "tools/program/worker.h"
 #include "tools/report/result.h"
 #include "tools/sim/observer.h"
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 #include "ucs/config/source.h"
 #include "ucs/random.h"
 #include "ucs/time.h"

@@ -6,11 +6,11 @@
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/notification.h"
 #include "ucp/bulk/transfer.h"
-#include "ucp/core/flush.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/endpoint/flush.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucp/mem/memory.h"
-#include "ucp/proto/rma.h"
+#include "ucp/proto/rma/rma.h"
 
 namespace ucp {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "ucp/api/ucpx.h"
-#include "ucp/core/request.h"
+#include "ucp/base/request.h"
 
 // Batches of ucpx.h: many pieces as one request.
 namespace ucp {

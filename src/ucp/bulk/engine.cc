@@ -5,7 +5,7 @@
 #include <array>
 
 #include "ucp/bulk/engine_state.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp::bulk {

@@ -11,7 +11,7 @@
 #include "ucp/bulk/path.h"
 #include "ucp/bulk/pool.h"
 #include "ucp/bulk/strand_ends.h"
-#include "ucp/core/wire.h"
+#include "ucp/base/wire.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp::bulk {

@@ -8,7 +8,7 @@
 #include "ucp/bulk/lent_end.h"
 #include "ucp/bulk/pool.h"
 #include "ucp/bulk/strand_driver.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp::bulk {

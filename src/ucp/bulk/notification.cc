@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "ucp/core/endpoint.h"
-#include "ucp/core/worker.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -13,8 +13,8 @@
 #include "ucp/bulk/paths.h"
 #include "ucp/bulk/schedule.h"
 #include "ucp/bulk/transfer.h"
-#include "ucp/core/request.h"
-#include "ucp/core/wire.h"
+#include "ucp/base/request.h"
+#include "ucp/base/wire.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 

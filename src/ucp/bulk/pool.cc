@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ucp/bulk/lent_end.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 #include "ucs/random.h"
 #include "ucs/topo/topology.h"

@@ -8,7 +8,7 @@
 #include "ucp/bulk/engine_state.h"
 #include "ucp/bulk/notification.h"
 #include "ucp/bulk/strand_driver.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp::bulk {

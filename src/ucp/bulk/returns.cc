@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "ucp/core/wakeup.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/wakeup.h"
+#include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
 

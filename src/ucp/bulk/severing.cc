@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ucp/bulk/engine_state.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ucp/bulk/strand_driver.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
 

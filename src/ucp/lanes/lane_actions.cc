@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "ucp/bulk/strand_driver.h"
-#include "ucp/core/backlog.h"
-#include "ucp/core/endpoint.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/endpoint/backlog.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucp/lanes/lane_driver.h"
 #include "ucs/log.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/core/backlog.h"
-#include "ucp/core/endpoint.h"
-#include "ucp/core/worker.h"
+#include "ucp/endpoint/backlog.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ucp/api/ucpx.h"
-#include "ucp/core/wire.h"
+#include "ucp/base/wire.h"
 #include "ucp/lanes/lane_state.h"
 #include "ucp/lanes/negotiator.h"
 #include "ucs/time.h"

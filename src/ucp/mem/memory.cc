@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 #include "ucp/mem/registration_cache.h"
 #include "ucs/datastruct/bits.h"
 #include "ucs/log.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <new>
 
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 #include "ucs/datastruct/bits.h"
 #include "ucs/log.h"
 #include "ucs/memory/pages.h"

@@ -4,7 +4,7 @@
 #include <compare>
 #include <tuple>
 
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 
 namespace ucp {
 

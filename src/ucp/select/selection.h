@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ucp/core/address.h"
+#include "ucp/select/worker_address.h"
 #include "ucs/datastruct/function_ref.h"
 
 /** Which transports join two workers. Pure: what both workers' addresses say in, a ranking out. */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/connection.h"
 
-#include "ucp/core/address.h"
-#include "ucp/core/endpoint.h"
-#include "ucp/core/endpoint_extras.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
-#include "ucp/stream/streams.h"
+#include "ucp/select/worker_address.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/endpoint_extras.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/stream/streams.h"
 #include "ucp/wireup/listener.h"
 #include "ucs/log.h"
 

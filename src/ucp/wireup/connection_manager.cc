@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "ucp/wireup/connection.h"
 #include "ucp/wireup/listener.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/keepalive.h"
 
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 
 namespace ucp {
 

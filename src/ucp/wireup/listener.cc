@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/listener.h"
 
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucp/wireup/connection.h"
 #include "ucs/log.h"
 

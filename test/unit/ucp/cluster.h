@@ -14,9 +14,9 @@
 #include "common/mock_transport.h"
 #include "ucp/api/ucp.h"
 #include "ucp/api/ucpx.h"
-#include "ucp/core/context.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/context/context.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucs/time.h"
 
 namespace ucp::test {

@@ -3,7 +3,7 @@
 // Strands end to end: made at promotion, capped, used, given back, failing.
 
 #include "ucp/bulk/strand_driver.h"
-#include "ucp/core/worker.h"
+#include "ucp/worker/worker.h"
 #include "unit/ucp/bulk/two_rails.h"
 
 namespace ucp::bulk::test {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "ucp/proto/eager.h"
+#include "ucp/proto/eager/eager.h"
 #include "unit/ucp/bulk/two_rails.h"
 
 namespace ucp::bulk::test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/packed_key.h"
 
-#include "ucp/core/address.h"
+#include "ucp/select/worker_address.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "unit/ucp/proto/cluster.h"

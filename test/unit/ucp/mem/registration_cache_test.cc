@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "ucp/core/context.h"
+#include "ucp/context/context.h"
 #include "ucs/memory/pages.h"
 
 namespace ucp::test {

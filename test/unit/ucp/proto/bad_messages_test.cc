@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
-#include "ucp/proto/emulation.h"
-#include "ucp/proto/rma.h"
-#include "ucp/proto/rndv_wire.h"
-#include "ucp/tag/engine.h"
+#include "ucp/proto/rma/emulation.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucp/proto/rndv/rndv_wire.h"
+#include "ucp/proto/tag/engine.h"
 #include "ucs/log.h"
 #include "unit/ucp/proto/cluster.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "unit/ucp/proto/cluster.h"
 
-#include "ucp/core/flush.h"
+#include "ucp/endpoint/flush.h"
 
 namespace ucp::test {
 

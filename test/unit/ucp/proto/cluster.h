@@ -14,8 +14,8 @@
 
 #include "common/mock_transport.h"
 #include "ucp/api/ucp.h"
-#include "ucp/core/handles.h"
-#include "ucp/core/worker.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
 #include "ucp/dt/buffer.h"
 #include "ucs/config/source.h"
 #include "ucs/time.h"

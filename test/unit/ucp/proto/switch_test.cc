@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/memory.h"
-#include "ucp/proto/eager.h"
-#include "ucp/proto/rma.h"
-#include "ucp/tag/engine.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucp/proto/tag/engine.h"
 #include "unit/ucp/proto/cluster.h"
 
 // One-sided operations and rendezvous while their endpoint moves to a dedicated lane.

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "ucp/core/endpoint.h"
+#include "ucp/endpoint/endpoint.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "unit/ucp/core/older_calls.h"
+#include "unit/ucp/capi/older_calls.h"
 
 namespace ucp::test {
 namespace {

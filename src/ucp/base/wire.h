@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+// What travels between workers: the active-message ids of the transports' tables, and the headers
+// of the eager messages. Little-endian, packed, on hosts that are little-endian themselves. A
+// receiver checks the length of every message against its header before it reads.
+namespace ucp {
+
+enum class AmId : uint8_t {
+    // eager, tag matching (proto/tag)
+    kTagShort = 0,    //!< header: the tag; the rest is the payload
+    kTagFirst = 1,    //!< TagFirstHeader
+    kTagSync = 2,     //!< TagSyncHeader: single message whose receiver acknowledges
+    kTagSyncAck = 3,  //!< SyncAckHeader
+    kFragment = 4,    //!< FragmentHeader: a later fragment of any message (proto/eager/reassembly)
+    // active messages of the user (proto/am)
+    kAmShort = 5,   //!< AmHeader, user payload, no user header
+    kAmSingle = 6,  //!< AmSingleHeader, payload, user header
+    kAmFirst = 7,   //!< AmFirstHeader, payload, user header
+    // rendezvous (proto/rndv)
+    kRndvRts = 8,
+    kRndvAts = 9,
+    kRndvRtr = 10,
+    kRndvAtp = 11,
+    kRndvData = 12,
+    kRndvAmRts = 13,
+    // byte streams (proto/stream)
+    kStream = 14,  //!< StreamHeader, bytes of the stream
+    // emulated one-sided operations (proto/rma/emulation)
+    kPut = 16,
+    kGetRequest = 17,
+    kGetReply = 18,
+    kAtomicRequest = 19,
+    kAtomicReply = 20,
+    kRmaAck = 21,
+    // batches (bulk/)
+    kNotify = 22,  //!< NotifyMessage
+    // between workers
+    kHello = 24,   //!< HelloHeader, the sender's worker address
+    kLane = 25,    //!< LaneHeader, an encoded lanes::Message
+    kMarker = 26,  //!< LaneHeader, an encoded lanes::Message that takes its place among data
+    // bulk transfers (bulk/cut.h)
+    kBulkCut = 27,      //!< CutMessage, addresses
+    kBulkCutDone = 28,  //!< CutDoneMessage
+    kStrand = 29,       //!< StrandHeader, StrandMessage (bulk/strand_driver)
+};
+
+#pragma pack(push, 1)
+
+/** Which message a fragment belongs to: unique among all that a receiver can get. */
+struct MessageId {
+    uint64_t sender;  //!< uuid of the sending worker
+    uint64_t number;  //!< counts up in that worker
+};
+
+struct TagFirstHeader {
+    uint64_t tag;
+    MessageId id;
+    uint64_t total;         //!< bytes of the whole message
+    uint64_t sync_request;  //!< 0, or the sender's request to name in the acknowledgement
+};
+
+struct TagSyncHeader {
+    uint64_t tag;
+    uint64_t sender;  //!< uuid, to answer
+    uint64_t sync_request;
+};
+
+struct SyncAckHeader {
+    uint64_t request;
+};
+
+struct FragmentHeader {
+    MessageId id;
+    uint64_t offset;  //!< of the payload in the message
+};
+
+struct AmHeader {
+    uint16_t id;
+    uint16_t flags;
+    uint32_t header_length;  //!< of the user's header
+};
+
+struct AmSingleHeader {
+    AmHeader am;
+    uint64_t sender;  //!< uuid if the flags say that a reply is wanted
+};
+
+struct AmFirstHeader {
+    AmHeader am;
+    MessageId id;
+    uint64_t total;  //!< bytes of payload, without the user's header
+};
+
+struct StreamHeader {
+    uint64_t stream;  //!< the receiver's name for it, else the uuid of the sending worker
+};
+
+struct HelloHeader {
+    uint64_t sender;
+};
+
+struct LaneHeader {
+    uint64_t sender;
+};
+
+#pragma pack(pop)
+
+}  // namespace ucp

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "ucp/api/ucp.h"
+#include "ucp/worker/announce.h"
+#include "ucp/context/context.h"
+#include "ucp/base/handles.h"
+#include "ucp/base/request.h"
+#include "ucs/config/registry.h"
+#include "ucs/config/source.h"
+#include "ucs/log.h"
+#include "uct/api/module.h"
+
+using namespace ucp;
+
+/** What ucp_config_t is: the user's settings as they were read. */
+struct ucp_config {
+    ucs::config::Source source;
+};
+
+ucs_status_t ucp_lib_query(ucp_lib_attr_t* attr) {
+    if ((attr->field_mask & UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL) != 0) {
+        attr->max_thread_level = UCS_THREAD_MODE_MULTI;
+    }
+    return UCS_OK;
+}
+
+void ucp_get_version(unsigned* major_version, unsigned* minor_version, unsigned* release_number) {
+    *major_version = UCP_API_MAJOR;
+    *minor_version = UCP_API_MINOR;
+    *release_number = 0;
+}
+
+const char* ucp_get_version_string(void) {
+    static const std::string text = fmt::format("{}.{}.0", UCP_API_MAJOR, UCP_API_MINOR);
+    return text.c_str();
+}
+
+ucs_status_t ucp_config_read(const char* env_prefix, const char* filename,
+                             ucp_config_t** config_p) {
+    auto config = std::make_unique<ucp_config>();
+    std::string error;
+    const ucs_status_t status =
+        ucs::config::Source::read(env_prefix == nullptr ? "" : env_prefix,
+                                  filename == nullptr ? "" : filename, config->source, error);
+    if (status != UCS_OK) {
+        ucs::log_error("{}", error);
+        return status;
+    }
+    *config_p = config.release();
+    return UCS_OK;
+}
+
+void ucp_config_release(ucp_config_t* config) {
+    delete config;
+}
+
+ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) {
+    std::string error;
+    const ucs_status_t status = config->source.modify(name, value, error);
+    if (status != UCS_OK) ucs::log_error("{}", error);
+    return status;
+}
+
+void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* title,
+                      ucs_config_print_flags_t print_flags) {
+    ucs::config::PrintOptions options;
+    if ((print_flags & UCS_CONFIG_PRINT_HEADER) != 0 && title != nullptr) options.title = title;
+    options.values = (print_flags & UCS_CONFIG_PRINT_CONFIG) != 0;
+    options.docs = (print_flags & UCS_CONFIG_PRINT_DOC) != 0;
+    options.comment_defaults = (print_flags & UCS_CONFIG_PRINT_COMMENT_DEFAULT) != 0;
+    const std::string text = ucs::config::print(config->source, options);
+    fwrite(text.data(), 1, text.size(), stream);
+}
+
+ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version,
+                              const ucp_params_t* params, const ucp_config_t* config,
+                              ucp_context_h* context_p) {
+    if (api_major_version != UCP_API_MAJOR || api_minor_version > UCP_API_MINOR) {
+        ucs::log_warn(
+            "the program was built for version {}.{} of the interface, the library "
+            "offers {}.{}",
+            api_major_version, api_minor_version, UCP_API_MAJOR, UCP_API_MINOR);
+    }
+    uct::components();  // modules bring variables of their own
+    const ucs::config::Source source =
+        config != nullptr ? config->source : ucs::config::Source::from_environment();
+    ucs::config::warn_unknown(source);
+    Config values;
+    std::string error;
+    ucs_status_t status = kConfigTable.load(source, values, error);
+    if (status != UCS_OK) {
+        ucs::log_error("{}", error);
+        return status;
+    }
+    std::unique_ptr<Context> context;
+    status = Context::create(*params, values, {}, &context);
+    if (status != UCS_OK) return status;
+    announce_library(*context);
+    context->set_interface_minor(api_minor_version);
+    *context_p = wrap(context.release());
+    return UCS_OK;
+}
+
+void ucp_cleanup(ucp_context_h context_p) {
+    delete &unwrap(context_p);
+}
+
+ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr) {
+    const Context& context = unwrap(context_p);
+    if ((attr->field_mask & UCP_ATTR_FIELD_REQUEST_SIZE) != 0) {
+        attr->request_size = sizeof(Request);
+    }
+    if ((attr->field_mask & UCP_ATTR_FIELD_THREAD_MODE) != 0) {
+        attr->thread_mode =
+            context.is_shared_by_threads() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
+    }
+    if ((attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) != 0) {
+        attr->memory_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    }
+    if ((attr->field_mask & UCP_ATTR_FIELD_NAME) != 0) {
+        snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());
+    }
+    return UCS_OK;
+}
+
+void ucp_context_print_info(const ucp_context_h context, FILE* stream) {
+    unwrap(context).print_info(stream);
+}

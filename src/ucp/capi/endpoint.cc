@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <span>
+
+#include "ucp/api/ucp.h"
+#include "ucp/capi/compat.h"
+#include "ucp/endpoint/endpoint_extras.h"
+#include "ucp/endpoint/flush.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+using namespace ucp;
+
+namespace ucp {
+namespace {
+
+ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    Request* request = endpoint.worker().begin_request(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    make_flush(*request, endpoint);
+    return endpoint.submit(*request, params);
+}
+
+}  // namespace
+}  // namespace ucp
+
+ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params, ucp_ep_h* ep_p) {
+    Worker& worker = unwrap(worker_h);
+    WorkerLock lock(worker);
+    Endpoint* endpoint = nullptr;
+    const ucs_status_t status = worker.create_endpoint(*params, &endpoint);
+    if (status == UCS_OK) *ep_p = wrap(endpoint);
+    return status;
+}
+
+ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    const OpParams params(param);
+    return endpoint.worker().close_endpoint(endpoint, params.flags(), params);
+}
+
+ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
+    const unsigned flags = mode == UCP_EP_CLOSE_MODE_FORCE ? unsigned{UCP_EP_CLOSE_FLAG_FORCE} : 0;
+    return ucp_ep_close_nbx(ep, OldParams().flags(flags).get());
+}
+
+void ucp_ep_destroy(ucp_ep_h ep) {
+    Worker& worker = unwrap(ep).worker();
+    WorkerLock lock(worker);
+    wait_for(worker, worker.close_endpoint(unwrap(ep), 0, OpParams(OldParams().get())));
+}
+
+ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
+    return ucp_ep_close_nbx(ep, OldParams().get());
+}
+
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    return UCS_STATUS_PTR(endpoint.modify(*params));
+}
+
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    return flush(endpoint, OpParams(param));
+}
+
+ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned, ucp_send_callback_t cb) {
+    return ucp_ep_flush_nbx(ep, OldParams().send_callback(cb).get());
+}
+
+ucs_status_t ucp_ep_flush(ucp_ep_h ep) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    return wait_for(endpoint.worker(), flush(endpoint, OpParams(OldParams().get())));
+}
+
+ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    const EndpointExtras* extras = endpoint.extras();
+    constexpr uint64_t kSocketFields =
+        UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR;
+    if ((attr->field_mask & kSocketFields) != 0) {
+        if (extras == nullptr || extras->connection == nullptr) return UCS_ERR_NOT_CONNECTED;
+        const wireup::Connection& connection = *extras->connection;
+        if ((attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) != 0) {
+            attr->local_sockaddr = connection.local().storage();
+        }
+        if ((attr->field_mask & UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR) != 0) {
+            attr->remote_sockaddr = connection.peer().storage();
+        }
+    }
+    if ((attr->field_mask & UCP_EP_ATTR_FIELD_NAME) != 0) {
+        if (extras != nullptr && !extras->name.empty()) {
+            snprintf(attr->name, sizeof(attr->name), "%s", extras->name.c_str());
+        } else {
+            snprintf(attr->name, sizeof(attr->name), "%016llx",
+                     static_cast<unsigned long long>(endpoint.remote_uuid()));
+        }
+    }
+    if ((attr->field_mask & UCP_EP_ATTR_FIELD_TRANSPORTS) != 0) {
+        ucp_transports_t& out = attr->transports;
+        unsigned filled = 0;
+        const Lane lanes[] = {endpoint.scalable_lane(), endpoint.one_sided_lane()};
+        const bool has_both = &lanes[0].endpoint != &lanes[1].endpoint;
+        for (const Lane& lane : std::span(lanes).first(has_both ? 2 : 1)) {
+            if (filled < out.num_entries) {
+                const auto& attributes = lane.attributes;
+                const ucp_transport_entry_t entry{attributes.transport.c_str(),
+                                                  attributes.device.c_str()};
+                std::memcpy(reinterpret_cast<char*>(out.entries) + filled * out.entry_size, &entry,
+                            std::min(out.entry_size, sizeof(entry)));
+            }
+            ++filled;
+        }
+        out.num_entries = std::min(filled, out.num_entries);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_t* param,
+                                  ucp_ep_evaluate_perf_attr_t* attr) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    if ((param->field_mask & UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE) == 0) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((attr->field_mask & UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME) != 0) {
+        const auto& lane = endpoint.one_sided_lane().attributes;
+        attr->estimated_time = lane.overhead + lane.latency.at(1);
+        if (lane.bandwidth > 0) {
+            attr->estimated_time += static_cast<double>(param->message_size) / lane.bandwidth;
+        }
+    }
+    return UCS_OK;
+}
+
+void ucp_ep_print_info(ucp_ep_h ep, FILE* stream) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    endpoint.print_info(stream);
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "ucp/api/ucpx.h"
+#include "ucp/bulk/strand_driver.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/lanes/lane_driver.h"
+
+using namespace ucp;
+
+namespace {
+
+/** Copy an entry to an array of the caller's, whose entries may be smaller than ours. */
+template <typename Array, typename Entry>
+void put_entry(Array& array, unsigned index, const Entry& entry) {
+    if (index >= array.num_entries || array.entries == nullptr) return;
+    std::memcpy(reinterpret_cast<char*>(array.entries) + index * array.entry_size, &entry,
+                std::min(array.entry_size, sizeof(entry)));
+}
+
+unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
+    constexpr unsigned kOneSided = UCPX_LANE_ROLE_RMA | UCPX_LANE_ROLE_AMO | UCPX_LANE_ROLE_BULK;
+    Worker& worker = endpoint.worker();
+    const bool one_sided_dedicated = &endpoint.one_sided_lane().endpoint != endpoint.scalable();
+    const LaneState* state = endpoint.lane_state();
+    const bool am_dedicated = state != nullptr && state->direction != nullptr &&
+                              state->direction->tx.lane() == lanes::LaneKind::kDedicated;
+    const auto entry_of = [&](unsigned index, ucpx_lane_kind_t kind, unsigned roles) {
+        const auto& attributes = worker.interface(index).transport->attributes();
+        return ucpx_lane_t{attributes.transport.c_str(), attributes.device.c_str(), kind, roles};
+    };
+    put_entry(out, 0,
+              entry_of(endpoint.scalable_index(), UCPX_LANE_KIND_SCALABLE,
+                       UCPX_LANE_ROLE_CONTROL | (am_dedicated ? 0u : unsigned{UCPX_LANE_ROLE_AM}) |
+                           (one_sided_dedicated ? 0u : kOneSided)));
+    if (state == nullptr) return 1;
+    put_entry(out, 1,
+              entry_of(state->interface_index, UCPX_LANE_KIND_DEDICATED,
+                       (am_dedicated ? unsigned{UCPX_LANE_ROLE_AM} : 0u) |
+                           (one_sided_dedicated ? kOneSided : 0u)));
+    unsigned count = 2;
+    worker.strands().for_each(endpoint, [&](unsigned interface) {
+        put_entry(out, count++,
+                  entry_of(interface, UCPX_LANE_KIND_DEDICATED, UCPX_LANE_ROLE_BULK));
+    });
+    return count;
+}
+
+}  // namespace
+
+ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
+    Endpoint& endpoint = unwrap(ep);
+    Worker& worker = endpoint.worker();
+    WorkerLock lock(worker);
+    LaneDriver& driver = worker.lanes();
+    const lanes::Link* found = driver.link_of(endpoint);
+    const lanes::Link none;
+    const lanes::Link& link = found != nullptr ? *found : none;
+    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    if (wants(UCPX_EP_ATTR_FIELD_PEER_UID)) attr->peer_uid = endpoint.remote_uuid();
+    if (wants(UCPX_EP_ATTR_FIELD_ADAPTIVE)) attr->adaptive = driver.is_adaptive(endpoint) ? 1 : 0;
+    if (wants(UCPX_EP_ATTR_FIELD_STATE)) {
+        attr->state = static_cast<ucpx_lane_state_t>(link.state);
+        attr->reason = static_cast<ucpx_lane_reason_t>(link.reason);
+        const auto now = static_cast<lanes::Time>(worker.now().time_since_epoch().count());
+        attr->state_age = found != nullptr ? static_cast<double>(now - link.since) * 1e-9 : 0;
+    }
+    if (wants(UCPX_EP_ATTR_FIELD_POLICY)) {
+        attr->policy = static_cast<ucpx_lane_policy_t>(link.policy);
+    }
+    if (wants(UCPX_EP_ATTR_FIELD_SCORES)) {
+        attr->local_score = link.local;
+        attr->told_score = link.told;
+        attr->heard_score = link.heard;
+        attr->agreed_score = link.score();
+    }
+    if (wants(UCPX_EP_ATTR_FIELD_COUNTERS)) {
+        attr->promotions = link.promotions;
+        attr->demotions = link.demotions;
+        attr->denials = link.denials;
+    }
+    if (wants(UCPX_EP_ATTR_FIELD_LANES)) {
+        if (attr->lanes.entry_size == 0) return UCS_ERR_INVALID_PARAM;
+        attr->lanes.num_entries = fill_lanes(endpoint, attr->lanes);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    if (policy < UCPX_LANE_POLICY_AUTO || policy >= UCPX_LANE_POLICY_LAST) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return endpoint.worker().lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
+}
+
+ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) {
+    Worker& worker = unwrap(worker_h);
+    WorkerLock lock(worker);
+    LaneDriver& driver = worker.lanes();
+    const lanes::Negotiator& negotiator = driver.negotiator();
+    const lanes::Counters& counters = negotiator.counters();
+    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    if (wants(UCPX_WORKER_ATTR_FIELD_UID)) attr->uid = worker.uuid();
+    if (wants(UCPX_WORKER_ATTR_FIELD_SLOTS)) {
+        attr->cap = negotiator.config().cap;
+        attr->dedicated = negotiator.held();
+        attr->dedicated_peak = driver.peak_held();
+        attr->established = static_cast<unsigned>(std::count_if(
+            negotiator.links().begin(), negotiator.links().end(), [](const auto& entry) {
+                return entry.second.state == lanes::LinkState::kEstablished;
+            }));
+    }
+    if (wants(UCPX_WORKER_ATTR_FIELD_SWITCHES)) {
+        attr->promotions = counters.promotions;
+        attr->demotions = counters.demotions;
+        attr->replays = driver.replays();
+        attr->held = driver.held_messages();
+    }
+    if (wants(UCPX_WORKER_ATTR_FIELD_NEGOTIATION)) {
+        attr->requests = counters.requests;
+        attr->denials_sent = counters.denials_sent;
+        attr->denials_received = counters.denials_received;
+        attr->deferrals = counters.deferrals;
+        attr->withdrawals = counters.withdrawals;
+        attr->pings = counters.pings;
+        attr->failures = counters.failures;
+        attr->violations = counters.violations;
+    }
+    if (wants(UCPX_WORKER_ATTR_FIELD_TRACKER)) {
+        const ucs::UsageTracker* tracker = driver.tracker();
+        attr->tracker_interval = tracker != nullptr ? ucs::seconds(tracker->options().interval)
+                                                    : std::numeric_limits<double>::infinity();
+        attr->tracker_windows = driver.windows();
+        attr->tracker_samples = tracker != nullptr ? tracker->samples() : 0;
+        attr->tracker_memory = tracker != nullptr ? tracker->memory_bytes() : 0;
+    }
+    if (wants(UCPX_WORKER_ATTR_FIELD_ADMISSION)) attr->admission_score = negotiator.admission();
+    if (wants(UCPX_WORKER_ATTR_FIELD_LINKS)) {
+        if (attr->links.entry_size == 0) return UCS_ERR_INVALID_PARAM;
+        std::vector<const lanes::Link*> links;
+        for (const auto& [peer, link] : negotiator.links()) {
+            if (driver.endpoint_of(peer) != nullptr) links.push_back(&link);
+        }
+        std::sort(links.begin(), links.end(),
+                  [](const auto* a, const auto* b) { return a->rank() > b->rank(); });
+        for (unsigned index = 0; index < links.size(); ++index) {
+            Endpoint& endpoint = *driver.endpoint_of(links[index]->peer);
+            const ucpx_link_t entry{endpoint.remote_uuid(),
+                                    endpoint.is_users() ? wrap(&endpoint) : nullptr,
+                                    static_cast<ucpx_lane_state_t>(links[index]->state),
+                                    static_cast<ucpx_lane_reason_t>(links[index]->reason),
+                                    links[index]->told,
+                                    links[index]->heard};
+            put_entry(attr->links, index, entry);
+        }
+        attr->links.num_entries = static_cast<unsigned>(links.size());
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker_h, ucpx_lane_callback_t cb,
+                                           void* arg) {
+    Worker& worker = unwrap(worker_h);
+    WorkerLock lock(worker);
+    worker.lanes().set_callback(cb, arg);
+    return UCS_OK;
+}

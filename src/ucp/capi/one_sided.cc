@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/rma/rma.h"
+
+using namespace ucp;
+
+namespace {
+
+/** Parameters of the calls whose callback has no user data (see tag_receive.cc). */
+ucp_request_param_t older_params(ucp_send_callback_t callback) {
+    ucp_request_param_t params{};
+    if (callback != nullptr) {
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK;
+        params.cb.send =
+            reinterpret_cast<ucp_send_nbx_callback_t>(reinterpret_cast<void (*)()>(callback));
+    }
+    return params;
+}
+
+/** For the calls that return when the operation is done. */
+ucs_status_t wait_for(Endpoint& endpoint, ucs_status_ptr_t operation) {
+    if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+    Worker& worker = endpoint.worker();
+    Request& request = Request::from_handle(operation);
+    while (!request.is_finished()) worker.progress();
+    const ucs_status_t status = request.status;
+    worker.free_request(request);
+    return status;
+}
+
+bool device_op(ucp_atomic_op_t opcode, uct::AtomicOp* op) {
+    switch (opcode) {
+        case UCP_ATOMIC_OP_ADD:
+            *op = uct::AtomicOp::kAdd;
+            return true;
+        case UCP_ATOMIC_OP_SWAP:
+            *op = uct::AtomicOp::kSwap;
+            return true;
+        case UCP_ATOMIC_OP_CSWAP:
+            *op = uct::AtomicOp::kCompareSwap;
+            return true;
+        case UCP_ATOMIC_OP_AND:
+            *op = uct::AtomicOp::kAnd;
+            return true;
+        case UCP_ATOMIC_OP_OR:
+            *op = uct::AtomicOp::kOr;
+            return true;
+        case UCP_ATOMIC_OP_XOR:
+            *op = uct::AtomicOp::kXor;
+            return true;
+        case UCP_ATOMIC_OP_LAST:
+            break;
+    }
+    return false;
+}
+
+uint64_t load(const void* from, size_t size) {
+    uint64_t value = 0;
+    std::memcpy(&value, from, size);
+    return value;
+}
+
+/** `value` is the operand X of the interface: what a compare-swap compares with. */
+ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size, void* reply,
+                            AtomicArguments* arguments) {
+    if (size != 4 && size != 8) return UCS_ERR_INVALID_PARAM;
+    *arguments = {uct::AtomicOp::kAdd, static_cast<unsigned>(size), value, 0, reply};
+    if (!device_op(opcode, &arguments->op)) return UCS_ERR_INVALID_PARAM;
+    if (opcode == UCP_ATOMIC_OP_SWAP || opcode == UCP_ATOMIC_OP_CSWAP) {
+        if (reply == nullptr) return UCS_ERR_INVALID_PARAM;
+    }
+    if (opcode == UCP_ATOMIC_OP_CSWAP) {
+        arguments->compare = value;
+        arguments->operand = load(reply, size);
+    }
+    return UCS_OK;
+}
+
+bool has_features(Endpoint& endpoint, uint64_t features) {
+    return endpoint.worker().context().has_feature(features);
+}
+
+constexpr uint64_t kAtomicFeatures = UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
+
+ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t value, size_t size,
+                              void* reply, uint64_t remote_addr, ucp_rkey_h rkey,
+                              const ucp_request_param_t& param) {
+    Endpoint& endpoint = unwrap(ep);
+    if (rkey == nullptr || !has_features(endpoint, kAtomicFeatures))
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    AtomicArguments arguments;
+    const ucs_status_t status = make_arguments(opcode, value, size, reply, &arguments);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    WorkerLock lock(endpoint.worker());
+    return atomic(endpoint, arguments, remote_addr, unwrap(rkey), OpParams(&param));
+}
+
+ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t value, size_t size,
+                             void* reply, uint64_t remote_addr, ucp_rkey_h rkey) {
+    Endpoint& endpoint = unwrap(ep);
+    WorkerLock lock(endpoint.worker());
+    return wait_for(endpoint, start_atomic(ep, opcode, value, size, reply, remote_addr, rkey,
+                                           ucp_request_param_t{}));
+}
+
+}  // namespace
+
+extern "C" {
+
+// --- put and get
+// -----------------------------------------------------------------------------------
+
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t* param) {
+    Endpoint& endpoint = unwrap(ep);
+    const OpParams params(param);
+    size_t length = 0;
+    const ucs_status_t status = one_sided_length(params, buffer, count, &length);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    WorkerLock lock(endpoint.worker());
+    return put(endpoint, buffer, length, remote_addr, unwrap(rkey), params);
+}
+
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
+                             ucp_rkey_h rkey, const ucp_request_param_t* param) {
+    Endpoint& endpoint = unwrap(ep);
+    const OpParams params(param);
+    size_t length = 0;
+    const ucs_status_t status = one_sided_length(params, buffer, count, &length);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    WorkerLock lock(endpoint.worker());
+    return get(endpoint, buffer, length, remote_addr, unwrap(rkey), params);
+}
+
+ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey) {
+    Endpoint& endpoint = unwrap(ep);
+    if (rkey == nullptr || (buffer == nullptr && length > 0) ||
+        !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_ERR_INVALID_PARAM;
+    WorkerLock lock(endpoint.worker());
+    return put_implicit(endpoint, buffer, length, remote_addr, unwrap(rkey));
+}
+
+ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                         ucp_rkey_h rkey) {
+    Endpoint& endpoint = unwrap(ep);
+    if (rkey == nullptr || (buffer == nullptr && length > 0) ||
+        !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_ERR_INVALID_PARAM;
+    WorkerLock lock(endpoint.worker());
+    return get_implicit(endpoint, buffer, length, remote_addr, unwrap(rkey));
+}
+
+ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb) {
+    const ucp_request_param_t params = older_params(cb);
+    return ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params);
+}
+
+ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                            ucp_rkey_h rkey, ucp_send_callback_t cb) {
+    const ucp_request_param_t params = older_params(cb);
+    return ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params);
+}
+
+ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey) {
+    const ucp_request_param_t params{};
+    WorkerLock lock(unwrap(ep).worker());
+    return wait_for(unwrap(ep), ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params));
+}
+
+ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
+                     ucp_rkey_h rkey) {
+    const ucp_request_param_t params{};
+    WorkerLock lock(unwrap(ep).worker());
+    return wait_for(unwrap(ep), ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params));
+}
+
+// --- atomics
+// ---------------------------------------------------------------------------------------
+
+ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void* buffer,
+                                   size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
+                                   const ucp_request_param_t* param) {
+    const OpParams params(param);
+    size_t size = 0;
+    if (!params.has(UCP_OP_ATTR_FIELD_DATATYPE) || count != 1)
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    const ucs_status_t status = one_sided_length(params, buffer, count, &size);
+    if (status != UCS_OK || (size != 4 && size != 8)) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    return start_atomic(ep, opcode, load(buffer, size), size, params.reply_buffer(), remote_addr,
+                        rkey, *param);
+}
+
+ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
+                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey) {
+    static constexpr ucp_atomic_op_t kOps[] = {UCP_ATOMIC_OP_ADD, UCP_ATOMIC_OP_AND,
+                                               UCP_ATOMIC_OP_OR, UCP_ATOMIC_OP_XOR};
+    Endpoint& endpoint = unwrap(ep);
+    if (rkey == nullptr || opcode >= UCP_ATOMIC_POST_OP_LAST ||
+        !has_features(endpoint, kAtomicFeatures))
+        return UCS_ERR_INVALID_PARAM;
+    AtomicArguments arguments;
+    const ucs_status_t status = make_arguments(kOps[opcode], value, op_size, nullptr, &arguments);
+    if (status != UCS_OK) return status;
+    WorkerLock lock(endpoint.worker());
+    const ucs_status_t posted = atomic_implicit(endpoint, arguments, remote_addr, unwrap(rkey));
+    // Runtimes take anything else for a failure.
+    return posted == UCS_INPROGRESS ? UCS_OK : posted;
+}
+
+ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
+                                     void* result, size_t op_size, uint64_t remote_addr,
+                                     ucp_rkey_h rkey, ucp_send_callback_t cb) {
+    static constexpr ucp_atomic_op_t kOps[] = {UCP_ATOMIC_OP_ADD,   UCP_ATOMIC_OP_SWAP,
+                                               UCP_ATOMIC_OP_CSWAP, UCP_ATOMIC_OP_AND,
+                                               UCP_ATOMIC_OP_OR,    UCP_ATOMIC_OP_XOR};
+    if (opcode >= UCP_ATOMIC_FETCH_OP_LAST || result == nullptr)
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    return start_atomic(ep, kOps[opcode], value, op_size, result, remote_addr, rkey,
+                        older_params(cb));
+}
+
+ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), nullptr, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), nullptr, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint32_t* result) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), result, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_fadd64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint64_t* result) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), result, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_swap32(ucp_ep_h ep, uint32_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint32_t* result) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, sizeof(swap), result, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_swap64(ucp_ep_h ep, uint64_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
+                               uint64_t* result) {
+    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, sizeof(swap), result, remote_addr, rkey);
+}
+
+ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep, uint32_t compare, uint32_t swap, uint64_t remote_addr,
+                                ucp_rkey_h rkey, uint32_t* result) {
+    if (result == nullptr) return UCS_ERR_INVALID_PARAM;
+    *result = swap;
+    return blocking_atomic(ep, UCP_ATOMIC_OP_CSWAP, compare, sizeof(swap), result, remote_addr,
+                           rkey);
+}
+
+ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, uint64_t remote_addr,
+                                ucp_rkey_h rkey, uint64_t* result) {
+    if (result == nullptr) return UCS_ERR_INVALID_PARAM;
+    *result = swap;
+    return blocking_atomic(ep, UCP_ATOMIC_OP_CSWAP, compare, sizeof(swap), result, remote_addr,
+                           rkey);
+}
+
+}  // extern "C"

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/context/config.h"
+
+namespace ucp {
+namespace {
+
+using ucs::config::field;
+
+constexpr ucs::config::Field<Config> kFields[] = {
+    field<&Config::transports>("TLS", "all",
+                               "Transports to use: names, or the groups all, ib, rc, dc, ud, sm; "
+                               "^ in front: all but these; \\ before a name: that transport, and "
+                               "no group. Self is used only if it is in the list. rc brings a "
+                               "scalable transport along, to set up its connections."),
+    field<&Config::net_devices>("NET_DEVICES", "all",
+                                "Network devices to use, as mlx5_0:1, mlx5_0 (all ports) or eth0; "
+                                "^ in front: all but these."),
+    field<&Config::shared_memory_devices>("SHM_DEVICES", "all", "Shared-memory devices to use."),
+    field<&Config::self_devices>("SELF_DEVICES", "all", "Loopback devices to use."),
+    field<&Config::accelerator_devices>("ACC_DEVICES", "all", "Accelerators to use."),
+    field<&Config::estimated_endpoints>("NUM_EPS", "auto",
+                                        "Number of endpoints to expect, for the cost of transports "
+                                        "that grows with it. auto: what the program says."),
+    field<&Config::max_rails>("MAX_RNDV_RAILS", "4",
+                              "Devices over which an endpoint spreads large messages, 8 at most."),
+    field<&Config::max_rail_ratio>("MULTI_LANE_MAX_RATIO", "4",
+                                   "A device takes part in large messages if its bandwidth is at "
+                                   "least that of the best one divided by this."),
+    field<&Config::prefer_nearest>("IB_PREFER_NEAREST_DEVICE", "y",
+                                   "Prefer, of adapters that cost the same, the one nearest to the "
+                                   "process's CPUs."),
+    field<&Config::bcopy_threshold>(
+        "BCOPY_THRESH", "auto",
+        "Messages of at least this size are copied to a buffer rather than written into the work "
+        "request itself."),
+    field<&Config::zcopy_threshold>(
+        "ZCOPY_THRESH", "auto",
+        "Messages of at least this size are sent from the user's memory, if they need not be "
+        "registered first or registering pays off."),
+    field<&Config::rndv_threshold>("RNDV_THRESH", "auto",
+                                   "Messages of at least this size are announced first and sent "
+                                   "when the receive is there."),
+    field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
+                                "How announced messages travel: the receiver reads them, the "
+                                "sender writes them, or they go as active messages."),
+    field<&Config::lanes>("LANES", "dynamic",
+                          "dynamic: the hottest endpoints get dedicated lanes; scalable: none "
+                          "does; dedicated: every endpoint asks for one at once, without a limit, "
+                          "and keeps it."),
+    field<&Config::atomics>("ATOMIC_MODE", "guess",
+                            "Who executes atomic operations where an adapter's are not atomic with "
+                            "the CPU's: cpu, device, or guess: the device only if no transport in "
+                            "use has the CPU do it. All processes of a job must agree."),
+    field<&Config::registration_cache>(
+        "RCACHE_ENABLE", "try",
+        "Keep the registration of a buffer after the transfer, until its memory is unmapped. try: "
+        "if memory events are to be had; y: fail without."),
+    field<&Config::cached_regions>("RCACHE_MAX_REGIONS", "inf",
+                                   "Registrations that are kept at most."),
+    field<&Config::cached_bytes>("RCACHE_MAX_SIZE", "inf",
+                                 "Bytes of memory that kept registrations hold at most."),
+    field<&Config::memory_events>("MEM_EVENTS", "y",
+                                  "Watch for memory that is unmapped. n: no registration is kept."),
+    field<&Config::switch_interval>("DYNAMIC_TL_SWITCH_INTERVAL", "100ms",
+                                    "Time from one ranking of the endpoints to the next; inf turns "
+                                    "lane switching off."),
+    field<&Config::progress_factor>("DYNAMIC_TL_PROGRESS_FACTOR", "32",
+                                    "One of so many progress calls looks at the clock."),
+    field<&Config::max_priority_endpoints>("MAX_PRIORITY_EPS", "20",
+                                           "Dedicated lanes that a worker holds at most; 0: none."),
+    field<&Config::hysteresis_margin>("DYNAMIC_TL_MARGIN", "0.2",
+                                      "By which part a challenger must beat the holder of a "
+                                      "dedicated lane."),
+    field<&Config::confidence>("DYNAMIC_TL_CONFIDENCE", "2",
+                               "Standard errors of sampling that are taken off the score of an "
+                               "endpoint without a dedicated lane, so that noise moves nothing."),
+    field<&Config::min_residence>("DYNAMIC_TL_MIN_RESIDENCE", "200ms",
+                                  "A dedicated lane is not taken away before this time."),
+    field<&Config::sample_duty>("DYNAMIC_TL_DUTY", "0.1",
+                                "Part of the time in which sends are sampled, above 0, up to 1."),
+    field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval."),
+    field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "100",
+                              "Messages per second below which an endpoint stays scalable."),
+    field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
+                                  "Messages on a new lane until the peer has acknowledged the end "
+                                  "of the old one."),
+    field<&Config::bulk_threshold>("BULK_THRESH", "auto",
+                                   "Puts, gets and rendezvous of at least this size are cut into "
+                                   "slices, which go over all paths to the peer; inf: none are. "
+                                   "auto: 64k, less where several slow devices share them."),
+    field<&Config::bulk_slice_size>("BULK_SLICE_SIZE", "64k",
+                                    "Bytes of a slice, as far as all devices in use take it."),
+    field<&Config::bulk_fragment_limit>("BULK_FRAGMENT_LIMIT", "4k",
+                                        "A tail of up to this size joins the slice before it."),
+    field<&Config::bulk_window>("BULK_WINDOW", "4m",
+                                "Bytes under way on one path at most; less on a slow one."),
+    field<&Config::bulk_max_wr_per_post>("BULK_MAX_WR_PER_POST", "64",
+                                         "Slices posted by one doorbell, 1 to 64."),
+    field<&Config::bulk_max_rails>("BULK_MAX_RAILS", "auto",
+                                   "Devices over which an endpoint spreads bulk transfers, 8 at "
+                                   "most. auto: UCX_MAX_RNDV_RAILS."),
+    field<&Config::bulk_max_retries>("BULK_MAX_RETRIES", "8",
+                                     "A slice that has failed more often ends its transfer."),
+    field<&Config::bulk_stall_timeout>("BULK_STALL_TIMEOUT", "400ms",
+                                       "A path on which nothing is completed for so long, while "
+                                       "others to the same peer went on, has failed."),
+    field<&Config::bulk_retry_interval>("BULK_RETRY_INTERVAL", "100ms",
+                                        "A path that has failed is tried again after this time, "
+                                        "doubled at each failure up to 32 times."),
+    field<&Config::bulk_workers>("BULK_WORKERS", "0",
+                                 "Threads for each device that move bulk transfers of promoted "
+                                 "endpoints while the program computes; 0: all is done in its "
+                                 "calls of progress."),
+    field<&Config::bulk_shards>("BULK_SHARDS", "4",
+                                "Locks that the queues of these threads are spread over, by "
+                                "endpoint, 1 to 64."),
+    field<&Config::bulk_cut_timeout>("BULK_CUT_TIMEOUT", "60s",
+                                     "A peer that for so long has not cut off a path that failed "
+                                     "is given up; inf: never."),
+    field<&Config::bulk_qps>("BULK_QPS", "4",
+                             "Queue pairs for bulk transfers that a promoted endpoint has on each "
+                             "device beside its lane: the smaller number of both ends, at most 8."),
+    field<&Config::max_dedicated_qps>("MAX_DEDICATED_QPS", "auto",
+                                      "Queue pairs of all promoted endpoints of a worker, lanes "
+                                      "and those for bulk, at most. auto: "
+                                      "ten times UCX_MAX_PRIORITY_EPS."),
+    field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
+                                       "How often peers of idle endpoints are checked, if the "
+                                       "endpoint's error handling mode is peer; inf: never."),
+    field<&Config::keepalive_endpoints>("KEEPALIVE_NUM_EPS", "128",
+                                        "Endpoints that are checked at each interval, at most."),
+};
+
+}  // namespace
+
+const ucs::config::Table<Config> kConfigTable("protocols and lanes", {""}, kFields);
+
+}  // namespace ucp

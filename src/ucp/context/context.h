@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ucp/api/ucp.h"
+#include "ucp/context/config.h"
+#include "ucp/mem/memory_events.h"
+#include "ucp/mem/region_table.h"
+#include "ucp/mem/registration_cache.h"
+#include "ucs/time.h"
+#include "uct/api/interface.h"
+#include "uct/api/memory_domain.h"
+
+namespace ucp {
+
+class Worker;
+
+/** A device opened by this context. */
+struct Domain {
+    uct::Component* component;
+    std::string device;
+    std::unique_ptr<uct::MemoryDomain> memory;
+    uint32_t kind;  //!< hash of the component's name: whose keys and handles a peer's can be
+};
+
+/** A transport on a device that the configuration admits. */
+struct TransportResource {
+    std::string transport;
+    std::string device;
+    uct::DeviceType device_type;
+    unsigned domain;  //!< index in Context::domains()
+    uint32_t kind;    //!< hash of the transport's name, as in worker addresses
+    bool auxiliary;   //!< admitted only to bring up dedicated lanes
+    float distance;   //!< seconds from the process's CPUs to the device
+};
+
+/** A transport on a device that is here and not used. */
+struct LeftOut {
+    std::string transport;
+    std::string device;
+    const char* reason;
+};
+
+/**
+ * What tests and the simulator replace: time, randomness, transports.
+ *
+ * Left as it is: the process's runtime and all components.
+ */
+struct ContextSeams {
+    const ucs::Clock* clock = nullptr;
+    bool virtual_time = false;  //!< the clock moves only between progress calls: look every time
+    std::optional<uint64_t> seed;
+    std::optional<std::span<uct::Component* const>> components;
+};
+
+/**
+ * Configuration, devices and memory of one program.
+ *
+ * Thread rule: domains are used under mutex() by whoever registers memory if mt_workers_shared.
+ */
+class Context {
+  public:
+    /** @return UCS_ERR_NO_DEVICE if the configuration leaves no transport */
+    static ucs_status_t create(const ucp_params_t& params, const Config& config,
+                               const ContextSeams& seams, std::unique_ptr<Context>* context);
+    ~Context();
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+
+    const Config& config() const { return config_; }
+    std::span<Domain> domains() { return domains_; }
+    std::span<const TransportResource> resources() const { return resources_; }
+    std::span<const LeftOut> left_out() const { return left_out_; }
+    const ucs::Clock& clock() const { return *clock_; }
+    bool virtual_time() const { return virtual_time_; }
+
+    uint64_t features() const { return features_; }
+    bool has_feature(uint64_t feature) const { return (features_ & feature) != 0; }
+    size_t user_request_size() const { return request_size_; }
+    ucp_request_init_callback_t request_init() const { return request_init_; }
+    ucp_request_cleanup_callback_t request_cleanup() const { return request_cleanup_; }
+    size_t estimated_endpoints() const { return estimated_endpoints_; }
+    const std::string& name() const { return name_; }
+    bool is_shared_by_threads() const { return mt_workers_shared_; }
+    /** Serialises memory domains; recursive, taken only if is_shared_by_threads(). */
+    std::recursive_mutex& mutex() { return mutex_; }
+
+    /** The program was compiled for this minor version of the interface (ucp_init_version). */
+    void set_interface_minor(unsigned minor) { interface_minor_ = minor; }
+    /** A kind of memory as the program means it: "unknown" was 5 before version 1.16. */
+    ucs_memory_type_t memory_type_from_program(ucs_memory_type_t type) const {
+        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_RDMA ? UCS_MEMORY_TYPE_UNKNOWN
+                                                                     : type;
+    }
+    ucs_memory_type_t memory_type_for_program(ucs_memory_type_t type) const {
+        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_UNKNOWN ? UCS_MEMORY_TYPE_RDMA
+                                                                        : type;
+    }
+
+    RegionTable& regions() { return regions_; }
+    /** Null: every operation registers for itself. */
+    RegistrationCache* registrations() { return registrations_.get(); }
+    /** From time to time: what was unmapped does not stay pinned until the next lookup. */
+    void collect_registrations();
+    uint64_t draw_uuid();
+    void print_info(FILE* stream) const;
+
+  private:
+    Context() = default;
+    ucs_status_t find_resources(const ContextSeams& seams);
+    /** @return the domain's index, or none if the device cannot be opened */
+    std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);
+    void drop_needless_auxiliaries();
+    void measure_distances();
+    ucs_status_t open_registration_cache();
+
+    Config config_;
+    std::vector<Domain> domains_;
+    std::vector<TransportResource> resources_;
+    std::vector<LeftOut> left_out_;
+    const ucs::Clock* clock_ = nullptr;
+    bool virtual_time_ = false;
+    std::optional<uint64_t> seed_;
+    uint64_t drawn_ = 0;
+    uint64_t features_ = 0;
+    size_t request_size_ = 0;
+    ucp_request_init_callback_t request_init_ = nullptr;
+    ucp_request_cleanup_callback_t request_cleanup_ = nullptr;
+    size_t estimated_endpoints_ = 1;
+    bool mt_workers_shared_ = false;
+    unsigned interface_minor_ = UCP_API_MINOR;
+    std::string name_;
+    std::recursive_mutex mutex_;
+    RegionTable regions_;
+    std::unique_ptr<RegistrationCache> registrations_;
+    MemoryEvents memory_events_;
+};
+
+/** Takes the context's mutex for a scope, if several threads use it. */
+class ContextLock {
+  public:
+    explicit ContextLock(Context& context)
+        : mutex_(context.is_shared_by_threads() ? &context.mutex() : nullptr) {
+        if (mutex_ != nullptr) mutex_->lock();
+    }
+    ~ContextLock() {
+        if (mutex_ != nullptr) mutex_->unlock();
+    }
+    ContextLock(const ContextLock&) = delete;
+    ContextLock& operator=(const ContextLock&) = delete;
+
+  private:
+    std::recursive_mutex* mutex_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/endpoint/endpoint.h"
+
+#include <algorithm>
+
+#include "ucp/bulk/engine.h"
+#include "ucp/bulk/strand_driver.h"
+#include "ucp/endpoint/backlog.h"
+#include "ucp/endpoint/endpoint_extras.h"
+#include "ucp/endpoint/flush.h"
+#include "ucp/base/handles.h"
+#include "ucp/proto/eager/reassembly.h"
+#include "ucp/worker/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Endpoint::Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index,
+                   DomainPair domains, std::unique_ptr<uct::Endpoint> scalable)
+    : tx_lane_(scalable.get()),
+      worker_(&worker),
+      remote_uuid_(remote_uuid),
+      fence_seen_(worker.fence_sequence()),
+      scalable_index_(static_cast<uint8_t>(scalable_index)),
+      domains_(domains),
+      scalable_(std::move(scalable)),
+      serial_(worker.next_serial()) {
+    update_fast_path();
+}
+
+Endpoint::~Endpoint() = default;
+
+EndpointExtras& Endpoint::make_extras() {
+    if (extras_ == nullptr) extras_ = std::make_unique<EndpointExtras>();
+    return *extras_;
+}
+
+void Endpoint::hang_up() {
+    if (extras_ != nullptr) extras_->connection.reset();
+}
+
+void Endpoint::take_lanes(Endpoint& made) {
+    if (backlog_ != nullptr) {
+        backlog_->request_wait.end();
+        backlog_->control_wait.end();
+    }
+    std::swap(scalable_, made.scalable_);
+    scalable_index_ = made.scalable_index_;
+    domains_ = made.domains_;
+    remote_uuid_ = made.remote_uuid_;
+    dedicated_index_ = made.dedicated_index_;
+    if (made.has_flag(kPromotable)) set_flag(kPromotable);
+    update_fast_path();
+}
+
+Lane Endpoint::scalable_lane() const {
+    return {*scalable_, worker_->interface(scalable_index_).transport->attributes(), domains_};
+}
+
+Lane Endpoint::dedicated_lane() const {
+    return {*lane_state_->dedicated,
+            worker_->interface(lane_state_->interface_index).transport->attributes(), domains_};
+}
+
+Lane Endpoint::one_sided_lane() {
+    if (lane_state_ != nullptr && lane_state_->takes_one_sided()) return dedicated_lane();
+    return scalable_lane();
+}
+
+uint8_t Endpoint::one_sided_bit() const {
+    return lane_state_ != nullptr && lane_state_->takes_one_sided() ? kDedicatedBit : kScalableBit;
+}
+
+void Endpoint::note_one_sided(const Lane& lane) {
+    one_sided_used_ |= lane_bit(lane);
+}
+
+unsigned Endpoint::interface_of(const Lane& lane) const {
+    return &lane.endpoint == scalable_.get() ? scalable_index_ : lane_state_->interface_index;
+}
+
+ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
+    ucs_status_t result = UCS_OK;
+    const auto flush = [&](uct::Endpoint& lane) {
+        ++completion.count;
+        const ucs_status_t status = lane.flush(&completion);
+        if (status != UCS_INPROGRESS) --completion.count;
+        const bool is_worse = status < 0 && result != UCS_ERR_NO_RESOURCE;
+        if (result == UCS_OK || status == UCS_ERR_NO_RESOURCE || is_worse) result = status;
+    };
+    if ((one_sided_fenced_ & kScalableBit) != 0) flush(*scalable_);
+    const bool has_dedicated =
+        lane_state_ != nullptr && lane_state_->connected && !lane_state_->drained();
+    if ((one_sided_fenced_ & kDedicatedBit) != 0 && has_dedicated) flush(*lane_state_->dedicated);
+    return result;
+}
+
+bool Endpoint::owns(const uct::Endpoint* lane) const {
+    return lane == scalable_.get() ||
+           (lane_state_ != nullptr && lane == lane_state_->dedicated.get());
+}
+
+uint32_t Endpoint::fence_sequence() const {
+    return worker_->fence_sequence();
+}
+
+void Endpoint::give_to_user(const ucp_ep_params_t& params) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    set_flag(kUser);
+    if (has(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) &&
+        params.err_mode == UCP_ERR_HANDLING_MODE_PEER) {
+        set_flag(kPeerErrors);
+    }
+    set_handlers(params);
+    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->open();
+}
+
+ucs_status_t Endpoint::modify(const ucp_ep_params_t& params) {
+    constexpr uint64_t kFixed = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
+                                UCP_EP_PARAM_FIELD_CONN_REQUEST |
+                                UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
+    if ((params.field_mask & kFixed) != 0) return UCS_ERR_INVALID_PARAM;
+    const ucp_err_handling_mode_t mode =
+        has_flag(kPeerErrors) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    if ((params.field_mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) != 0 &&
+        params.err_mode != mode) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    set_handlers(params);
+    return UCS_OK;
+}
+
+void Endpoint::set_handlers(const ucp_ep_params_t& params) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    if (has(UCP_EP_PARAM_FIELD_ERR_HANDLER)) {
+        error_callback_ = params.err_handler.cb;
+        error_argument_ = params.err_handler.arg;
+    }
+    if (has(UCP_EP_PARAM_FIELD_USER_DATA)) error_argument_ = params.user_data;
+    if (has(UCP_EP_PARAM_FIELD_NAME) && params.name != nullptr) make_extras().name = params.name;
+}
+
+void Endpoint::take_from_user() {
+    clear_flag(kUser);
+    clear_flag(kPeerErrors);
+    error_callback_ = nullptr;
+    error_argument_ = nullptr;
+    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->close();
+}
+
+void Endpoint::update_fast_path() {
+    tx_lane_ = scalable_.get();
+    const uct::InterfaceAttributes* attributes = &scalable_lane().attributes;
+    bool is_switching = false;
+    if (lane_state_ != nullptr && lane_state_->direction != nullptr) {
+        using State = lanes::TxDirection::State;
+        const State state = lane_state_->direction->tx.state();
+        is_switching = state != State::kScalable && state != State::kDedicated;
+        if (state == State::kDedicated) {
+            tx_lane_ = lane_state_->dedicated.get();
+            attributes = &dedicated_lane().attributes;
+        }
+    }
+    // With several threads every send takes the lock first, so none may be fast; the limit that
+    // they read without the lock is never written then.
+    if (worker_->has_threads()) return;
+    const bool is_fast = !is_switching && !is_failed() && !has_backlog_ &&
+                         (attributes->capabilities & uct::kAmShort) != 0;
+    short_limit_ =
+        is_fast ? static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()))
+                : -1;
+}
+
+void Endpoint::remote_operation_finished(uint32_t number) {
+    if (number != remote_finished_) {
+        make_extras().finished_early.push_back(number);
+        return;
+    }
+    ++remote_finished_;
+    if (extras_ != nullptr) {
+        while (std::erase(extras_->finished_early, remote_finished_) != 0) ++remote_finished_;
+    }
+    flush_remote_finished(*this);
+    if (!has_remote_operations() && has_backlog_) pump();
+}
+
+void Endpoint::fail(ucs_status_t status) {
+    if (is_failed()) return;
+    status_ = status;
+    update_fast_path();
+    worker_->purge_later(*this);
+}
+
+// Everything that holds a reference of a request of this endpoint gives it up. User callbacks run
+// here, so the endpoint may be closed meanwhile; it is not freed before the worker's reap().
+void Endpoint::purge() {
+    set_flag(kPurged);
+    if (is_users() && error_callback_ == nullptr && has_flag(kPeerErrors)) {
+        ucs::log_warn("endpoint to worker {:016x} failed: {}", remote_uuid_,
+                      ucs_status_string(status_));
+    } else {
+        ucs::log_debug("endpoint to worker {:016x} failed: {}", remote_uuid_,
+                       ucs_status_string(status_));
+    }
+    worker_->lanes().endpoint_failed(*this);
+    if (backlog_ != nullptr) {
+        backlog_->request_wait.end();
+        backlog_->control_wait.end();
+        backlog_->controls.clear_and_dispose(ControlMessage::free);
+        while (!backlog_->requests.empty()) {
+            Request& request = backlog_->requests.front();
+            backlog_->requests.pop_front();
+            request.flags &= ~Request::kQueued;
+            request.complete(status_);
+        }
+        has_backlog_ = false;
+    }
+    worker_->strands().endpoint_failed(*this);
+    worker_->bulk().endpoint_failed(*this);
+    worker_->abort_named(*this, status_);
+    flush_endpoint_failed(*this, status_);
+    if (extras_ != nullptr && extras_->stream != nullptr) {
+        extras_->stream->cancel_receives(status_);
+    }
+    if (worker_->find_endpoint(remote_uuid_) == nullptr) {
+        worker_->reassembly().sender_failed(remote_uuid_, status_);
+    }
+    if (error_callback_ != nullptr && is_users() && has_flag(kPeerErrors)) {
+        const auto callback = error_callback_;
+        error_callback_ = nullptr;
+        callback(error_argument_, wrap(this), status_);
+    }
+}
+
+}  // namespace ucp

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/unordered_set.hpp>
+
+#include "ucp/api/ucp.h"
+#include "ucp/base/request.h"
+#include "ucp/base/wire.h"
+#include "ucp/lanes/switch.h"
+#include "ucs/usage_tracker.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+class Backlog;
+class LaneDriver;
+class Worker;
+struct EndpointExtras;
+struct LaneState;
+
+/**
+ * The way from a worker to a remote worker.
+ *
+ * Small: what only few endpoints need at a time lies in records of their own, the Backlog (messages
+ * that wait for room) and the LaneState (a dedicated lane on its way up, in use, or on its way
+ * down). Owned by its worker; freed only from Worker::progress() or when the worker goes, so that
+ * callbacks may close endpoints.
+ *
+ * Order: requests are posted in the order of submit(); control messages have a queue of their own,
+ * always use the scalable lane and never wait behind requests. Which lane a request takes is
+ * decided anew for each piece of it (docs/lanes.md).
+ */
+class Endpoint : public boost::intrusive::list_base_hook<>,
+                 public boost::intrusive::unordered_set_base_hook<> {
+  public:
+    Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index, DomainPair domains,
+             std::unique_ptr<uct::Endpoint> scalable);
+    ~Endpoint();
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+
+    Worker& worker() const { return *worker_; }
+    uint64_t remote_uuid() const { return remote_uuid_; }
+    /** Names the endpoint within its worker; never used twice. */
+    uint32_t serial() const { return serial_; }
+
+    // --- fast path ---
+
+    /** True if a message of `length` bytes may go by am_short on tx_lane() right now. */
+    bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
+    uct::Endpoint& tx_lane() const { return *tx_lane_; }
+    /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
+    bool message_ready() const;
+    ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
+
+    /**
+     * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
+     * and no fence is due.
+     */
+    bool one_sided_ready() const {
+        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == fence_sequence() &&
+               (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
+    }
+    /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
+    Lane one_sided_lane();
+    /** A one-sided operation was posted past the queue: fences have to know. */
+    void note_one_sided(const Lane& lane);
+
+    // --- requests ---
+
+    /**
+     * Start a request that a user's call made, and give the call's result: an immediate status, or
+     * the handle. Honours UCP_OP_ATTR_FLAG_NO_IMM_CMPL.
+     */
+    ucs_status_ptr_t submit(Request& request, const OpParams& params);
+    /** Start a request of the library's own (kInternal), or one that was submitted before. */
+    void start(Request& request);
+    /**
+     * A request that another one, `whole`, is made of: it takes the place before `whole` in the
+     * queue, or, if that does not wait there, is started.
+     */
+    void start_within(Request& part, Request& whole);
+    /**
+     * Take a request out of the send queue; its posting reference is the caller's then.
+     * @return false if it is not there (any more)
+     */
+    bool withdraw(Request& request);
+    bool has_backlog() const { return has_backlog_; }
+    /** Post the control messages that wait. @return whether none is left */
+    bool post_waiting_controls();
+
+    /**
+     * Send a message on the scalable lane, before all waiting requests. The bytes are copied.
+     * Never fails towards the caller: on a failed endpoint the message is dropped.
+     */
+    void send_control(AmId id, std::span<const std::byte> message);
+    /** The same; the peer is greeted first, so that it can answer. */
+    void send_control_greeted(AmId id, std::span<const std::byte> message);
+
+    /**
+     * Let the peer know this worker's address before a message that names this worker.
+     * @return UCS_OK: it knows, or will before the message; UCS_ERR_NO_RESOURCE: not yet. Requests
+     *         with kNeedsGreeting are held back by themselves.
+     */
+    ucs_status_t greet();
+    /** The peer does not answer, and may have no endpoint to this worker any more: it makes one. */
+    void greet_again();
+
+    // --- operations that end at the peer, not at the lane (rendezvous, emulated RMA, sync) ---
+
+    /**
+     * An operation started whose remote end is known by an answer: flush waits for the answer.
+     * @return its number, which tells when it has finished: they may end in any order
+     */
+    uint32_t remote_operation_started() { return remote_started_++; }
+    void remote_operation_finished(uint32_t number);
+    bool has_remote_operations() const { return remote_started_ != remote_finished_; }
+    uint32_t remote_started() const { return remote_started_; }
+    /** All with lower numbers have finished. */
+    uint32_t remote_finished() const { return remote_finished_; }
+
+    // --- failure ---
+
+    bool is_failed() const { return status_ != UCS_OK; }
+    ucs_status_t status() const { return status_; }
+    /**
+     * Later operations return `status`; all that the endpoint holds fails, and the user is told, in
+     * the next Worker::progress().
+     */
+    void fail(ucs_status_t status);
+
+    // --- used by Worker, LaneDriver, the flush protocol ---
+
+    bool is_primary() const { return (flags_ & kPrimary) != 0; }
+    bool is_users() const { return (flags_ & kUser) != 0; }
+    /** Given to the user by ucp_ep_create; may be closed again. */
+    void give_to_user(const ucp_ep_params_t& params);
+    void take_from_user();
+    /** ucp_ep_modify_nb(): @return UCS_ERR_INVALID_PARAM for what cannot be changed */
+    ucs_status_t modify(const ucp_ep_params_t& params);
+
+    unsigned scalable_index() const { return scalable_index_; }
+    /** Worker::interface() of the dedicated lane that hot endpoints get; for kPromotable ones. */
+    unsigned dedicated_index() const { return dedicated_index_; }
+    void set_dedicated_index(unsigned index) { dedicated_index_ = static_cast<uint8_t>(index); }
+    DomainPair domains() const { return domains_; }
+    uct::Endpoint* scalable() const { return scalable_.get(); }
+    Lane scalable_lane() const;
+    LaneState* lane_state() const { return lane_state_; }
+    /** What few endpoints have; null: nothing of it. */
+    EndpointExtras* extras() const { return extras_.get(); }
+    EndpointExtras& make_extras();
+    /** A peer that is connected by a socket learns that this endpoint is no more. */
+    void hang_up();
+    /**
+     * The peer is known now, and `made`, which was made for it, gives this endpoint its lanes. What
+     * waits for them is to be pumped. `made` is to be destroyed.
+     */
+    void take_lanes(Endpoint& made);
+    /** The argument of the error callback, and what stream polls report. */
+    void* user_argument() const { return error_argument_; }
+    bool owns(const uct::Endpoint* lane) const;
+    /** Worker::interface() of one of its lanes. */
+    unsigned interface_of(const Lane& lane) const;
+    /** The peer is not known yet. */
+    bool is_waiting() const { return remote_uuid_ == 0; }
+    /** One-sided operations before the last fence may not be done yet. */
+    bool has_fenced() const { return one_sided_fenced_ != 0; }
+    /**
+     * Flush the lanes that carried these.
+     * @return UCS_OK; UCS_INPROGRESS; UCS_ERR_NO_RESOURCE: some may be under way, call again
+     */
+    ucs_status_t flush_fenced(uct::Completion& completion);
+    uint32_t fence_seen() const { return fence_seen_; }
+    /** That flush is done, and was begun when fence_seen() was `fence`. */
+    void fenced_flushed(uint32_t fence) {
+        if (fence == fence_seen_) one_sided_fenced_ = 0;
+    }
+    /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
+    bool is_drained(const uct::Endpoint* lane) const;
+    void print_info(FILE* stream) const;
+
+    /** Lanes or directions changed: choose again where to wait, and post what may be posted. */
+    void lanes_changed();
+    void pump();
+    void pump_controls();
+    /** The last message of its direction on the scalable lane. */
+    void send_marker(std::span<const std::byte> message);
+
+    enum Flag : uint32_t {
+        kUser = 1u << 0,
+        kPrimary = 1u << 1,     //!< the endpoint of its uuid that takes part in lane selection
+        kGreeting = 1u << 2,    //!< HELLO is in the control queue
+        kGreeted = 1u << 3,     //!< HELLO was posted
+        kGreetedUs = 1u << 4,   //!< the peer's HELLO came: it may name us at any time
+        kPeerErrors = 1u << 5,  //!< UCP_ERR_HANDLING_MODE_PEER
+        kPromotable = 1u << 6,  //!< both sides have a dedicated transport beside the scalable one
+        kClosing = 1u << 7,
+        kPumpLater = 1u << 9,
+        kPurged = 1u << 10,     //!< failed, and nothing is left in it
+        kDoomed = 1u << 8,      //!< freed by the next progress
+        kMakingWay = 1u << 11,  //!< control messages go before a request that is being posted
+    };
+    bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
+    void set_flag(Flag flag) { flags_ |= flag; }
+    void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
+
+  private:
+    uint32_t fence_sequence() const;
+
+    friend class Backlog;
+    friend class LaneDriver;
+    friend class Worker;
+    class MakingWay;
+
+    /** What may be done next, and on which lane. */
+    struct Step {
+        enum class Kind : uint8_t { kRequest, kFenceFlush, kEndMarker };
+        Kind kind;
+        Lane lane;
+        Request* request;
+    };
+
+    /** The next step of what waits; nothing if nothing waits or a direction is stopped. */
+    std::optional<Step> next_step();
+    std::optional<Step> step_of(Request& request);
+    /** @return UCS_OK: done, look for the next; UCS_ERR_NO_RESOURCE: wait on its lane */
+    ucs_status_t take(const Step& step);
+    ucs_status_t post(Request& request, const Lane& lane);
+    ucs_status_t flush_for_fence(const Lane& lane);
+    ucs_status_t post_first_control();
+    ucs_status_t post_controls();
+    void queue_hello();
+    void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
+    void enqueue(Request& request);
+    void end_posting(Request& request, ucs_status_t status);
+    Backlog& backlog();
+    Lane dedicated_lane() const;
+    uint8_t lane_bit(const Lane& lane) const {
+        return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
+    }
+    uint8_t one_sided_bit() const;
+    /** All one-sided operations of that lane are done. */
+    void forget_one_sided(uint8_t bit) {
+        one_sided_used_ &= static_cast<uint8_t>(~bit);
+        one_sided_fenced_ &= static_cast<uint8_t>(~bit);
+    }
+    void set_handlers(const ucp_ep_params_t& params);
+    void update_fast_path();
+    void purge();
+
+    static constexpr uint8_t kScalableBit = 1;
+    static constexpr uint8_t kDedicatedBit = 2;
+
+    // First cache line: all that a short send reads.
+    uct::Endpoint* tx_lane_;
+    ptrdiff_t short_limit_ = -1;  //!< -1 whenever anything is unusual
+    Worker* worker_;
+    uint64_t remote_uuid_;
+    ucs::UsageTracker::Hook tracker_hook_;
+    uint32_t flags_ = 0;
+    uint32_t fence_seen_ = 0;       //!< Worker::fence_sequence() that one-sided operations obey
+    uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
+    uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
+    uint8_t scalable_index_;        //!< Worker::interface()
+    uint8_t dedicated_index_ = 0;
+    DomainPair domains_;  //!< of both lanes: they share a device at either end
+    ucs_status_t status_ = UCS_OK;
+    bool has_backlog_ = false;  //!< a request waits
+
+    std::unique_ptr<uct::Endpoint> scalable_;
+    LaneState* lane_state_ = nullptr;
+    std::unique_ptr<Backlog> backlog_;
+    std::unique_ptr<EndpointExtras> extras_;
+    uint32_t serial_;
+    uint32_t remote_started_ = 0;
+    uint32_t remote_finished_ = 0;
+    ucp_err_handler_cb_t error_callback_ = nullptr;
+    void* error_argument_ = nullptr;
+};
+
+}  // namespace ucp

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// The part of an endpoint that decides what is sent next, and on which lane.
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "ucp/endpoint/backlog.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/flush.h"
+#include "ucp/worker/worker.h"
+#include "ucp/lanes/lane_driver.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Backlog& Endpoint::backlog() {
+    if (backlog_ == nullptr) backlog_ = std::make_unique<Backlog>(*this);
+    return *backlog_;
+}
+
+/**
+ * While control messages are posted for a request. They may change the lane, and what waits must
+ * not go by a call from within: the request may be the first of it.
+ */
+class Endpoint::MakingWay {
+  public:
+    explicit MakingWay(Endpoint& endpoint)
+        : endpoint_(endpoint), is_outermost_(!endpoint.has_flag(kMakingWay)) {
+        endpoint.set_flag(kMakingWay);
+    }
+    ~MakingWay() {
+        if (is_outermost_) endpoint_.clear_flag(kMakingWay);
+    }
+    MakingWay(const MakingWay&) = delete;
+
+  private:
+    Endpoint& endpoint_;
+    const bool is_outermost_;
+};
+
+// --- requests
+// --------------------------------------------------------------------------------------
+
+ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
+    request.flags |= Request::kInCall;
+    start(request);
+    if (params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
+        (request.flags & Request::kDoneInCall) == 0 && withdraw(request)) {
+        end_posting(request, UCS_ERR_NO_RESOURCE);
+    }
+    return worker_->end_call(request, params);
+}
+
+void Endpoint::start(Request& request) {
+    request.fence = fence_sequence();
+    if (is_failed()) {
+        end_posting(request, status_);
+        return;
+    }
+    if (!has_backlog_) {
+        while (auto step = step_of(request)) {
+            const ucs_status_t status = step->kind == Step::Kind::kRequest
+                                            ? post(request, step->lane)
+                                            : UCS_ERR_NO_RESOURCE;
+            if (status == UCS_INPROGRESS) continue;
+            if (status == UCS_ERR_NO_RESOURCE) break;
+            end_posting(request, status);
+            return;
+        }
+    }
+    enqueue(request);
+    pump();
+}
+
+void Endpoint::start_within(Request& part, Request& whole) {
+    if ((whole.flags & Request::kQueued) == 0 || is_failed()) return start(part);
+    part.fence = whole.fence;
+    part.flags |= Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.insert(queue.iterator_to(whole), part);
+}
+
+void Endpoint::enqueue(Request& request) {
+    request.flags |= Request::kQueued;
+    RequestQueue& queue = backlog().requests;
+    // Two workers' fences that wait for answers, each queued behind the other's, would wait for
+    // ever.
+    const auto place = (request.flags & Request::kAwaited) == 0
+                           ? queue.end()
+                           : std::ranges::find_if(queue, [](const Request& other) {
+                                 return (other.flags & Request::kAwaited) == 0;
+                             });
+    queue.insert(place, request);
+    if (!has_backlog_) {
+        has_backlog_ = true;
+        update_fast_path();
+    }
+}
+
+bool Endpoint::withdraw(Request& request) {
+    if ((request.flags & Request::kQueued) == 0) return false;
+    request.flags &= ~Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.erase(queue.iterator_to(request));
+    if (queue.empty()) {
+        has_backlog_ = false;
+        update_fast_path();
+    }
+    pump();
+    return true;
+}
+
+std::optional<Endpoint::Step> Endpoint::next_step() {
+    if (is_failed()) return {};
+    if (lane_state_ != nullptr && !lane_state_->end_marker.empty()) {
+        return Step{Step::Kind::kEndMarker, dedicated_lane(), nullptr};
+    }
+    if (!has_backlog_) return {};
+    return step_of(backlog_->requests.front());
+}
+
+std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
+    const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
+    if ((request.flags & Request::kNoMessage) != 0) {
+        if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected ||
+            lane_state_->drained()) {
+            return on_scalable;
+        }
+        return Step{Step::Kind::kRequest, dedicated_lane(), &request};
+    }
+    // Operations before the fence that end with the peer's answer.
+    if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != request.fence &&
+        has_remote_operations()) {
+        return {};
+    }
+    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
+    if ((request.flags & Request::kOneSided) != 0) {
+        const Lane lane = one_sided_lane();
+        if (lane_state_->fence.running) return {};
+        // What a fence on one lane orders is ordered there only.
+        uint8_t before = one_sided_fenced_;
+        if (fence_seen_ != request.fence) before |= one_sided_used_;
+        const uint8_t other = before & static_cast<uint8_t>(~lane_bit(lane));
+        if (other != 0) {
+            return Step{Step::Kind::kFenceFlush,
+                        other == kScalableBit ? scalable_lane() : dedicated_lane(), &request};
+        }
+        return Step{Step::Kind::kRequest, lane, &request};
+    }
+    const lanes::TxDirection& direction = lane_state_->direction->tx;
+    if (!direction.may_post()) return {};
+    if (direction.lane() == lanes::LaneKind::kScalable) return on_scalable;
+    return Step{Step::Kind::kRequest, dedicated_lane(), &request};
+}
+
+ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
+    if ((request.flags & Request::kNeedsGreeting) != 0 && !has_flag(kGreeted)) {
+        const MakingWay way(*this);
+        const ucs_status_t status = greet();
+        // Its lane may be another now.
+        return status == UCS_OK ? UCS_INPROGRESS : status;
+    }
+    if ((request.flags & Request::kOneSided) != 0) {
+        if (fence_seen_ != request.fence) {
+            if (one_sided_used_ != 0) {
+                const ucs_status_t status = lane.endpoint.fence();
+                if (status != UCS_OK) return status;
+            }
+            one_sided_fenced_ |= one_sided_used_;
+            one_sided_used_ = 0;
+            fence_seen_ = request.fence;
+        }
+        const ucs_status_t status = request.post(request, lane);
+        if (status == UCS_OK || status == UCS_INPROGRESS) note_one_sided(lane);
+        return status;
+    }
+    const ucs_status_t status = request.post(request, lane);
+    if ((status == UCS_OK || status == UCS_INPROGRESS) && lane_state_ != nullptr &&
+        (request.flags & Request::kNoMessage) == 0) {
+        lane_state_->posted();
+    }
+    return status;
+}
+
+bool Endpoint::message_ready() const {
+    if (is_failed() || has_backlog_) return false;
+    if (lane_state_ == nullptr || lane_state_->direction == nullptr) return true;
+    using State = lanes::TxDirection::State;
+    const State state = lane_state_->direction->tx.state();
+    return state == State::kScalable || state == State::kDedicated;
+}
+
+bool Endpoint::is_drained(const uct::Endpoint* lane) const {
+    if (lane == scalable_.get()) return false;
+    return lane_state_ == nullptr || lane != lane_state_->dedicated.get() || lane_state_->drained();
+}
+
+// One-sided operations before the fence went to the other lane: they must be done there first.
+ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
+    LaneState::Fence& fence = lane_state_->fence;
+    fence.count = 1;
+    fence.status = UCS_OK;
+    fence.lane_bit = lane_bit(lane);
+    const ucs_status_t status = lane.endpoint.flush(&fence);
+    if (status == UCS_INPROGRESS) {
+        fence.running = true;
+        return UCS_OK;
+    }
+    if (status == UCS_OK) forget_one_sided(lane_bit(lane));
+    return status;
+}
+
+ucs_status_t Endpoint::take(const Step& step) {
+    switch (step.kind) {
+        case Step::Kind::kEndMarker:
+            return worker_->lanes().post_end_marker(*this);
+        case Step::Kind::kFenceFlush: {
+            const ucs_status_t status = flush_for_fence(step.lane);
+            if (status == UCS_OK || status == UCS_ERR_NO_RESOURCE) return status;
+            fail(status);
+            return UCS_OK;
+        }
+        case Step::Kind::kRequest:
+            break;
+    }
+    Request& request = *step.request;
+    const ucs_status_t status = post(request, step.lane);
+    if (status == UCS_INPROGRESS) return UCS_OK;
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if ((request.flags & Request::kQueued) == 0) return UCS_OK;
+    request.flags &= ~Request::kQueued;
+    RequestQueue& queue = backlog_->requests;
+    queue.erase(queue.iterator_to(request));
+    if (queue.empty()) {
+        has_backlog_ = false;
+        update_fast_path();
+    }
+    end_posting(request, status);
+    return UCS_OK;
+}
+
+// A request that could not be posted gets no answer either: that reference goes as well.
+void Endpoint::end_posting(Request& request, ucs_status_t status) {
+    if (status != UCS_OK && request.wire_id != 0) {
+        worker_->unname_request(request);
+        worker_->abort(request, status);
+    }
+    request.complete(status);
+}
+
+void Endpoint::pump() {
+    if (has_flag(kMakingWay)) return worker_->pump_later(*this);
+    if (backlog_ == nullptr) {
+        if (lane_state_ == nullptr || lane_state_->end_marker.empty()) return;
+        backlog();
+    }
+    LaneWait& wait = backlog_->request_wait;
+    for (;;) {
+        if (wait.serving) return;
+        const auto step = next_step();
+        if (!step) {
+            wait.end();
+            return;
+        }
+        if (wait.lane == &step->lane.endpoint) return;
+        wait.end();
+        const ucs_status_t status = take(*step);
+        if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
+            wait.begin(step->lane.endpoint);
+        }
+    }
+}
+
+void Endpoint::lanes_changed() {
+    update_fast_path();
+    pump();
+}
+
+// --- control messages
+// ------------------------------------------------------------------------------
+
+bool Endpoint::post_waiting_controls() {
+    if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
+    const MakingWay way(*this);
+    return post_controls() == UCS_OK;
+}
+
+void Endpoint::send_control(AmId id, std::span<const std::byte> message) {
+    queue_control(id, message, static_cast<uint8_t>(ControlMessage::Then::kNothing));
+}
+
+void Endpoint::send_control_greeted(AmId id, std::span<const std::byte> message) {
+    greet();
+    send_control(id, message);
+}
+
+void Endpoint::send_marker(std::span<const std::byte> message) {
+    queue_control(AmId::kMarker, message, static_cast<uint8_t>(ControlMessage::Then::kMarked));
+}
+
+ucs_status_t Endpoint::greet() {
+    if (has_flag(kGreeted)) return UCS_OK;
+    if (!has_flag(kGreeting)) {
+        set_flag(kGreeting);
+        queue_hello();
+    } else {
+        post_controls();
+    }
+    return has_flag(kGreeted) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+void Endpoint::greet_again() {
+    if (has_flag(kGreeted)) return queue_hello();
+    greet();
+}
+
+void Endpoint::queue_hello() {
+    const HelloHeader header{worker_->uuid()};
+    const auto& address = worker_->address();
+    std::vector<std::byte> message(sizeof(header) + address.size());
+    std::memcpy(message.data(), &header, sizeof(header));
+    std::memcpy(message.data() + sizeof(header), address.data(), address.size());
+    queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
+}
+
+void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_t then) {
+    if (is_failed()) return;
+    if (message.size() > scalable_lane().attributes.am.max_bcopy) {
+        ucs::log_error("a control message of {} bytes does not fit into one packet of {}",
+                       message.size(), scalable_lane().attributes.transport);
+        fail(UCS_ERR_EXCEEDS_LIMIT);
+        return;
+    }
+    // Most find room: those are not copied first.
+    const bool is_first = backlog_ == nullptr ||
+                          (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
+    if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
+        const ucs_status_t status = ControlMessage::post(scalable_lane(), id, message);
+        if (status == UCS_OK) return;
+        if (status != UCS_ERR_NO_RESOURCE) return fail(status);
+    }
+    backlog().controls.push_back(
+        *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
+    pump_controls();
+}
+
+ucs_status_t Endpoint::post_first_control() {
+    if (is_failed()) return UCS_ERR_CANCELED;
+    ControlMessage& message = backlog_->controls.front();
+    const ucs_status_t status =
+        ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    const ControlMessage::Then then = message.then;
+    backlog_->controls.pop_front();
+    ControlMessage::free(&message);
+    if (status != UCS_OK) {
+        fail(status);
+        return UCS_OK;
+    }
+    if (then == ControlMessage::Then::kGreeted) set_flag(kGreeted);
+    if (then == ControlMessage::Then::kMarked) worker_->lanes().marker_posted(*this);
+    return UCS_OK;
+}
+
+ucs_status_t Endpoint::post_controls() {
+    while (!backlog_->controls.empty() && !is_failed()) {
+        if (post_first_control() == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+    }
+    return UCS_OK;
+}
+
+void Endpoint::pump_controls() {
+    if (backlog_ == nullptr) return;
+    LaneWait& wait = backlog_->control_wait;
+    while (wait.lane == nullptr && post_controls() == UCS_ERR_NO_RESOURCE) {
+        // What the posted ones brought about may have found as little room, and wait already.
+        if (wait.lane == nullptr) wait.begin(*scalable_);
+    }
+}
+
+}  // namespace ucp

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/am/am_handlers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/tag/engine.h"
+#include "ucs/log.h"
+
+namespace ucp {
+namespace {
+
+// What the 8 bytes before kept data say: a pointer with its kind in the low bits.
+enum class Owner : uintptr_t { kDescriptor = 0, kBlock = 1, kAnnouncement = 2 };
+
+void set_owner(void* data, void* pointer, Owner kind) {
+    const uintptr_t value = reinterpret_cast<uintptr_t>(pointer) | static_cast<uintptr_t>(kind);
+    std::memcpy(static_cast<std::byte*>(data) - sizeof(value), &value, sizeof(value));
+}
+
+std::pair<void*, Owner> owner_of(void* data) {
+    uintptr_t value;
+    std::memcpy(&value, static_cast<std::byte*>(data) - sizeof(value), sizeof(value));
+    return {reinterpret_cast<void*>(value & ~uintptr_t{3}), static_cast<Owner>(value & 3)};
+}
+
+/** The announcement's bytes, and how many there are in front of them. */
+struct KeptAnnouncement {
+    size_t size;
+    uint64_t owner;
+};
+
+std::span<const std::byte> announcement_of(void* descriptor) {
+    auto* kept = static_cast<KeptAnnouncement*>(descriptor) - 1;
+    return {static_cast<const std::byte*>(descriptor), kept->size};
+}
+
+void free_announcement(void* descriptor) {
+    std::free(static_cast<KeptAnnouncement*>(descriptor) - 1);
+}
+
+}  // namespace
+
+// --- handlers
+// --------------------------------------------------------------------------------------
+
+AmHandlers::Handler* AmHandlers::place(unsigned id) {
+    if (id > UINT16_MAX) return nullptr;
+    if (handlers_.size() <= id) handlers_.resize(id + 1);
+    return &handlers_[id];
+}
+
+ucs_status_t AmHandlers::set(const ucp_am_handler_param_t& param) {
+    const auto has = [&](uint64_t field) { return (param.field_mask & field) != 0; };
+    if (!has(UCP_AM_HANDLER_PARAM_FIELD_ID) || !has(UCP_AM_HANDLER_PARAM_FIELD_CB)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    Handler* handler = place(param.id);
+    if (handler == nullptr) return UCS_ERR_INVALID_PARAM;
+    *handler = {};
+    handler->callback = param.cb;
+    if (has(UCP_AM_HANDLER_PARAM_FIELD_ARG)) handler->argument = param.arg;
+    if (has(UCP_AM_HANDLER_PARAM_FIELD_FLAGS)) handler->flags = param.flags;
+    return UCS_OK;
+}
+
+ucs_status_t AmHandlers::set(uint16_t id, ucp_am_callback_t callback, void* argument,
+                             uint32_t flags) {
+    *place(id) = {nullptr, callback, argument, flags};
+    return UCS_OK;
+}
+
+AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
+    if (id < handlers_.size()) {
+        Handler& handler = handlers_[id];
+        if (handler.callback != nullptr || handler.old_callback != nullptr) return &handler;
+    }
+    ucs::log_warn("worker {}: an active message {} without a handler was dropped", worker_.name(),
+                  id);
+    return nullptr;
+}
+
+ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, uint64_t attributes) {
+    ucp_ep_h reply = nullptr;
+    if (message.wants_reply) {
+        Endpoint* endpoint = worker_.find_endpoint(message.sender);
+        if (endpoint != nullptr) reply = wrap(endpoint);
+    }
+    if (handler.callback == nullptr) {
+        const unsigned flags =
+            (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 ? UCP_CB_PARAM_FLAG_DATA : 0;
+        return handler.old_callback(handler.argument, message.data, message.length, reply, flags);
+    }
+    ucp_am_recv_param_t param{};
+    param.recv_attr = attributes;
+    if (reply != nullptr) {
+        param.recv_attr |= UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
+        param.reply_ep = reply;
+    }
+    return handler.callback(handler.argument, message.header_length != 0 ? message.header : nullptr,
+                            message.header_length, message.data, message.length, &param);
+}
+
+// --- arriving messages
+// -----------------------------------------------------------------------------
+
+std::byte* AmHandlers::allocate(size_t bytes) {
+    if (bytes > PTRDIFF_MAX) return nullptr;  // sizes come from messages
+    const size_t alignment = std::max<size_t>(alignment_, 16);
+    const size_t room = (alignment + bytes + alignment - 1) / alignment * alignment;
+    auto* block = static_cast<std::byte*>(std::aligned_alloc(alignment, room));
+    if (block == nullptr) return nullptr;
+    set_owner(block + alignment, block, Owner::kBlock);
+    return block + alignment;
+}
+
+void AmHandlers::free_block(std::byte* data) {
+    std::free(owner_of(data).first);
+}
+
+ucs_status_t AmHandlers::deliver(const Message& message, uct::ReceiveDescriptor* descriptor) {
+    const Handler* handler = handler_of(message.id);
+    if (handler == nullptr) return UCS_OK;
+    const bool is_aligned =
+        reinterpret_cast<uintptr_t>(message.data) % std::max<size_t>(alignment_, 1) == 0;
+    const bool must_copy = !is_aligned || (descriptor == nullptr &&
+                                           (handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) != 0);
+    if (must_copy && message.length != 0) {
+        Message copy = message;
+        copy.data = allocate(message.length);
+        if (copy.data == nullptr) {
+            ucs::log_error("no memory for an active message of {} bytes: it is lost",
+                           message.length);
+            return UCS_OK;
+        }
+        std::memcpy(copy.data, message.data, message.length);
+        deliver_block(copy);
+        return UCS_OK;
+    }
+    const bool may_keep = descriptor != nullptr;
+    const ucs_status_t status =
+        call(*handler, message, may_keep ? uint64_t{UCP_AM_RECV_ATTR_FLAG_DATA} : 0);
+    if (status != UCS_INPROGRESS || !may_keep) return UCS_OK;
+    set_owner(message.data, descriptor, Owner::kDescriptor);
+    return UCS_INPROGRESS;
+}
+
+void AmHandlers::deliver_block(const Message& message) {
+    const Handler* handler = handler_of(message.id);
+    if (handler == nullptr ||
+        call(*handler, message, UCP_AM_RECV_ATTR_FLAG_DATA) != UCS_INPROGRESS) {
+        free_block(message.data);
+    }
+}
+
+void AmHandlers::deliver_announcement(const Message& message, const void* announcement,
+                                      size_t size) {
+    Announcement parsed;
+    const Handler* handler = handler_of(message.id);
+    auto* kept = static_cast<KeptAnnouncement*>(std::malloc(sizeof(KeptAnnouncement) + size));
+    if (handler == nullptr || kept == nullptr) {
+        std::free(kept);
+        if (parse_announcement({static_cast<const std::byte*>(announcement), size}, &parsed)) {
+            refuse_rndv(worker_, parsed.rts, UCS_OK);
+        }
+        return;
+    }
+    kept->size = size;
+    void* descriptor = kept + 1;
+    std::memcpy(descriptor, announcement, size);
+    set_owner(descriptor, descriptor, Owner::kAnnouncement);
+    Message told = message;
+    told.data = static_cast<std::byte*>(descriptor);
+    // receive() may consume the descriptor inside the handler: it is not read afterwards unless the
+    // handler says that it has left it alone.
+    if (call(*handler, told, UCP_AM_RECV_ATTR_FLAG_RNDV) != UCS_INPROGRESS &&
+        !std::exchange(consumed_in_handler_, false)) {
+        release(descriptor);
+    }
+    consumed_in_handler_ = false;
+}
+
+void AmHandlers::release(void* data) {
+    const auto [pointer, kind] = owner_of(data);
+    switch (kind) {
+        case Owner::kDescriptor:
+            static_cast<uct::ReceiveDescriptor*>(pointer)->release();
+            return;
+        case Owner::kBlock:
+            std::free(pointer);
+            return;
+        case Owner::kAnnouncement: {
+            Announcement announcement;
+            if (parse_announcement(announcement_of(data), &announcement)) {
+                refuse_rndv(worker_, announcement.rts, UCS_OK);
+            }
+            free_announcement(data);
+            return;
+        }
+    }
+}
+
+ucs_status_ptr_t AmHandlers::receive(void* descriptor, void* buffer, size_t count,
+                                     const OpParams& params) {
+    Announcement announcement;
+    if (owner_of(descriptor).second != Owner::kAnnouncement ||
+        !parse_announcement(announcement_of(descriptor), &announcement)) {
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    }
+    Request* request = worker_.begin_request(params, Request::CallbackKind::kAmReceive);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    const ucs_status_t status = open_receive(*request, buffer, count, params);
+    if (status != UCS_OK) {
+        worker_.recycle(*request);
+        return UCS_STATUS_PTR(status);
+    }
+    const size_t length = announcement.rts.length;
+    worker_.tags().matched(*request, 0, length);
+    request->received = std::min(length, request->part<TagReceive>().buffer.length());
+    receive_rndv(worker_, *request, announcement_of(descriptor));
+    free_announcement(descriptor);
+    consumed_in_handler_ = true;
+    return worker_.end_call(*request, params);
+}
+
+}  // namespace ucp

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Active messages of the user: sending, and what arrives before a handler sees it.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "ucp/proto/am/am_handlers.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/proto/eager/reassembly.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucs/log.h"
+
+namespace ucp {
+namespace {
+
+// --- sending
+// ---------------------------------------------------------------------------------------
+
+struct AmSend : EagerSend {
+    AmHeader am{};
+    const void* header = nullptr;  //!< the user's
+    void* header_copy = nullptr;   //!< malloc'd, or null
+};
+
+void close_am_send(Request& request) {
+    auto& send = request.part<AmSend>();
+    close_eager_send(request, send);
+    std::free(send.header_copy);
+}
+
+ucs_status_t post_am(Request& request, const Lane& lane) {
+    auto& send = request.part<AmSend>();
+    if (send.offset != 0) return post_eager_fragment(request, send, lane);
+    const size_t total = send.buffer.length();
+    const auto& am = lane.attributes.am;
+    const std::span user_header(static_cast<const std::byte*>(send.header), send.am.header_length);
+    if (send.am.flags == 0 && user_header.empty() && send.buffer.is_contiguous() &&
+        total <= am.max_short && total <= request.worker->short_limit() &&
+        (lane.attributes.capabilities & uct::kAmShort) != 0) {
+        uint64_t word;
+        std::memcpy(&word, &send.am, sizeof(word));
+        return lane.endpoint.am_short(static_cast<uint8_t>(AmId::kAmShort), word,
+                                      send.buffer.data(), static_cast<uint32_t>(total));
+    }
+    const uint64_t uuid = request.worker->uuid();
+    const AmSingleHeader single{send.am, uuid};
+    if (total <= eager_room(request, send, lane, sizeof(single), user_header.size())) {
+        return post_eager_piece(
+            request, send, lane,
+            {AmId::kAmSingle, std::as_bytes(std::span(&single, 1)), user_header, total});
+    }
+    if (send.number == 0) send.number = request.worker->next_message_number();
+    const AmFirstHeader first{send.am, {uuid, send.number}, total};
+    const size_t room = eager_room(request, send, lane, sizeof(first), user_header.size());
+    return post_eager_piece(request, send, lane,
+                            {AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
+                             piece_length(std::min(room, total - 1), total)});
+}
+
+// --- arriving
+// --------------------------------------------------------------------------------------
+
+ucs_status_t on_am_short(void* arg, void* data, size_t length, uct::ReceiveDescriptor* descriptor) {
+    AmHeader header;
+    if (length < sizeof(header)) {
+        ucs::log_warn("an active message of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
+    return static_cast<Worker*>(arg)->am_handlers().deliver(
+        {header.id, false, 0, nullptr, 0, bytes, length - sizeof(header)}, descriptor);
+}
+
+ucs_status_t on_am_single(void* arg, void* data, size_t length,
+                          uct::ReceiveDescriptor* descriptor) {
+    AmSingleHeader header;
+    bool is_sound = length >= sizeof(header);
+    if (is_sound) {
+        std::memcpy(&header, data, sizeof(header));
+        is_sound = header.am.header_length <= length - sizeof(header);
+    }
+    if (!is_sound) {
+        ucs::log_warn("a malformed active message of {} bytes was dropped", length);
+        return UCS_OK;
+    }
+    auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
+    const size_t payload = length - sizeof(header) - header.am.header_length;
+    return static_cast<Worker*>(arg)->am_handlers().deliver(
+        {header.am.id, (header.am.flags & kAmReply) != 0, header.sender, bytes + payload,
+         header.am.header_length, bytes, payload},
+        descriptor);
+}
+
+/** A message on its way: data in a block that the handler may keep. */
+struct Arriving {
+    AmHeader am;
+    uint64_t sender;
+    size_t total;
+    std::byte* data;
+    std::unique_ptr<std::byte[]> header;
+};
+
+const Reassembly::Sink kBlockSink{
+    [](Worker&, void* target, size_t offset, const void* data, size_t length) {
+        std::memcpy(static_cast<Arriving*>(target)->data + offset, data, length);
+    },
+    [](Worker& worker, void* target, ucs_status_t status) {
+        const std::unique_ptr<Arriving> message(static_cast<Arriving*>(target));
+        if (status != UCS_OK) {
+            AmHandlers::free_block(message->data);
+            return;
+        }
+        worker.am_handlers().deliver_block(
+            {message->am.id, (message->am.flags & kAmReply) != 0, message->sender,
+             message->header.get(), message->am.header_length, message->data, message->total});
+    }};
+
+ucs_status_t on_am_first(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& worker = *static_cast<Worker*>(arg);
+    AmFirstHeader header;
+    bool is_sound = length >= sizeof(header);
+    size_t payload = 0;
+    if (is_sound) {
+        std::memcpy(&header, data, sizeof(header));
+        is_sound = header.am.header_length <= length - sizeof(header);
+        payload = length - sizeof(header) - header.am.header_length;
+    }
+    if (!is_sound || header.total <= payload) {
+        ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
+        return UCS_OK;
+    }
+    std::byte* block = worker.am_handlers().allocate(header.total);
+    if (block == nullptr) {
+        ucs::log_error("no memory for an active message of {} bytes: it is lost",
+                       uint64_t{header.total});
+        return UCS_OK;
+    }
+    const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
+    std::memcpy(block, bytes, payload);
+    auto message = std::make_unique<Arriving>();
+    message->am = header.am;
+    message->sender = header.id.sender;
+    message->total = header.total;
+    message->data = block;
+    message->header = std::make_unique<std::byte[]>(header.am.header_length);
+    std::memcpy(message->header.get(), bytes + payload, header.am.header_length);
+    worker.reassembly().begin(header.id, header.total, payload,
+                              {kBlockSink.store, kBlockSink.finish, message.release()});
+    return UCS_OK;
+}
+
+ucs_status_t on_announcement(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& worker = *static_cast<Worker*>(arg);
+    Announcement announcement;
+    if (!parse_announcement({static_cast<const std::byte*>(data), length}, &announcement)) {
+        ucs::log_warn("a malformed announcement of {} bytes was dropped", length);
+        return UCS_OK;
+    }
+    AmHeader am;
+    std::memcpy(&am, &announcement.rts.envelope, sizeof(am));
+    worker.am_handlers().deliver_announcement(
+        {am.id, (am.flags & kAmReply) != 0, announcement.rts.sender, announcement.header.data(),
+         announcement.header.size(), nullptr, announcement.rts.length},
+        data, length);
+    return UCS_OK;
+}
+
+constexpr size_t kMostOverhead = 256;  //!< headers of ours and a packed key beside a user's header
+
+}  // namespace
+
+size_t max_am_header(Worker& worker) {
+    size_t room = 64 * 1024;
+    for (const WorkerInterface& interface : worker.interfaces()) {
+        room = std::min(room, interface.transport->attributes().am.max_bcopy);
+    }
+    return room > 2 * kMostOverhead ? room - kMostOverhead : room / 2;
+}
+
+ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, size_t header_length,
+                         const void* buffer, size_t count, const OpParams& params) {
+    Worker& worker = endpoint.worker();
+    if (header_length > max_am_header(worker)) {
+        ucs::log_error("the header of an active message has {} bytes; at most {} are possible",
+                       header_length, max_am_header(worker));
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    }
+    Packer packer;
+    ucs_status_t status = packer.open(buffer, count, params.datatype());
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
+    if (request == nullptr) {
+        packer.close();
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    request->endpoint = &endpoint;
+    auto* memory = reinterpret_cast<Memory*>(params.memory());
+    const uint32_t flags = params.flags();
+    AmHeader am{id, 0, static_cast<uint32_t>(header_length)};
+    if ((flags & UCP_AM_SEND_FLAG_REPLY) != 0) {
+        am.flags = kAmReply;
+        request->flags |= Request::kNeedsGreeting;
+    }
+    const bool is_long =
+        (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
+        ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 && packer.length() >= rndv_threshold(endpoint));
+    void* header_copy = nullptr;
+    if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
+        header_copy = std::malloc(header_length);
+        if (header_copy == nullptr) {
+            packer.close();
+            worker.recycle(*request);
+            return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+        }
+        header = std::memcpy(header_copy, header, header_length);
+    }
+    if (is_long && packer.length() != 0) {
+        uint64_t envelope;
+        std::memcpy(&envelope, &am, sizeof(envelope));
+        const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
+        status = begin_rndv_send(*request, packer, envelope, &user_header, memory);
+        if (status != UCS_OK) {
+            std::free(header_copy);
+            worker.recycle(*request);
+            return UCS_STATUS_PTR(status);
+        }
+        return endpoint.submit(*request, params);
+    }
+    auto& send = request->emplace<AmSend>();
+    send.buffer = packer;
+    send.user_memory = memory;
+    send.am = am;
+    send.header = header;
+    request->post = post_am;
+    request->cleanup = close_am_send;
+    send.header_copy = header_copy;
+    return endpoint.submit(*request, params);
+}
+
+void add_am_handlers(Worker& worker) {
+    worker.set_handler(AmId::kAmShort, on_am_short);
+    worker.set_handler(AmId::kAmSingle, on_am_single);
+    worker.set_handler(AmId::kAmFirst, on_am_first);
+    worker.set_handler(AmId::kRndvAmRts, on_announcement);
+}
+
+}  // namespace ucp

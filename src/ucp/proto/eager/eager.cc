@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/eager/eager.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/bulk/engine.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/tag/engine.h"
+
+namespace ucp {
+namespace {
+
+constexpr size_t kLeastZcopy = 2 * 1024;                    //!< pieces cost something, too
+constexpr size_t kZcopyThreshold = 16 * 1024;               //!< memory that is registered already
+constexpr size_t kZcopyThresholdRegister = 64 * 1024;       //!< registration included
+constexpr size_t kHostThreshold = 24 * 1024;                //!< rendezvous within a host
+constexpr size_t kDialogueThreshold = 4 * 1024 * 1024 + 1;  //!< the same, in a dialogue
+
+size_t zcopy_threshold(const Request& request, const EagerSend& send, const Lane& lane) {
+    const auto& configured = request.worker->config().zcopy_threshold;
+    if (configured) return *configured;
+    const size_t most = send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
+    if (lane.attributes.device_type != uct::DeviceType::kNetwork) return most;
+    // Where registering takes little, a copy that takes longer is saved.
+    const auto& domain = *request.worker->context().domains()[lane.domains.local].memory;
+    const double bytes = domain.attributes().register_overhead * bulk::kCopyBandwidth;
+    return std::clamp(static_cast<size_t>(bytes), kLeastZcopy, most);
+}
+
+/** The registration that covers the buffer on the lane's device, made at need; null: copy. */
+const uct::MemoryHandle* registration(Request& request, EagerSend& send, const Lane& lane) {
+    const auto address = reinterpret_cast<uintptr_t>(send.buffer.data());
+    if (send.user_memory != nullptr && send.user_memory->covers(address, send.buffer.length())) {
+        return send.user_memory->handle(lane.domains.local);
+    }
+    if (send.no_registration) return nullptr;
+    if (!send.registration.is_open() &&
+        send.registration.open(request.worker->context(), lane.domains.local, send.buffer.data(),
+                               send.buffer.length()) != UCS_OK) {
+        send.no_registration = true;
+        return nullptr;
+    }
+    return send.registration.handle;
+}
+
+bool wants_zcopy(const Request& request, const EagerSend& send, const Lane& lane) {
+    return send.buffer.is_contiguous() && !send.no_registration &&
+           (lane.attributes.capabilities & uct::kAmZcopy) != 0 &&
+           send.buffer.length() >= zcopy_threshold(request, send, lane);
+}
+
+struct Pack {
+    EagerSend& send;
+    const EagerPiece& piece;
+    size_t done = 0;
+
+    static size_t pack(void* destination, void* arg) {
+        auto& self = *static_cast<Pack*>(arg);
+        EagerSend& send = self.send;
+        const EagerPiece& piece = self.piece;
+        auto* out = static_cast<std::byte*>(destination);
+        std::memcpy(out, piece.header.data(), piece.header.size());
+        out += piece.header.size();
+        while (self.done < piece.length) {
+            const size_t packed = send.buffer.pack(send.offset + self.done, out + self.done,
+                                                   piece.length - self.done);
+            if (packed == 0) break;
+            self.done += packed;
+        }
+        // A piece may be shorter than it could be, as types pack whole elements; the last may not.
+        if (self.done < piece.length &&
+            (self.done == 0 || send.offset + piece.length == send.buffer.length())) {
+            send.is_stuck = true;
+            std::memset(out + self.done, 0, piece.length - self.done);
+            self.done = piece.length;
+        }
+        if (!piece.trailer.empty()) {
+            std::memcpy(out + self.done, piece.trailer.data(), piece.trailer.size());
+        }
+        return piece.header.size() + self.done + piece.trailer.size();
+    }
+};
+
+}  // namespace
+
+size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
+                  size_t trailer) {
+    const auto& am = lane.attributes.am;
+    const size_t copied = am.max_bcopy > header + trailer ? am.max_bcopy - header - trailer : 0;
+    if (trailer != 0 || header > am.max_header || !wants_zcopy(request, send, lane)) return copied;
+    if (registration(request, send, lane) == nullptr) return copied;
+    return std::max(copied, am.max_zcopy);
+}
+
+ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lane,
+                              const EagerPiece& piece) {
+    const auto& am = lane.attributes.am;
+    const auto id = static_cast<uint8_t>(piece.id);
+    ucs_status_t status = UCS_OK;
+    if (piece.trailer.empty() && piece.header.size() <= am.max_header &&
+        piece.length <= am.max_zcopy && piece.length != 0 && wants_zcopy(request, send, lane) &&
+        registration(request, send, lane) != nullptr) {
+        const uct::Iov iov{static_cast<std::byte*>(send.buffer.data()) + send.offset, piece.length,
+                           registration(request, send, lane)};
+        status = request.call([&](uct::Completion* done) {
+            return lane.endpoint.am_zcopy(id, piece.header, {&iov, 1}, done);
+        });
+        if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    } else {
+        Pack pack{send, piece};
+        const ssize_t sent = lane.endpoint.am_bcopy(id, Pack::pack, &pack);
+        if (sent < 0) return static_cast<ucs_status_t>(sent);
+        if (send.is_stuck) return UCS_ERR_INVALID_PARAM;
+        send.offset += pack.done;
+        return send.offset == send.buffer.length() ? UCS_OK : UCS_INPROGRESS;
+    }
+    send.offset += piece.length;
+    return send.offset == send.buffer.length() ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& lane) {
+    const FragmentHeader header{{request.worker->uuid(), send.number}, send.offset};
+    const size_t room = eager_room(request, send, lane, sizeof(header), 0);
+    const EagerPiece piece{AmId::kFragment,
+                           std::as_bytes(std::span(&header, 1)),
+                           {},
+                           piece_length(room, send.buffer.length() - send.offset)};
+    return post_eager_piece(request, send, lane, piece);
+}
+
+void close_eager_send(Request& request, EagerSend& send) {
+    send.buffer.close();
+    if (send.registration.is_open()) send.registration.close(request.worker->context());
+}
+
+namespace {
+
+/**
+ * Is this long message, which may go either way, likely to be waited for? Nothing else is under
+ * way, and the program has received since its last long message, which was the only one of its
+ * turn: as in a dialogue.
+ */
+bool is_waited_for(Endpoint& endpoint) {
+    Worker& worker = endpoint.worker();
+    TagEngine& tags = worker.tags();
+    return worker.dialogue().speak(tags.receives(), tags.matcher().has_expected()) &&
+           !endpoint.has_backlog() && !worker.has_named_requests();
+}
+
+}  // namespace
+
+size_t rndv_threshold(Endpoint& endpoint) {
+    const Config& config = endpoint.worker().config();
+    if (config.rndv_threshold) return *config.rndv_threshold;
+    if (endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory)
+        return kHostThreshold;
+    return bulk::threshold_alone(bulk::ways_of(endpoint));
+}
+
+// Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
+// by the system; but where all ranks are busy, one copy is less work (docs/mpi.md): so only
+// messages that a program is likely to wait for go in pieces.
+bool is_announced(Endpoint& endpoint, size_t length) {
+    if (const auto& configured = endpoint.worker().config().rndv_threshold) {
+        return length >= *configured;
+    }
+    if (length < bulk::kLeastAnnounced) return false;  // less than any threshold
+    const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
+    if (type == uct::DeviceType::kSharedMemory) {
+        return length >= kHostThreshold &&
+               (length >= kDialogueThreshold || !is_waited_for(endpoint));
+    }
+    const bulk::Ways ways = bulk::ways_of(endpoint);
+    return length >= bulk::threshold_alone(ways) ||
+           (type == uct::DeviceType::kNetwork && length >= bulk::threshold_among_others(ways) &&
+            !is_waited_for(endpoint));
+}
+
+}  // namespace ucp

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/eager/reassembly.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/worker/worker.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+Reassembly::~Reassembly() {
+    while (!messages_.empty()) {
+        const Sink sink = messages_.begin()->second.sink;
+        messages_.erase(messages_.begin());
+        sink.finish(worker_, sink.target, UCS_ERR_CANCELED);
+    }
+}
+
+void Reassembly::begin(MessageId id, size_t total, size_t arrived, Sink sink) {
+    const auto [place, is_new] = messages_.try_emplace(id, Message{total, arrived, sink});
+    if (!is_new) {
+        ucs::log_warn("worker {:016x} began message {} twice: dropped", id.sender, id.number);
+        sink.finish(worker_, sink.target, UCS_ERR_IO_ERROR);
+    }
+}
+
+void Reassembly::redirect(MessageId id, Sink sink) {
+    const auto found = messages_.find(id);
+    if (found != messages_.end()) found->second.sink = sink;
+}
+
+void Reassembly::give_up(ucs::Time now) {
+    constexpr unsigned kLooks = 8;
+    std::vector<FailedSender> over;
+    std::erase_if(failed_, [&](FailedSender& failed) {
+        if (failed.looks++ == 0) failed.since = now;
+        if (failed.looks < kLooks || now - failed.since < kPatience) return false;
+        over.push_back(failed);
+        return true;
+    });
+    for (const FailedSender& failed : over) finish_all_of(failed.sender, failed.status);
+}
+
+ucs::Time Reassembly::next_deadline() const {
+    ucs::Time next = ucs::kNever;
+    for (const FailedSender& failed : failed_) next = std::min(next, failed.since + kPatience);
+    return next;
+}
+
+void Reassembly::finish_all_of(uint64_t sender, ucs_status_t status) {
+    for (auto it = messages_.begin(); it != messages_.end();) {
+        if (it->first.sender != sender) {
+            ++it;
+            continue;
+        }
+        const Sink sink = it->second.sink;
+        messages_.erase(it);
+        sink.finish(worker_, sink.target, status);
+        it = messages_.begin();
+    }
+}
+
+ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
+                                     uct::ReceiveDescriptor*) {
+    auto& worker = *static_cast<Worker*>(arg);
+    Reassembly& self = worker.reassembly();
+    FragmentHeader header;
+    if (length <= sizeof(header)) {
+        ucs::log_warn("a fragment of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
+    const size_t bytes = length - sizeof(header);
+    const MessageId id = header.id;
+    const auto found = self.messages_.find(id);
+    if (found == self.messages_.end()) return UCS_OK;
+    for (FailedSender& failed : self.failed_) {
+        if (failed.sender == id.sender) failed.looks = 0;
+    }
+    Message& message = found->second;
+    const uint64_t offset = header.offset;
+    if (bytes > message.total - message.arrived || offset > message.total - bytes) {
+        ucs::log_warn("a fragment of worker {:016x} lies outside its message: dropped", id.sender);
+        return UCS_OK;
+    }
+    message.arrived += bytes;
+    const Sink sink = message.sink;
+    const bool whole = message.arrived == message.total;
+    if (whole) self.messages_.erase(found);
+    sink.store(worker, sink.target, offset, payload, bytes);
+    if (whole) sink.finish(worker, sink.target, UCS_OK);
+    return UCS_OK;
+}
+
+}  // namespace ucp

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "ucp/base/wire.h"
+#include "ucs/random.h"
+#include "ucs/time.h"
+#include "ucs/type/status.h"
+#include "uct/api/types.h"
+
+namespace ucp {
+
+class Worker;
+
+/**
+ * Messages of which the first fragment has come and later ones have not.
+ *
+ * The first fragment's protocol says what to do with the rest: it gives a sink. Fragments that
+ * belong to no message are dropped: the message failed meanwhile, or the peer makes them up.
+ */
+class Reassembly {
+  public:
+    struct Sink {
+        /** Bytes [offset, offset + length) of the message; they lie inside it. */
+        void (*store)(Worker& worker, void* target, size_t offset, const void* data,
+                      size_t length) = nullptr;
+        /** UCS_OK: all bytes have been stored. An error: no more will come. Called once. */
+        void (*finish)(Worker& worker, void* target, ucs_status_t status) = nullptr;
+        void* target = nullptr;
+    };
+
+    explicit Reassembly(Worker& worker) : worker_(worker) {}
+    /** What never became whole ends with UCS_ERR_CANCELED. */
+    ~Reassembly();
+
+    /** @param arrived  bytes of the first fragment, stored by the caller; below `total` */
+    void begin(MessageId id, size_t total, size_t arrived, Sink sink);
+    /** Another taker for the rest: a receive was found for the message. */
+    void redirect(MessageId id, Sink sink);
+    /** Nobody wants the rest; finish() is not called. */
+    void abandon(MessageId id) { messages_.erase(id); }
+    /**
+     * No endpoint leads to the sender any more. What has arrived of it may lie in queues still, and
+     * must not be overtaken: its messages end with the error only when nothing has come of it for a
+     * second, and for some looks.
+     */
+    void sender_failed(uint64_t sender, ucs_status_t status) {
+        failed_.push_back({sender, status, {}, 0});
+    }
+    /** Now and then, behind looks at the transports. */
+    void advance(ucs::Time now) {
+        if (!failed_.empty()) [[unlikely]]
+            give_up(now);
+    }
+    /** When a sender that failed may be given up; ucs::kNever without any. */
+    ucs::Time next_deadline() const;
+
+    static ucs_status_t on_fragment(void* worker, void* data, size_t length,
+                                    uct::ReceiveDescriptor* descriptor);
+
+  private:
+    struct Message {
+        size_t total;
+        size_t arrived;
+        Sink sink;
+    };
+    struct FailedSender {
+        uint64_t sender;
+        ucs_status_t status;
+        ucs::Time since;  //!< nothing of it came; set at the first look behind that
+        unsigned looks;   //!< since then
+    };
+    struct Hash {
+        size_t operator()(const MessageId& id) const {
+            return ucs::mix64(id.sender ^ ucs::mix64(id.number));
+        }
+    };
+    struct Equal {
+        bool operator()(const MessageId& a, const MessageId& b) const {
+            return a.sender == b.sender && a.number == b.number;
+        }
+    };
+
+    static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
+
+    void give_up(ucs::Time now);
+    void finish_all_of(uint64_t sender, ucs_status_t status);
+
+    Worker& worker_;
+    std::vector<FailedSender> failed_;
+    std::unordered_map<MessageId, Message, Hash, Equal> messages_;
+};
+
+}  // namespace ucp

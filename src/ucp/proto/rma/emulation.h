@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ucp/base/request.h"
+
+// One-sided operations over lanes that lack them: the target's processor acts for the initiator.
+// Requests are messages among the application's, in its order; answers to puts and atomics are
+// control messages. Every access names the memory it goes to and is checked against it
+// (RegionTable). The initiator's request ends with the answer, and a flush waits for it.
+namespace ucp {
+
+class Worker;
+
+#pragma pack(push, 1)
+
+/** Whose memory, and where in it. */
+struct RemoteAccess {
+    uint64_t identity;  //!< of the target's RegionTable
+    uint64_t region;
+    uint64_t address;
+};
+
+/** kPut: the bytes that follow belong at the address; the last piece is acknowledged. */
+struct EmulatedPut {
+    uint64_t from;     //!< uuid
+    uint64_t request;  //!< the initiator's
+    RemoteAccess to;
+    uint8_t is_last;
+};
+
+/** kGetRequest */
+struct EmulatedGet {
+    uint64_t from;
+    uint64_t request;
+    RemoteAccess source;
+    uint64_t length;
+};
+
+/** kGetReply: bytes that belong at `offset` follow. */
+struct EmulatedGetReply {
+    uint64_t from;
+    uint64_t request;
+    uint64_t offset;
+};
+
+/** kAtomicRequest */
+struct EmulatedAtomic {
+    uint64_t from;
+    uint64_t request;
+    RemoteAccess to;
+    uint8_t op;    //!< uct::AtomicOp
+    uint8_t size;  //!< 4 or 8
+    uint64_t operand;
+    uint64_t compare;
+};
+
+/** kAtomicReply */
+struct EmulatedAtomicReply {
+    uint64_t from;
+    uint64_t request;
+    uint64_t value;
+};
+
+/** kRmaAck: a put has been done, or an operation was refused. */
+struct EmulatedDone {
+    uint64_t from;
+    uint64_t request;
+    int8_t status;
+};
+
+#pragma pack(pop)
+
+/** Go on by emulation: a put at the offset reached, a get from there on. */
+void emulate_rma(Request& request, bool is_put);
+/** The same for an atomic operation. */
+void emulate_atomic(Request& request);
+
+void add_emulation_origin_handlers(Worker& worker);
+void add_emulation_target_handlers(Worker& worker);
+
+}  // namespace ucp

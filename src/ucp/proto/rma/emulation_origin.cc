@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/base/answer.h"
+#include "ucp/proto/rma/atomic_request.h"
+#include "ucp/proto/rma/emulation.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucp/proto/rndv/rndv_wire.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+namespace {
+
+RemoteAccess access_to(const RemoteMemory& remote, uint64_t address) {
+    return {remote.header().identity, remote.header().region, address};
+}
+
+/**
+ * From its first message on the operation is one that a flush or fence waits for: not before, since
+ * what waits in the queue before it may wait for a fence.
+ */
+void count_remote(Request& request, std::optional<uint32_t>& number) {
+    if (!number) number = request.endpoint->remote_operation_started();
+}
+
+struct PackContext {
+    Request& request;
+    size_t length;
+};
+
+size_t pack_put(void* destination, void* arg) {
+    const auto& [request, length] = *static_cast<PackContext*>(arg);
+    const RmaOperation& rma = request.part<RmaOperation>();
+    const EmulatedPut header{request.worker->uuid(), request.wire_id,
+                             access_to(*rma.remote, rma.address + rma.offset),
+                             rma.offset + length == rma.length};
+    std::memcpy(destination, &header, sizeof(header));
+    if (length > 0)
+        std::memcpy(static_cast<std::byte*>(destination) + sizeof(header), rma.buffer + rma.offset,
+                    length);
+    return sizeof(header) + length;
+}
+
+ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    PackContext pack{request, std::min(lane.attributes.am.max_bcopy - sizeof(EmulatedPut),
+                                       rma.length - rma.offset)};
+    count_remote(request, rma.number);
+    const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kPut), pack_put, &pack);
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    rma.offset += pack.length;
+    return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
+}
+
+template <typename Message>
+size_t pack_message(void* destination, void* arg) {
+    std::memcpy(destination, arg, sizeof(Message));
+    return sizeof(Message);
+}
+
+template <typename Message>
+ucs_status_t post_message(const Lane& lane, AmId id, Message& message) {
+    const ssize_t sent =
+        lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_message<Message>, &message);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    EmulatedGet message{request.worker->uuid(), request.wire_id,
+                        access_to(*rma.remote, rma.address + rma.offset), rma.length - rma.offset};
+    rma.arrived = rma.offset;
+    count_remote(request, rma.number);
+    return post_message(lane, AmId::kGetRequest, message);
+}
+
+ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
+    AtomicRequest& atomic = request.part<AtomicRequest>();
+    EmulatedAtomic message{request.worker->uuid(),
+                           request.wire_id,
+                           access_to(*atomic.remote, atomic.address),
+                           static_cast<uint8_t>(atomic.arguments.op),
+                           static_cast<uint8_t>(atomic.arguments.size),
+                           atomic.arguments.operand,
+                           atomic.arguments.compare};
+    count_remote(request, atomic.number);
+    return post_message(lane, AmId::kAtomicRequest, message);
+}
+
+void emulate(Request& request, Request::Post post) {
+    request.post = post;
+    request.flags &= ~static_cast<uint32_t>(Request::kOneSided);
+    request.flags |= Request::kNeedsGreeting;
+    await_answer(request);
+}
+
+/** The operation that an answer names, if it went to the peer that the answer is from. */
+Request* find_operation(Worker& worker, uint64_t id, uint64_t from) {
+    Request* request = worker.find_request(id);
+    if (request == nullptr || request->endpoint == nullptr ||
+        request->endpoint->remote_uuid() != from)
+        return nullptr;
+    const Request::Post post = request->post;
+    return post == post_emulated_put || post == post_emulated_get || post == post_emulated_atomic
+               ? request
+               : nullptr;
+}
+
+template <typename Message>
+Request* read_answer(Worker& worker, const void* data, size_t length, Message* message,
+                     std::span<const std::byte>* payload) {
+    Request* request = nullptr;
+    if (read_header(data, length, message, payload))
+        request = find_operation(worker, message->request, message->from);
+    if (request == nullptr)
+        ucs::log_warn("answer of {} bytes to an unknown one-sided operation dropped", length);
+    return request;
+}
+
+ucs_status_t on_done(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedDone done;
+    std::span<const std::byte> rest;
+    Request* request = read_answer(worker, data, length, &done, &rest);
+    if (request == nullptr) return UCS_OK;
+    if (!rest.empty() || done.status > 0 || done.status <= UCS_ERR_LAST ||
+        (done.status == UCS_OK && request->post != post_emulated_put)) {
+        ucs::log_warn("malformed answer to a one-sided operation dropped");
+        return UCS_OK;
+    }
+    const auto status = static_cast<ucs_status_t>(done.status);
+    Endpoint& endpoint = *request->endpoint;
+    answered(*request, status);
+    // As a device would: a wrong key or range ends the endpoint.
+    if (status != UCS_OK) endpoint.fail(status);
+    return UCS_OK;
+}
+
+ucs_status_t on_get_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedGetReply reply;
+    std::span<const std::byte> payload;
+    Request* request = read_answer(worker, data, length, &reply, &payload);
+    if (request == nullptr) return UCS_OK;
+    RmaOperation& rma = request->part<RmaOperation>();
+    if (request->post != post_emulated_get || reply.offset != rma.arrived - rma.offset ||
+        payload.size() > rma.length - rma.arrived) {
+        ucs::log_warn("data of a get out of place dropped");
+        return UCS_OK;
+    }
+    if (!payload.empty()) std::memcpy(rma.buffer + rma.arrived, payload.data(), payload.size());
+    rma.arrived += payload.size();
+    if (rma.arrived == rma.length) answered(*request, UCS_OK);
+    return UCS_OK;
+}
+
+ucs_status_t on_atomic_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedAtomicReply reply;
+    std::span<const std::byte> rest;
+    Request* request = read_answer(worker, data, length, &reply, &rest);
+    if (request == nullptr) return UCS_OK;
+    if (!rest.empty() || request->post != post_emulated_atomic) {
+        ucs::log_warn("malformed answer to an atomic operation dropped");
+        return UCS_OK;
+    }
+    set_atomic_result(request->part<AtomicRequest>(), reply.value);
+    answered(*request, UCS_OK);
+    return UCS_OK;
+}
+
+}  // namespace
+
+void emulate_rma(Request& request, bool is_put) {
+    emulate(request, is_put ? post_emulated_put : post_emulated_get);
+}
+
+void emulate_atomic(Request& request) {
+    emulate(request, post_emulated_atomic);
+}
+
+void add_emulation_origin_handlers(Worker& worker) {
+    worker.set_handler(AmId::kRmaAck, on_done);
+    worker.set_handler(AmId::kGetReply, on_get_reply);
+    worker.set_handler(AmId::kAtomicReply, on_atomic_reply);
+}
+
+}  // namespace ucp

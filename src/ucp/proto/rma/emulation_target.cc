@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/context/context.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/rma/emulation.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucp/proto/rndv/rndv_wire.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+namespace {
+
+void* find_memory(Worker& worker, const RemoteAccess& access, uint64_t length, unsigned prot) {
+    Context& context = worker.context();
+    ContextLock lock(context);
+    return context.regions().access(access.identity, access.region, access.address, length, prot);
+}
+
+void answer(Worker& worker, uint64_t to, uint64_t request, ucs_status_t status) {
+    Endpoint* endpoint = worker.find_endpoint(to);
+    if (endpoint == nullptr) return;
+    const EmulatedDone done{worker.uuid(), request, static_cast<int8_t>(status)};
+    endpoint->send_control(AmId::kRmaAck, std::as_bytes(std::span(&done, 1)));
+}
+
+void refuse(Worker& worker, uint64_t from, uint64_t request) {
+    ucs::log_warn("worker {:016x} asked for memory that it has no right to", from);
+    answer(worker, from, request, UCS_ERR_INVALID_ADDR);
+}
+
+template <typename Message>
+bool read_request(const void* data, size_t length, Message* message,
+                  std::span<const std::byte>* rest) {
+    if (read_header(data, length, message, rest) && message->from != 0) return true;
+    ucs::log_warn("malformed one-sided request of {} bytes dropped", length);
+    return false;
+}
+
+ucs_status_t on_put(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedPut put;
+    std::span<const std::byte> payload;
+    if (!read_request(data, length, &put, &payload)) return UCS_OK;
+    if (!payload.empty()) {
+        void* target = find_memory(worker, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
+        if (target == nullptr) {
+            refuse(worker, put.from, put.request);
+            return UCS_OK;
+        }
+        std::memcpy(target, payload.data(), payload.size());
+    }
+    if (put.is_last) answer(worker, put.from, put.request, UCS_OK);
+    return UCS_OK;
+}
+
+/** The part of the internal request that sends what a get asked for. */
+struct GetAnswer {
+    EmulatedGet get;
+    uint64_t offset;
+};
+
+struct PackAnswer {
+    Request& request;
+    const std::byte* data;
+    size_t length;
+};
+
+size_t pack_answer(void* destination, void* arg) {
+    const auto& [request, data, length] = *static_cast<PackAnswer*>(arg);
+    const GetAnswer& part = request.part<GetAnswer>();
+    const EmulatedGetReply header{request.worker->uuid(), part.get.request, part.offset};
+    std::memcpy(destination, &header, sizeof(header));
+    if (length > 0)
+        std::memcpy(static_cast<std::byte*>(destination) + sizeof(header), data, length);
+    return sizeof(header) + length;
+}
+
+ucs_status_t post_answer(Request& request, const Lane& lane) {
+    GetAnswer& part = request.part<GetAnswer>();
+    const size_t length = std::min<size_t>(lane.attributes.am.max_bcopy - sizeof(EmulatedGetReply),
+                                           part.get.length - part.offset);
+    RemoteAccess source = part.get.source;
+    source.address += part.offset;
+    // Looked up for each piece: the program may unmap the memory in between.
+    const void* data = find_memory(*request.worker, source, length, UCP_MEM_MAP_PROT_REMOTE_READ);
+    if (data == nullptr) {
+        refuse(*request.worker, part.get.from, part.get.request);
+        return UCS_OK;
+    }
+    PackAnswer pack{request, static_cast<const std::byte*>(data), length};
+    const ssize_t sent =
+        lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kGetReply), pack_answer, &pack);
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    part.offset += length;
+    return part.offset == part.get.length ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_t on_get(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedGet get;
+    std::span<const std::byte> rest;
+    if (!read_request(data, length, &get, &rest)) return UCS_OK;
+    Endpoint* endpoint = worker.find_endpoint(get.from);
+    if (!rest.empty() || endpoint == nullptr) {
+        ucs::log_warn("get of an unknown worker dropped");
+        return UCS_OK;
+    }
+    if (find_memory(worker, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ) == nullptr) {
+        refuse(worker, get.from, get.request);
+        return UCS_OK;
+    }
+    Request* request = worker.allocate_request();
+    if (request == nullptr) {
+        answer(worker, get.from, get.request, UCS_ERR_NO_MEMORY);
+        return UCS_OK;
+    }
+    request->emplace<GetAnswer>(get, uint64_t{0});
+    request->endpoint = endpoint;
+    request->post = post_answer;
+    request->flags |= Request::kAwaited;
+    endpoint->start(*request);
+    return UCS_OK;
+}
+
+/** The processor's own atomics; words of other lanes' atomics are not atomic with them. */
+template <typename Word>
+uint64_t execute(Word* word, const EmulatedAtomic& atomic) {
+    Word old = __atomic_load_n(word, __ATOMIC_RELAXED);
+    const auto op = static_cast<uct::AtomicOp>(atomic.op);
+    Word next;
+    do {
+        next =
+            static_cast<Word>(apply_atomic(op, sizeof(Word), old, atomic.operand, atomic.compare));
+    } while (
+        !__atomic_compare_exchange_n(word, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    return old;
+}
+
+bool is_atomic_op(uint8_t op) {
+    return op != 0 && (op & (op - 1)) == 0 &&
+           op <= static_cast<uint8_t>(uct::AtomicOp::kCompareSwap);
+}
+
+ucs_status_t on_atomic(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    EmulatedAtomic atomic;
+    std::span<const std::byte> rest;
+    if (!read_request(data, length, &atomic, &rest)) return UCS_OK;
+    if (!rest.empty() || !is_atomic_op(atomic.op) || (atomic.size != 4 && atomic.size != 8) ||
+        atomic.to.address % atomic.size != 0) {
+        ucs::log_warn("malformed atomic operation dropped");
+        return UCS_OK;
+    }
+    void* target = find_memory(worker, atomic.to, atomic.size,
+                               UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE);
+    if (target == nullptr) {
+        refuse(worker, atomic.from, atomic.request);
+        return UCS_OK;
+    }
+    const uint64_t old = atomic.size == 4 ? execute(static_cast<uint32_t*>(target), atomic)
+                                          : execute(static_cast<uint64_t*>(target), atomic);
+    Endpoint* endpoint = worker.find_endpoint(atomic.from);
+    if (endpoint == nullptr) return UCS_OK;
+    const EmulatedAtomicReply reply{worker.uuid(), atomic.request, old};
+    endpoint->send_control(AmId::kAtomicReply, std::as_bytes(std::span(&reply, 1)));
+    return UCS_OK;
+}
+
+}  // namespace
+
+void add_emulation_target_handlers(Worker& worker) {
+    worker.set_handler(AmId::kPut, on_put);
+    worker.set_handler(AmId::kGetRequest, on_get);
+    worker.set_handler(AmId::kAtomicRequest, on_atomic);
+}
+
+}  // namespace ucp

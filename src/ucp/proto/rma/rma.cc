@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/rma/rma.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/bulk/engine.h"
+#include "ucp/worker/worker.h"
+#include "ucp/dt/datatype.h"
+#include "ucp/mem/memory.h"
+#include "ucp/proto/rma/emulation.h"
+
+namespace ucp {
+
+namespace {
+
+// Below these lengths a copy is cheaper than zero copy; the first includes a registration.
+constexpr size_t kZcopyUnregistered = 16384;
+constexpr size_t kZcopyRegistered = 4096;
+
+void finish_rma(Request& request) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.memory != nullptr) Memory::destroy(rma.memory);
+    if (rma.number) request.endpoint->remote_operation_finished(*rma.number);
+}
+
+bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote,
+                uct::RemoteKey* key) {
+    *key = remote.find(lane.domains);
+    return (lane.attributes.capabilities & any_of) == 0 || *key == uct::kInvalidRemoteKey;
+}
+
+constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
+constexpr uint32_t kAnyGet = uct::kGetBcopy | uct::kGetZcopy;
+
+struct PackPut {
+    const std::byte* data;
+    size_t length;
+};
+
+size_t pack_put(void* destination, void* arg) {
+    const PackPut& pack = *static_cast<PackPut*>(arg);
+    std::memcpy(destination, pack.data, pack.length);
+    return pack.length;
+}
+
+void unpack_get(void* arg, const void* data, size_t length) {
+    std::memcpy(arg, data, length);
+}
+
+/** The shortest way: nothing waits, and the data fits into the work request. */
+bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                 const RemoteMemory& remote) {
+    if (!endpoint.one_sided_ready()) return false;
+    const Lane lane = endpoint.one_sided_lane();
+    if (length > lane.attributes.put.max_short ||
+        (lane.attributes.capabilities & uct::kPutShort) == 0)
+        return false;
+    const uct::RemoteKey key = remote.find(lane.domains);
+    if (key == uct::kInvalidRemoteKey) return false;
+    if (lane.endpoint.put_short(buffer, static_cast<uint32_t>(length), address, key) != UCS_OK)
+        return false;
+    endpoint.note_one_sided(lane);
+    Worker& worker = endpoint.worker();
+    if ((worker.gate() & Worker::kGateTracker) != 0) worker.touch(endpoint, length);
+    return true;
+}
+
+ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
+                       bool is_put) {
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    Worker& worker = endpoint.worker();
+    operation.user_memory = reinterpret_cast<Memory*>(params.memory());
+    Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    begin_rma(*request, endpoint, operation, is_put);
+    worker.touch_if_armed(endpoint, operation.length);
+    return endpoint.submit(*request, params);
+}
+
+ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
+    if (endpoint.is_failed()) return endpoint.status();
+    Request* request = endpoint.worker().allocate_request();
+    if (request == nullptr) return UCS_ERR_NO_MEMORY;
+    begin_rma(*request, endpoint, operation, is_put);
+    endpoint.worker().touch_if_armed(endpoint, operation.length);
+    endpoint.start(*request);
+    return UCS_INPROGRESS;
+}
+
+}  // namespace
+
+void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
+    RmaOperation& rma = request.emplace<RmaOperation>(operation);
+    request.endpoint = &endpoint;
+    request.flags |= Request::kOneSided;
+    request.post = is_put ? post_put : post_get;
+    request.cleanup = finish_rma;
+    uct::RemoteKey key;
+    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
+        emulate_rma(request, is_put);
+}
+
+ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
+                              size_t* length) {
+    const ucp_datatype_t type = params.datatype();
+    if (datatype_class(type) != DatatypeClass::kContig) return UCS_ERR_INVALID_PARAM;
+    if (__builtin_mul_overflow(count, contig_element_size(type), length))
+        return UCS_ERR_INVALID_PARAM;
+    return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
+
+size_t zcopy_threshold(Request& request) {
+    const auto& configured = request.worker->config().zcopy_threshold;
+    if (configured) return *configured;
+    return request.part<RmaOperation>().user_memory != nullptr ? kZcopyRegistered
+                                                               : kZcopyUnregistered;
+}
+
+uct::MemoryHandle* registration(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.user_memory != nullptr &&
+        rma.user_memory->covers(reinterpret_cast<uintptr_t>(rma.buffer), rma.length))
+        return rma.user_memory->handle(lane.domains.local);
+    if (rma.memory == nullptr && !rma.no_registration) {
+        rma.no_registration = Memory::create_on_demand(request.worker->context(), rma.buffer,
+                                                       rma.length, &rma.memory) != UCS_OK;
+    }
+    return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
+}
+
+/** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
+static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.offset != 0 || !is_bulk(*request.endpoint, rma.length)) return false;
+    const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
+    if ((lane.attributes.capabilities & chains) == 0 || registration(request, lane) == nullptr) {
+        return false;
+    }
+    const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
+    return request.worker->bulk().hand_over(
+        request, direction, {rma.buffer, rma.address, rma.length, memory, rma.remote});
+}
+
+ucs_status_t post_put(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    uct::RemoteKey key;
+    if (lane_lacks(lane, kAnyPut, *rma.remote, &key)) {
+        emulate_rma(request, true);
+        return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
+    }
+    ucs_status_t status;
+    if (hand_over(request, lane, bulk::Direction::kPut)) return UCS_OK;
+    const uint32_t capabilities = lane.attributes.capabilities;
+    const uct::OperationLimits& limits = lane.attributes.put;
+    std::byte* data = rma.buffer + rma.offset;
+    const uint64_t address = rma.address + rma.offset;
+    size_t length = rma.length - rma.offset;
+    uct::MemoryHandle* handle = nullptr;
+    const bool can_copy = (capabilities & uct::kPutBcopy) != 0;
+    if (length <= limits.max_short && (capabilities & uct::kPutShort) != 0) {
+        status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
+    } else if ((capabilities & uct::kPutZcopy) != 0 &&
+               (!can_copy || length >= zcopy_threshold(request)) &&
+               (handle = registration(request, lane)) != nullptr) {
+        length = std::min(length, limits.max_zcopy);
+        const uct::Iov piece{data, length, handle};
+        status = request.call([&](uct::Completion* c) {
+            return lane.endpoint.put_zcopy({&piece, 1}, address, key, c);
+        });
+    } else if (can_copy) {
+        length = std::min(length, limits.max_bcopy);
+        PackPut pack{data, length};
+        const ssize_t sent = lane.endpoint.put_bcopy(pack_put, &pack, address, key);
+        status = sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+    } else if ((capabilities & uct::kPutShort) != 0 && limits.max_short > 0) {
+        length = std::min(length, limits.max_short);
+        status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
+    } else {
+        return UCS_ERR_NO_MEMORY;  // zero copy is all there is, and the device takes no memory
+    }
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    rma.offset += length;
+    return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_t post_get(Request& request, const Lane& lane) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    uct::RemoteKey key;
+    if (lane_lacks(lane, kAnyGet, *rma.remote, &key)) {
+        emulate_rma(request, false);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ucs_status_t status;
+    if (hand_over(request, lane, bulk::Direction::kGet)) return UCS_OK;
+    const uint32_t capabilities = lane.attributes.capabilities;
+    const uct::OperationLimits& limits = lane.attributes.get;
+    std::byte* data = rma.buffer + rma.offset;
+    const uint64_t address = rma.address + rma.offset;
+    size_t length = rma.length - rma.offset;
+    uct::MemoryHandle* handle = nullptr;
+    const bool can_copy = (capabilities & uct::kGetBcopy) != 0;
+    if ((capabilities & uct::kGetZcopy) != 0 && (!can_copy || length >= zcopy_threshold(request)) &&
+        (handle = registration(request, lane)) != nullptr) {
+        length = std::min(length, limits.max_zcopy);
+        const uct::Iov piece{data, length, handle};
+        status = request.call([&](uct::Completion* c) {
+            return lane.endpoint.get_zcopy({&piece, 1}, address, key, c);
+        });
+    } else if (can_copy) {
+        length = std::min(length, limits.max_bcopy);
+        status = request.call([&](uct::Completion* c) {
+            return lane.endpoint.get_bcopy(unpack_get, data, length, address, key, c);
+        });
+    } else {
+        return UCS_ERR_NO_MEMORY;
+    }
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    rma.offset += length;
+    return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                     const RemoteMemory& remote, const OpParams& params) {
+    if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
+        (length == 0 || put_at_once(endpoint, buffer, length, address, remote)))
+        return UCS_STATUS_PTR(endpoint.status());
+    return start(endpoint,
+                 {static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
+                 params, true);
+}
+
+ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                     const RemoteMemory& remote, const OpParams& params) {
+    if (length == 0 && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL))
+        return UCS_STATUS_PTR(endpoint.status());
+    return start(endpoint, {static_cast<std::byte*>(buffer), length, address, &remote}, params,
+                 false);
+}
+
+ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                          const RemoteMemory& remote) {
+    if (length == 0 || put_at_once(endpoint, buffer, length, address, remote))
+        return endpoint.status();
+    return start_implicit(
+        endpoint, {static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
+        true);
+}
+
+ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                          const RemoteMemory& remote) {
+    if (length == 0) return endpoint.status();
+    return start_implicit(endpoint, {static_cast<std::byte*>(buffer), length, address, &remote},
+                          false);
+}
+
+}  // namespace ucp

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/base/request.h"
+#include "ucp/mem/remote_memory.h"
+
+// One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
+// way that suits its length on the lane of that moment: inline, through a bounce buffer, or from
+// registered memory. Where a lane cannot do the operation it is emulated (emulation.h).
+namespace ucp {
+
+class Memory;
+class Worker;
+
+ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                     const RemoteMemory& remote, const OpParams& params);
+ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                     const RemoteMemory& remote, const OpParams& params);
+/** Without a handle: a flush tells the end. @return UCS_OK, UCS_INPROGRESS or an error */
+ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                          const RemoteMemory& remote);
+ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                          const RemoteMemory& remote);
+
+/** Bytes of a contiguous buffer. @return UCS_ERR_INVALID_PARAM for other datatypes */
+ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
+                              size_t* length);
+
+/** The part of a put or get. */
+struct RmaOperation {
+    std::byte* buffer;
+    size_t length;
+    uint64_t address;
+    const RemoteMemory* remote;
+    Memory* user_memory = nullptr;
+    Memory* memory = nullptr;             //!< registration of our own
+    size_t offset = 0;                    //!< bytes posted
+    size_t arrived = 0;                   //!< emulated get: bytes of the reply
+    bool no_registration = false;         //!< a device refused: copy
+    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
+};
+
+/** Make a request a put or get; start it with Endpoint::submit() or start(). */
+void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put);
+
+/** The registration of the operation's buffer for the lane, made at need; null if there is none. */
+uct::MemoryHandle* registration(Request& request, const Lane& lane);
+/** From which length on an operation takes registered memory, if the lane has a choice. */
+size_t zcopy_threshold(Request& request);
+
+ucs_status_t post_put(Request& request, const Lane& lane);
+ucs_status_t post_get(Request& request, const Lane& lane);
+
+// --- atomics ---
+
+struct AtomicArguments {
+    uct::AtomicOp op;
+    unsigned size;     //!< 4 or 8 bytes
+    uint64_t operand;  //!< addend, mask, new value
+    uint64_t compare;  //!< kCompareSwap only
+    void* result;      //!< gets the old value, `size` bytes; null if it is not wanted
+};
+
+/** @return UCS_ERR_INVALID_PARAM for a size or address that no atomic operation takes */
+ucs_status_t check_atomic(const AtomicArguments& arguments, uint64_t address);
+ucs_status_ptr_t atomic(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
+                        const RemoteMemory& remote, const OpParams& params);
+ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
+                             const RemoteMemory& remote);
+
+/** What an operation leaves in a word of `size` bytes. */
+uint64_t apply_atomic(uct::AtomicOp op, unsigned size, uint64_t old, uint64_t operand,
+                      uint64_t compare);
+
+void add_rma_handlers(Worker& worker);
+
+}  // namespace ucp

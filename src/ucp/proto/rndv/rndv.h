@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ucp/base/request.h"
+#include "ucp/dt/buffer.h"
+#include "ucp/proto/rndv/rndv_wire.h"
+
+// Rendezvous: the data of a long message moves when the receiver has a buffer for it.
+//
+//   sender                       receiver
+//   RTS (address, key)  ----->   matches; then one of
+//                                  get: reads the data in chunks
+//   done                <-----       ATS
+//                                  put: offers its buffer
+//   writes in chunks,   <-----       RTR (address, key)
+//   flushes the lanes
+//   done                ----->       ATP
+//                                  copy: neither is possible (datatypes, lanes, configuration)
+//   sends fragments     <-----       RTR (no key)
+//   done                ----->       DATA ...
+//
+// RTS and DATA are messages among the application's, in its order; the others are control messages.
+// Requests are named by slots with generations; each answer is checked against the endpoint that
+// the request belongs to. When a peer fails, its requests end once: those that wait for an answer
+// through their name, those that post through their queue.
+namespace ucp {
+
+class Memory;
+class Worker;
+
+/**
+ * Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
+ *
+ * @param am           null: kRndvRts of `envelope` as tag; else the user's header of an active
+ * message
+ * @param user_memory  the handle that came with the buffer, or null
+ * @return UCS_ERR_NO_MEMORY; the buffer is closed then
+ */
+struct RndvHeader {
+    const void* data;
+    uint32_t length;
+    void* copy = nullptr;  //!< malloc'd; the request's, once it has begun
+};
+ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t envelope,
+                             const RndvHeader* am, Memory* user_memory);
+
+/** Fetch announced data into a request made by open_receive(); its end may come at once. */
+void receive_rndv(Worker& worker, Request& receive, std::span<const std::byte> announcement);
+/** Tell the sender that its data is not wanted (UCS_OK) or could not be taken. */
+void refuse_rndv(Worker& worker, const RndvRts& rts, ucs_status_t status);
+
+void add_rndv_handlers(Worker& worker);
+void add_rndv_send_handlers(Worker& worker);
+void add_rndv_receive_handlers(Worker& worker);
+
+}  // namespace ucp

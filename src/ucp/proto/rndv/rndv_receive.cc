@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "ucp/bulk/engine.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/mem/memory.h"
+#include "ucp/mem/remote_memory.h"
+#include "ucp/base/answer.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/tag/engine.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+namespace {
+
+bool needs_handle(Worker& worker, const Lane& lane) {
+    return worker.context().domains()[lane.domains.local].memory->attributes().needs_handle;
+}
+
+/** The part of the internal request that gets the data. */
+struct RndvGet {
+    Request* receive;  //!< ends when this request ends, and not before
+    RemoteMemory* remote;
+    uint64_t address;  //!< of byte 0 of the message in the sender's memory
+    size_t offset;
+};
+
+Memory* memory_of(const TagReceive& receive) {
+    return receive.memory != nullptr ? receive.memory : receive.user_memory;
+}
+
+void tell_sender(Worker& worker, uint64_t sender, uint64_t request, ucs_status_t status) {
+    Endpoint* endpoint = worker.find_endpoint(sender);
+    if (endpoint == nullptr) return;
+    const RndvDone done{request, worker.uuid(), static_cast<int8_t>(status)};
+    endpoint->send_control(AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
+}
+
+/**
+ * Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
+ * our own then, so that it ends with the receive and no late put finds the buffer.
+ */
+void ask_sender(Endpoint& endpoint, Request& request, size_t offset, bool offer) {
+    Worker& worker = endpoint.worker();
+    TagReceive& receive = request.part<TagReceive>();
+    receive.arrived = offset;
+    request.endpoint = &endpoint;
+    RndvRtr rtr{};
+    rtr.request = receive.sender_request;
+    rtr.from = worker.uuid();
+    rtr.receiver = worker.name_request(request);
+    rtr.offset = offset;
+    rtr.end = receive.wanted;
+    if (offer) register_for_bulk(endpoint, *receive.memory, receive.wanted);
+    const size_t key_length = offer ? packed_key_size(*receive.memory) : 0;
+    std::vector<std::byte> message(sizeof(rtr) + key_length);
+    if (offer) {
+        rtr.address = reinterpret_cast<uintptr_t>(receive.buffer.data()) + offset;
+        rtr.key_length = static_cast<uint32_t>(key_length);
+        pack_key(*receive.memory, std::span(message).subspan(sizeof(rtr)));
+    }
+    std::memcpy(message.data(), &rtr, sizeof(rtr));
+    endpoint.send_control(AmId::kRndvRtr, message);
+}
+
+ucs_status_t post_get(Request& request, const Lane& lane) {
+    RndvGet& get = request.part<RndvGet>();
+    TagReceive& receive = get.receive->part<TagReceive>();
+    const uct::RemoteKey key = get.remote->find(lane.domains);
+    const bool by_handle = needs_handle(*request.worker, lane);
+    uct::MemoryHandle* handle = nullptr;
+    if (by_handle && memory_of(receive) != nullptr)
+        handle = memory_of(receive)->handle(lane.domains.local);
+    // A lane that cannot go on by itself leaves the rest to the sender.
+    if (key == uct::kInvalidRemoteKey || (by_handle && handle == nullptr) ||
+        (lane.attributes.capabilities & uct::kGetZcopy) == 0)
+        return UCS_OK;
+    if (get.offset == 0 && by_handle &&
+        request.worker->bulk().hand_over(
+            request, bulk::Direction::kGet,
+            {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
+        get.offset = receive.wanted;
+        return UCS_OK;
+    }
+    const size_t length = std::min(lane.attributes.get.max_zcopy, receive.wanted - get.offset);
+    const uct::Iov piece{static_cast<std::byte*>(receive.buffer.data()) + get.offset, length,
+                         handle};
+    const ucs_status_t status = request.call([&](uct::Completion* c) {
+        return lane.endpoint.get_zcopy({&piece, 1}, get.address + get.offset, key, c);
+    });
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    get.offset += length;
+    return get.offset == receive.wanted ? UCS_OK : UCS_INPROGRESS;
+}
+
+void get_finished(Request& request) {
+    RndvGet get = request.part<RndvGet>();
+    delete get.remote;
+    Request& receive = *get.receive;
+    TagReceive& part = receive.part<TagReceive>();
+    if (request.status == UCS_OK && get.offset < part.wanted) {
+        // The get's own endpoint may have gone meanwhile.
+        Endpoint* sender = receive.worker->find_endpoint(part.sender);
+        if (sender != nullptr) return ask_sender(*sender, receive, get.offset, false);
+        request.status = UCS_ERR_CONNECTION_RESET;
+    }
+    tell_sender(*receive.worker, part.sender, part.sender_request, request.status);
+    receive.complete(request.status);
+}
+
+/** Is there memory that the lane's device may write the receive's bytes to? */
+bool prepare_memory(Worker& worker, TagReceive& receive, const Lane& lane, bool own) {
+    const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
+    const bool covered =
+        receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
+    if (!covered) receive.user_memory = nullptr;
+    if (own || !covered) {
+        if (Memory::create_on_demand(worker.context(), receive.buffer.data(), receive.wanted,
+                                     &receive.memory) != UCS_OK)
+            return false;
+    }
+    return memory_of(receive)->handle(lane.domains.local) != nullptr;
+}
+
+bool start_get(Endpoint& endpoint, Request& request, const Announcement& announcement) {
+    Worker& worker = endpoint.worker();
+    TagReceive& receive = request.part<TagReceive>();
+    const Lane lane = endpoint.one_sided_lane();
+    if (!announcement.has_key || (lane.attributes.capabilities & uct::kGetZcopy) == 0) return false;
+    std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
+    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+    if (!remote ||
+        remote->open(worker.context(), announcement.key, worker.domain_pairs(endpoint, pairs)) !=
+            UCS_OK ||
+        remote->find(lane.domains) == uct::kInvalidRemoteKey)
+        return false;
+    if (needs_handle(worker, lane) && !prepare_memory(worker, receive, lane, false)) return false;
+    Request* get = worker.allocate_request();
+    if (get == nullptr) return false;
+    get->emplace<RndvGet>(&request, remote.release(), announcement.rts.address, size_t{0});
+    get->endpoint = &endpoint;
+    get->post = post_get;
+    get->callback_kind = Request::CallbackKind::kInternal;
+    get->on_finish.internal = get_finished;
+    get->flags |= Request::kOneSided;
+    endpoint.start(*get);
+    return true;
+}
+
+/** The receive that a message names, if it waits for data of the peer that the message is from. */
+Request* find_receive(Worker& worker, uint64_t id, uint64_t from) {
+    Request* request = worker.find_request(id);
+    if (request == nullptr || !is_receive(*request)) return nullptr;
+    return request->part<TagReceive>().sender == from ? request : nullptr;
+}
+
+ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    RndvData header;
+    std::span<const std::byte> payload;
+    Request* request = nullptr;
+    if (read_header(data, length, &header, &payload))
+        request = find_receive(worker, header.request, header.from);
+    if (request == nullptr) {
+        ucs::log_warn("rendezvous data of {} bytes for an unknown receive dropped", length);
+        return UCS_OK;
+    }
+    TagReceive& receive = request->part<TagReceive>();
+    // What comes before the first data was put into memory that was offered for it.
+    const bool follows_puts = receive.arrived == 0 && receive.memory != nullptr;
+    const bool in_place =
+        header.offset == receive.arrived || (follows_puts && header.offset < receive.wanted);
+    if (!in_place || payload.size() > receive.wanted - header.offset) {
+        ucs::log_warn("rendezvous data out of place dropped");
+        return UCS_OK;
+    }
+    worker.tags().store(*request, header.offset, payload.data(), payload.size());
+    receive.arrived = header.offset + payload.size();
+    if (receive.arrived == receive.wanted) {
+        answered(*request, UCS_OK);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    RndvDone done;
+    if (!parse_done({static_cast<std::byte*>(data), length}, &done)) {
+        ucs::log_warn("malformed end of a rendezvous of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    Request* request = find_receive(worker, done.request, done.from);
+    if (request == nullptr) {
+        ucs::log_warn("end of an unknown rendezvous dropped");
+        return UCS_OK;
+    }
+    answered(*request, static_cast<ucs_status_t>(done.status));
+    return UCS_OK;
+}
+
+ucs_status_t on_rts(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    const std::span<const std::byte> bytes(static_cast<std::byte*>(data), length);
+    Announcement announcement;
+    if (!parse_announcement(bytes, &announcement)) {
+        ucs::log_warn("malformed rendezvous announcement of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    const Tag tag = announcement.rts.envelope;
+    TagEngine& tags = worker.tags();
+    if (Request* request = tags.take_expected(tag)) {
+        tags.matched(*request, tag, announcement.rts.length);
+        receive_rndv(worker, *request, bytes);
+        return UCS_OK;
+    }
+    TagMessage* message = tags.allocate(tag, TagMessageKind::kRendezvous, length);
+    if (message == nullptr) {
+        ucs::log_error("no memory for a message of {} bytes: it fails", announcement.rts.length);
+        refuse_rndv(worker, announcement.rts, UCS_ERR_NO_MEMORY);
+        return UCS_OK;
+    }
+    std::memcpy(message->data, data, length);
+    message->length = announcement.rts.length;
+    tags.keep(*message);
+    return UCS_OK;
+}
+
+}  // namespace
+
+void receive_rndv(Worker& worker, Request& request, std::span<const std::byte> bytes) {
+    Announcement announcement;
+    // The bytes were checked when they came.
+    if (!parse_announcement(bytes, &announcement)) return request.complete(UCS_ERR_IO_ERROR);
+    const RndvRts& rts = announcement.rts;
+    TagReceive& receive = request.part<TagReceive>();
+    receive.sender = rts.sender;
+    receive.sender_request = rts.request;
+    receive.wanted = std::min<size_t>(rts.length, receive.buffer.length());
+    request.received = receive.wanted;
+    Endpoint* endpoint = worker.find_endpoint(rts.sender);
+    if (endpoint == nullptr) return worker.finish_later(request, UCS_ERR_CONNECTION_RESET);
+    const bool truncated = receive.wanted < rts.length;
+    if (receive.wanted == 0 ||
+        (truncated && receive.buffer.type_class() == DatatypeClass::kGeneric)) {
+        tell_sender(worker, rts.sender, rts.request, UCS_OK);
+        return request.complete(UCS_OK);
+    }
+    const RndvScheme scheme = worker.config().rndv_scheme;
+    const bool contiguous = receive.buffer.is_contiguous();
+    if (contiguous && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
+        start_get(*endpoint, request, announcement))
+        return;
+    const Lane lane = endpoint->one_sided_lane();
+    bool offer = contiguous && scheme != RndvScheme::kAm && announcement.has_key &&
+                 (lane.attributes.capabilities & uct::kPutZcopy) != 0;
+    if (offer && receive.memory == nullptr) offer = prepare_memory(worker, receive, lane, true);
+    ask_sender(*endpoint, request, 0, offer);
+}
+
+void refuse_rndv(Worker& worker, const RndvRts& rts, ucs_status_t status) {
+    tell_sender(worker, rts.sender, rts.request, status);
+}
+
+void add_rndv_receive_handlers(Worker& worker) {
+    worker.set_handler(AmId::kRndvRts, on_rts);
+    worker.set_handler(AmId::kRndvData, on_data);
+    worker.set_handler(AmId::kRndvAtp, on_atp);
+}
+
+void add_rndv_handlers(Worker& worker) {
+    add_rndv_send_handlers(worker);
+    add_rndv_receive_handlers(worker);
+}
+
+}  // namespace ucp

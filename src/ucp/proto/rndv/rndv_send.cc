@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "ucp/bulk/engine.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/mem/memory.h"
+#include "ucp/mem/remote_memory.h"
+#include "ucp/base/answer.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucs/log.h"
+
+namespace ucp {
+
+namespace {
+
+/** The part of a rendezvous send. */
+struct RndvSend {
+    Packer buffer;
+    uint64_t envelope;
+    RndvHeader header;  //!< the user's, in the user's memory
+    bool is_am;
+    bool announcing = false;  //!< inside the call that posts the RTS
+    bool asked = false;       //!< an RTR came: data is on its way, no answer will follow
+    bool stuck = false;       //!< a generic datatype gives no more bytes
+    uint64_t receiver = 0;    //!< the receiver's request
+    size_t offset = 0, end = 0;
+    uint64_t put_address = 0;  //!< of byte 0 of the message in the receiver's memory
+    Memory* user_memory;
+    Memory* memory;                     //!< registration of our own
+    RemoteMemory* remote = nullptr;     //!< where to put
+    uct::Endpoint* put_lane = nullptr;  //!< carries puts that are not flushed yet
+};
+
+Memory* memory_of(const RndvSend& send) {
+    return send.user_memory != nullptr ? send.user_memory : send.memory;
+}
+
+void finish_send(Request& request) {
+    RndvSend& send = request.part<RndvSend>();
+    if (send.asked && (send.remote != nullptr || request.status != UCS_OK)) {
+        const RndvDone done{send.receiver, request.worker->uuid(),
+                            static_cast<int8_t>(request.status)};
+        request.endpoint->send_control(AmId::kRndvAtp, std::as_bytes(std::span(&done, 1)));
+    }
+    send.buffer.close();
+    if (send.memory != nullptr) {
+        // It may have been announced to the receiver, who may read from it any time.
+        if (request.status != UCS_OK) send.memory->distrust();
+        Memory::destroy(send.memory);
+    }
+    delete send.remote;
+    std::free(send.header.copy);
+}
+
+struct PackRts {
+    Request& request;
+    const Lane& lane;
+};
+
+size_t pack_rts(void* destination, void* arg) {
+    const auto& [request, lane] = *static_cast<PackRts*>(arg);
+    const RndvSend& send = request.part<RndvSend>();
+    const Memory* memory = memory_of(send);
+    if (memory != nullptr) register_for_bulk(*request.endpoint, *memory, send.buffer.length());
+    RndvRts rts{};
+    rts.envelope = send.envelope;
+    rts.sender = request.worker->uuid();
+    rts.request = request.wire_id;
+    rts.length = send.buffer.length();
+    rts.header_length = send.header.length;
+    auto* out = static_cast<std::byte*>(destination) + sizeof(rts);
+    if (memory != nullptr) {
+        const size_t size = packed_key_size(*memory);
+        if (sizeof(rts) + size + send.header.length <= lane.attributes.am.max_bcopy) {
+            pack_key(*memory, {out, size});
+            out += size;
+            rts.key_length = static_cast<uint32_t>(size);
+            rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
+        }
+    }
+    if (send.header.length != 0) std::memcpy(out, send.header.data, send.header.length);
+    std::memcpy(destination, &rts, sizeof(rts));
+    return out + send.header.length - static_cast<std::byte*>(destination);
+}
+
+/**
+ * Have a key for the lane's device in the announcement. A device that takes no more registrations
+ * leaves the way without one.
+ */
+void take_key(RndvSend& send, Context& context, unsigned domain) {
+    if (send.memory == nullptr || send.memory->handle(domain) != nullptr ||
+        !context.domains()[domain].memory->attributes().can_register)
+        return;
+    Memory::destroy(send.memory);
+    send.memory = nullptr;
+}
+
+// The answer may come within the call, where the transport leads back to this process; the request
+// is still being posted then, and goes on from here.
+ucs_status_t post_rts(Request& request, const Lane& lane) {
+    RndvSend& send = request.part<RndvSend>();
+    take_key(send, request.worker->context(), lane.domains.local);
+    PackRts pack{request, lane};
+    const AmId id = send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts;
+    send.announcing = true;
+    const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_rts, &pack);
+    send.announcing = false;
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (!send.asked) return UCS_OK;
+    --request.count;  // the answer's reference: it came, and posting goes on
+    return UCS_INPROGRESS;
+}
+
+size_t pack_data(void* destination, void* arg) {
+    const auto& [request, lane] = *static_cast<PackRts*>(arg);
+    RndvSend& send = request.part<RndvSend>();
+    const RndvData header{send.receiver, request.worker->uuid(), send.offset};
+    std::memcpy(destination, &header, sizeof(header));
+    const size_t room =
+        piece_length(lane.attributes.am.max_bcopy - sizeof(header), send.end - send.offset);
+    const size_t packed =
+        send.buffer.pack(send.offset, static_cast<std::byte*>(destination) + sizeof(header), room);
+    send.stuck = packed == 0 || packed > room;
+    if (!send.stuck) send.offset += packed;
+    return sizeof(header) + (send.stuck ? 0 : packed);
+}
+
+ucs_status_t post_data(Request& request, const Lane& lane) {
+    RndvSend& send = request.part<RndvSend>();
+    PackRts pack{request, lane};
+    const ssize_t sent =
+        lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kRndvData), pack_data, &pack);
+    if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (send.stuck) return UCS_ERR_INVALID_PARAM;
+    return send.offset == send.end ? UCS_OK : UCS_INPROGRESS;
+}
+
+/** Flush what the lane carried. */
+ucs_status_t flush_puts(Request& request) {
+    RndvSend& send = request.part<RndvSend>();
+    if (send.put_lane == nullptr || request.endpoint->is_drained(send.put_lane)) return UCS_OK;
+    const ucs_status_t status =
+        request.call([&](uct::Completion* c) { return send.put_lane->flush(c); });
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    send.put_lane = nullptr;
+    return UCS_OK;
+}
+
+bool can_put(const RndvSend& send, const Lane& lane) {
+    return (lane.attributes.capabilities & uct::kPutZcopy) != 0 && memory_of(send) != nullptr &&
+           memory_of(send)->handle(lane.domains.local) != nullptr &&
+           send.remote->find(lane.domains) != uct::kInvalidRemoteKey;
+}
+
+/**
+ * The rest goes as messages, after a demotion to a lane that has no puts: a direction goes on there
+ * only when what it did before has landed.
+ */
+ucs_status_t go_on_with_data(Request& request) {
+    RndvSend& send = request.part<RndvSend>();
+    const ucs_status_t status = flush_puts(request);
+    if (status != UCS_OK) return status;
+    delete send.remote;
+    send.remote = nullptr;
+    request.flags &= ~uint32_t{Request::kOneSided};
+    request.post = post_data;
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t post_put(Request& request, const Lane& lane) {
+    RndvSend& send = request.part<RndvSend>();
+    if (send.put_lane != nullptr && (send.put_lane != &lane.endpoint || send.offset == send.end)) {
+        const ucs_status_t status = flush_puts(request);
+        if (status != UCS_OK) return status;
+    }
+    if (send.offset == send.end) return UCS_OK;
+
+    if (send.put_lane == nullptr &&
+        request.worker->bulk().hand_over(request, bulk::Direction::kPut,
+                                         {static_cast<std::byte*>(send.buffer.data()) + send.offset,
+                                          send.put_address + send.offset, send.end - send.offset,
+                                          memory_of(send), send.remote})) {
+        send.offset = send.end;
+        return UCS_OK;
+    }
+    if (!can_put(send, lane)) [[unlikely]]
+        return go_on_with_data(request);
+    const uct::RemoteKey key = send.remote->find(lane.domains);
+    uct::MemoryHandle* handle = memory_of(send)->handle(lane.domains.local);
+    const size_t length = std::min(lane.attributes.put.max_zcopy, send.end - send.offset);
+    const uct::Iov piece{static_cast<std::byte*>(send.buffer.data()) + send.offset, length, handle};
+    const ucs_status_t status = request.call([&](uct::Completion* c) {
+        return lane.endpoint.put_zcopy({&piece, 1}, send.put_address + send.offset, key, c);
+    });
+    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    send.put_lane = &lane.endpoint;
+    send.offset += length;
+    return UCS_INPROGRESS;
+}
+
+/** The send that a message names, if it belongs to the peer that the message comes from. */
+Request* find_send(Worker& worker, uint64_t id, uint64_t from) {
+    Request* request = worker.find_request(id);
+    if (request == nullptr || request->cleanup != finish_send) return nullptr;
+    return request->endpoint->remote_uuid() == from ? request : nullptr;
+}
+
+ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    RndvDone done;
+    if (!parse_done({static_cast<std::byte*>(data), length}, &done)) {
+        ucs::log_warn("malformed rendezvous acknowledgement of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    Request* request = find_send(worker, done.request, done.from);
+    if (request == nullptr || request->part<RndvSend>().asked) {
+        ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
+        return UCS_OK;
+    }
+    answered(*request, static_cast<ucs_status_t>(done.status));
+    return UCS_OK;
+}
+
+ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Worker& worker = *static_cast<Worker*>(arg);
+    ClearToSend message;
+    if (!parse_clear_to_send({static_cast<std::byte*>(data), length}, &message)) {
+        ucs::log_warn("malformed rendezvous request of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    const RndvRtr& rtr = message.rtr;
+    Request* request = find_send(worker, rtr.request, rtr.from);
+    if (request == nullptr || request->part<RndvSend>().asked ||
+        rtr.end > request->part<RndvSend>().buffer.length()) {
+        ucs::log_warn("rendezvous request for an unknown send dropped");
+        return UCS_OK;
+    }
+    RndvSend& send = request->part<RndvSend>();
+    send.asked = true;
+    send.receiver = rtr.receiver;
+    send.offset = rtr.offset;
+    send.end = rtr.end;
+    request->post = post_data;
+    if (message.has_key && send.buffer.is_contiguous()) {
+        const Lane lane = request->endpoint->one_sided_lane();
+        send.remote = new (std::nothrow) RemoteMemory;
+        if (send.remote != nullptr) {
+            std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+            const ucs_status_t status = send.remote->open(
+                worker.context(), message.key, worker.domain_pairs(*request->endpoint, pairs));
+            if (status != UCS_OK || !can_put(send, lane)) {
+                delete send.remote;
+                send.remote = nullptr;
+            }
+        }
+        if (send.remote != nullptr) {
+            send.put_address = rtr.address - rtr.offset;
+            request->post = post_put;
+            request->flags |= Request::kOneSided;
+        }
+    }
+    worker.unname_request(*request);
+    // From here on nothing is awaited: the answer's reference serves for posting.
+    if (!send.announcing) request->endpoint->start(*request);
+    return UCS_OK;
+}
+
+}  // namespace
+
+ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t envelope,
+                             const RndvHeader* am, Memory* user_memory) {
+    RndvSend& send = request.emplace<RndvSend>();
+    send.buffer = buffer;
+    send.envelope = envelope;
+    send.is_am = am != nullptr;
+    if (am != nullptr) send.header = *am;
+    Context& context = request.worker->context();
+    if (buffer.is_contiguous() && context.config().rndv_scheme != RndvScheme::kAm &&
+        buffer.length() > 0) {
+        const bool covered =
+            user_memory != nullptr &&
+            user_memory->covers(reinterpret_cast<uintptr_t>(buffer.data()), buffer.length());
+        if (covered) {
+            send.user_memory = user_memory;
+        } else {
+            (void)Memory::create_on_demand(context, buffer.data(), buffer.length(), &send.memory);
+        }
+    }
+    request.post = post_rts;
+    request.cleanup = finish_send;
+    request.flags |= Request::kNeedsGreeting;
+    await_answer(request);
+    return UCS_OK;
+}
+
+void add_rndv_send_handlers(Worker& worker) {
+    worker.set_handler(AmId::kRndvAts, on_ats);
+    worker.set_handler(AmId::kRndvRtr, on_rtr);
+}
+
+}  // namespace ucp

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/rndv/rndv_wire.h"
+
+namespace ucp {
+
+namespace {
+
+/** The key must speak of the memory that the message speaks of. */
+bool parse_key(std::span<const std::byte> bytes, uint64_t address, uint64_t length,
+               PackedKey* key) {
+    if (PackedKey::parse(bytes, key) != UCS_OK) return false;
+    const PackedKeyHeader& header = key->header();
+    return address >= header.address && address - header.address <= header.length &&
+           length <= header.length - (address - header.address);
+}
+
+}  // namespace
+
+bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement) {
+    RndvRts& rts = announcement->rts;
+    std::span<const std::byte> rest;
+    if (!read_header(bytes.data(), bytes.size(), &rts, &rest)) return false;
+    if (rts.sender == 0 || rts.request == 0) return false;
+    if (uint64_t{rts.key_length} + rts.header_length != rest.size()) return false;
+    announcement->has_key = rts.key_length != 0;
+    announcement->header = rest.subspan(rts.key_length);
+    return !announcement->has_key ||
+           parse_key(rest.first(rts.key_length), rts.address, rts.length, &announcement->key);
+}
+
+bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message) {
+    RndvRtr& rtr = message->rtr;
+    std::span<const std::byte> rest;
+    if (!read_header(bytes.data(), bytes.size(), &rtr, &rest)) return false;
+    if (rtr.request == 0 || rtr.receiver == 0 || rtr.from == 0) return false;
+    if (rtr.offset >= rtr.end || rtr.key_length != rest.size()) return false;
+    message->has_key = rtr.key_length != 0;
+    return !message->has_key || parse_key(rest, rtr.address, rtr.end - rtr.offset, &message->key);
+}
+
+bool parse_done(std::span<const std::byte> bytes, RndvDone* done) {
+    std::span<const std::byte> rest;
+    return read_header(bytes.data(), bytes.size(), done, &rest) && rest.empty() &&
+           done->request != 0 && done->status <= 0 && done->status > UCS_ERR_LAST;
+}
+
+}  // namespace ucp

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/stream/stream.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/stream/streams.h"
+#include "ucs/log.h"
+
+namespace ucp {
+namespace {
+
+constexpr size_t kSegmentBytes = 4096;  //!< small messages share segments of this size
+
+void close_receive(Request& request) {
+    request.part<StreamReceive>().buffer.close();
+}
+
+}  // namespace
+
+Stream::Segment* Stream::Segment::make(size_t capacity) {
+    void* memory = std::malloc(sizeof(Segment) + kOwner + capacity);
+    if (memory == nullptr) return nullptr;
+    auto* segment = new (memory) Segment();
+    segment->capacity = capacity;
+    return segment;
+}
+
+void Stream::Segment::free(Segment* segment) {
+    segment->~Segment();
+    std::free(segment);
+}
+
+Stream::~Stream() {
+    segments_.clear_and_dispose(Segment::free);
+    lent_.clear_and_dispose(Segment::free);
+}
+
+// --- bytes that come
+// -------------------------------------------------------------------------------
+
+void Stream::arrived(const std::byte* data, size_t length) {
+    if (closed_) return;
+    // A callback may ask for more, or close the endpoint: all is looked at anew each time.
+    while (length != 0 && segments_.empty() && !receives_.empty()) {
+        Request& receive = receives_.front();
+        const size_t taken = appetite(receive, length);
+        if (taken == 0) break;
+        store(receive, data, taken);
+        data += taken;
+        length -= taken;
+        if (!is_full(receive)) continue;
+        receives_.pop_front();
+        receive.complete(UCS_OK);
+    }
+    if (length == 0 || closed_) return;
+    keep(data, length);
+    serve();
+    if (has_bytes() && receives_.empty()) announce();
+}
+
+void Stream::keep(const std::byte* data, size_t length) {
+    while (length != 0) {
+        if (segments_.empty() || segments_.back().end == segments_.back().capacity) {
+            Segment* made = Segment::make(std::max(length, kSegmentBytes));
+            if (made == nullptr) {
+                // Later bytes must not take the place of these.
+                ucs::log_error("no memory for {} bytes of a stream: its endpoint fails", length);
+                endpoint_.fail(UCS_ERR_NO_MEMORY);
+                close();
+                return;
+            }
+            segments_.push_back(*made);
+        }
+        Segment& last = segments_.back();
+        const size_t part = std::min(length, last.capacity - last.end);
+        std::memcpy(last.bytes() + last.end, data, part);
+        last.end += part;
+        available_ += part;
+        data += part;
+        length -= part;
+    }
+}
+
+void Stream::serve() {
+    while (!receives_.empty() && has_bytes()) {
+        Request& receive = receives_.front();
+        if (!fill(receive)) return;
+        if (!is_full(receive)) continue;
+        receives_.pop_front();
+        receive.complete(UCS_OK);
+    }
+}
+
+// --- receives
+// --------------------------------------------------------------------------------------
+
+size_t Stream::appetite(Request& receive, size_t available) {
+    const auto& part = receive.part<StreamReceive>();
+    const size_t most = std::min(available, part.buffer.length() - part.filled);
+    return part.wait_all ? most : most - most % part.element;
+}
+
+bool Stream::is_full(Request& receive) {
+    const auto& part = receive.part<StreamReceive>();
+    return part.filled == part.buffer.length() || (!part.wait_all && part.filled != 0);
+}
+
+void Stream::store(Request& receive, const std::byte* data, size_t length) {
+    auto& part = receive.part<StreamReceive>();
+    const ucs_status_t status = part.buffer.unpack(part.filled, data, length);
+    if (status != UCS_OK && receive.status == UCS_OK) receive.status = status;
+    part.filled += length;
+    receive.received = part.filled;
+}
+
+bool Stream::fill(Request& receive) {
+    size_t wanted = appetite(receive, available_);
+    if (wanted == 0) return false;
+    while (wanted != 0) {
+        Segment& first = segments_.front();
+        const size_t part = std::min(wanted, first.end - first.begin);
+        store(receive, first.bytes() + first.begin, part);
+        consume(part);
+        wanted -= part;
+    }
+    return true;
+}
+
+void Stream::consume(size_t length) {
+    Segment& first = segments_.front();
+    first.begin += length;
+    available_ -= length;
+    if (first.begin == first.end) segments_.pop_front_and_dispose(Segment::free);
+    if (!has_bytes()) unlink();
+}
+
+ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
+                                 const OpParams& params) {
+    Worker& worker = endpoint_.worker();
+    Request* request = worker.begin_request(params, Request::CallbackKind::kStreamReceive);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    auto& part = request->emplace<StreamReceive>();
+    const ucp_datatype_t type = params.datatype();
+    const ucs_status_t opened = part.buffer.open(buffer, count, type);
+    if (opened != UCS_OK) {
+        worker.recycle(*request);
+        return UCS_STATUS_PTR(opened);
+    }
+    const bool is_contiguous = datatype_class(type) == DatatypeClass::kContig;
+    part.element = is_contiguous ? std::max<size_t>(contig_element_size(type), 1) : 1;
+    part.wait_all = (params.flags() & UCP_STREAM_RECV_FLAG_WAITALL) != 0;
+    part.filled = 0;
+    request->cleanup = close_receive;
+    request->endpoint = &endpoint_;
+
+    const size_t now = receives_.empty() ? appetite(*request, available_) : 0;
+    const bool ends =
+        part.buffer.length() == 0 || (part.wait_all ? now == part.buffer.length() : now != 0);
+    if (!ends && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) {
+        request->complete(UCS_ERR_NO_RESOURCE);
+        return worker.end_call(*request, params);
+    }
+    if (now != 0) fill(*request);
+    if (ends) {
+        if (length != nullptr) *length = request->received;
+        request->complete(UCS_OK);
+    } else if (endpoint_.is_failed()) {
+        request->complete(endpoint_.status());
+    } else {
+        receives_.push_back(*request);
+    }
+    return worker.end_call(*request, params);
+}
+
+ucs_status_ptr_t Stream::borrow(size_t* length) {
+    if (!has_bytes() || !receives_.empty()) return UCS_STATUS_PTR(endpoint_.status());
+    Segment& first = segments_.front();
+    segments_.pop_front();
+    lent_.push_back(first);
+    std::byte* data = first.bytes() + first.begin;
+    Segment* owner = &first;
+    std::memcpy(data - Segment::kOwner, &owner, sizeof(owner));
+    *length = first.end - first.begin;
+    available_ -= *length;
+    if (!has_bytes()) unlink();
+    return data;
+}
+
+void Stream::give_back(void* data) {
+    Segment* segment = nullptr;
+    std::memcpy(&segment, static_cast<std::byte*>(data) - Segment::kOwner, sizeof(segment));
+    lent_.erase_and_dispose(lent_.iterator_to(*segment), Segment::free);
+}
+
+bool Stream::cancel(Request& receive) {
+    for (Request& waiting : receives_) {
+        if (&waiting != &receive) continue;
+        receives_.erase(receives_.iterator_to(receive));
+        endpoint_.worker().finish_later(receive, UCS_ERR_CANCELED);
+        return true;
+    }
+    return false;
+}
+
+void Stream::cancel_receives(ucs_status_t status) {
+    while (!receives_.empty()) {
+        Request& receive = receives_.front();
+        receives_.pop_front();
+        endpoint_.worker().finish_later(receive, status);
+    }
+}
+
+// --- who reads
+// -------------------------------------------------------------------------------------
+
+void Stream::announce() {
+    if (!is_linked() && endpoint_.is_users()) owner_.add_ready(*this);
+}
+
+void Stream::open() {
+    closed_ = false;
+    if (has_bytes()) announce();
+}
+
+void Stream::close() {
+    closed_ = true;
+    unlink();
+    segments_.clear_and_dispose(Segment::free);
+    available_ = 0;
+    cancel_receives(UCS_ERR_CANCELED);
+}
+
+}  // namespace ucp

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <boost/intrusive/list.hpp>
+
+#include "ucp/base/request.h"
+#include "ucp/dt/buffer.h"
+
+namespace ucp {
+
+class Endpoint;
+class Streams;
+
+/** The part of a stream receive's request. */
+struct StreamReceive {
+    Unpacker buffer;
+    size_t filled;   //!< bytes in the buffer
+    size_t element;  //!< ends only at multiples of so many bytes
+    bool wait_all;   //!< ends only when the buffer is full
+};
+
+/**
+ * The receiving half of an endpoint's byte stream: bytes that nobody has asked for yet, or receives
+ * that wait for bytes.
+ *
+ * Bytes come in order, as messages do. They go into the first waiting receive at once; without one
+ * they are copied into segments, so that no buffer of a transport is held for a program that does
+ * not read. A program may borrow a segment instead of copying it out.
+ */
+class Stream : public boost::intrusive::list_base_hook<
+                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+  public:
+    Stream(Streams& owner, Endpoint& endpoint) : owner_(owner), endpoint_(endpoint) {}
+    /** Receives are over by then: cancel_receives(). */
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    Endpoint& endpoint() const { return endpoint_; }
+    bool has_bytes() const { return available_ != 0; }
+
+    /** Bytes of the peer. */
+    void arrived(const std::byte* data, size_t length);
+
+    /** As ucp_stream_recv_nbx. */
+    ucs_status_ptr_t receive(void* buffer, size_t count, size_t* length, const OpParams& params);
+    /** As ucp_stream_recv_data_nb. */
+    ucs_status_ptr_t borrow(size_t* length);
+    /** Give borrowed bytes back. */
+    void give_back(void* data);
+    /** @return false if the receive does not wait here */
+    bool cancel(Request& receive);
+    /** All receives end with the status. */
+    void cancel_receives(ucs_status_t status);
+
+    /** The user has the endpoint, and may read. */
+    void open();
+    /** Nobody will read any more: bytes are dropped, receives cancelled. */
+    void close();
+
+  private:
+    /** Bytes [begin, end) behind the object; the 8 bytes before them name a segment that is lent.
+     */
+    struct Segment : boost::intrusive::list_base_hook<> {
+        size_t begin = 0, end = 0, capacity = 0;
+
+        static constexpr size_t kOwner = sizeof(uint64_t);
+        std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1) + kOwner; }
+        static Segment* make(size_t capacity);
+        static void free(Segment* segment);
+    };
+    using Segments = boost::intrusive::list<Segment, boost::intrusive::constant_time_size<false>>;
+
+    void keep(const std::byte* data, size_t length);
+    /** Give waiting receives what has been kept. */
+    void serve();
+    /** How much of `available` bytes the receive takes now. */
+    static size_t appetite(Request& receive, size_t available);
+    static void store(Request& receive, const std::byte* data, size_t length);
+    bool fill(Request& receive);
+    void consume(size_t length);
+    static bool is_full(Request& receive);
+    void announce();
+
+    Streams& owner_;
+    Endpoint& endpoint_;
+    Segments segments_;
+    Segments lent_;
+    RequestQueue receives_;
+    size_t available_ = 0;  //!< bytes in segments_
+    bool closed_ = false;
+};
+
+}  // namespace ucp

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/tag/engine.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "ucp/worker/worker.h"
+#include "ucp/mem/memory.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/rndv/rndv.h"
+
+namespace ucp {
+
+namespace {
+
+void note_error(Request& request, ucs_status_t status) {
+    if (status != UCS_OK && request.status == UCS_OK) request.status = status;
+}
+
+void release_receive(Request& request) {
+    TagReceive& receive = request.part<TagReceive>();
+    receive.buffer.close();
+    if (receive.memory != nullptr) {
+        // It may have been offered to the sender, whose end is unknown then.
+        if (request.status != UCS_OK) receive.memory->distrust();
+        Memory::destroy(receive.memory);
+    }
+    receive.memory = nullptr;
+}
+
+}  // namespace
+
+ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
+    TagReceive& receive = request.emplace<TagReceive>();
+    receive.unfold();
+    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+    if (status != UCS_OK) return status;
+    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
+    request.cleanup = release_receive;
+    return UCS_OK;
+}
+
+bool is_receive(const Request& request) {
+    return request.cleanup == release_receive;
+}
+
+TagEngine::~TagEngine() {
+    matcher_.drain_expected([&](ExpectedReceive& expected) {
+        Request& request = unfolded(expected);
+        release_receive(request);
+        if ((request.flags & Request::kFreed) != 0) worker_.recycle(request);
+    });
+    matcher_.remove_unexpected_if(
+        [](UnexpectedMessage&) { return true; },
+        [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
+}
+
+// What a posted receive needs, with address, length and class of its buffer, lies in two lines.
+static_assert(Request::kPartOffset + sizeof(ExpectedReceive) + 3 * sizeof(void*) <= 2 * 64);
+
+/** Every member of the receive's request and part has a value from now on. */
+Request& TagEngine::unfolded(ExpectedReceive& expected) {
+    auto& receive = static_cast<TagReceive&>(expected);
+    Request& request = Request::of(receive);
+    if ((request.flags & Request::kLight) != 0) {
+        receive.unfold();
+        request.unfold();
+    }
+    return request;
+}
+
+Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
+                          ucs_status_t* status) {
+    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
+    if (request == nullptr) {
+        *status = UCS_ERR_NO_MEMORY;
+        return nullptr;
+    }
+    *status = open_receive(*request, buffer, count, params);
+    if (*status != UCS_OK) {
+        worker_.give_back(*request, *status);
+        return nullptr;
+    }
+    request->flags |= Request::kReceive | Request::kInCall;
+    return request;
+}
+
+// What most receives are: into plain memory, for a message that has not come yet.
+ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
+                                    OpParams params) {
+    constexpr uint32_t kUnusual = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH;
+    ++receives_;
+    Unpacker unpacker;
+    if (params.has(kUnusual) || matcher_.unexpected_count() != 0 ||
+        !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
+        return receive_any(buffer, count, tag, mask, params);
+    }
+    Request* const request = worker_.begin_posted(params);
+    if (request == nullptr) [[unlikely]]
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    request->cleanup = release_receive;
+    TagReceive& receive = request->emplace<TagReceive>();
+    receive.tag = tag;
+    receive.mask = mask;
+    receive.buffer = unpacker;
+    matcher_.post(receive);
+    return request->handle();
+}
+
+ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag mask,
+                                        const OpParams& params) {
+    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    if (message == nullptr && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL))
+        return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
+    ucs_status_t status = UCS_OK;
+    Request* request = begin(buffer, count, params, &status);
+    if (request == nullptr) return UCS_STATUS_PTR(status);
+    TagReceive& receive = request->part<TagReceive>();
+    receive.tag = tag;
+    receive.mask = mask;
+    if (message == nullptr) {
+        matcher_.post(receive);
+    } else {
+        matcher_.remove(*message);
+        give(*request, static_cast<TagMessage&>(*message));
+    }
+    return worker_.end_call(*request, params);
+}
+
+TagMessage* TagEngine::probe(Tag tag, Tag mask, bool remove) {
+    UnexpectedMessage* message = matcher_.find_unexpected(tag, mask);
+    if (message != nullptr && remove) matcher_.remove(*message);
+    return static_cast<TagMessage*>(message);
+}
+
+ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, size_t count,
+                                            const OpParams& params) {
+    ucs_status_t status = UCS_OK;
+    Request* request = begin(buffer, count, params, &status);
+    if (request == nullptr) return UCS_STATUS_PTR(status);
+    give(*request, message);
+    return worker_.end_call(*request, params);
+}
+
+/** The message has left the queues; it is consumed. */
+void TagEngine::give(Request& receive, TagMessage& message) {
+    if (message.kind != TagMessageKind::kRendezvous) {
+        eager_receive_kept(worker_, receive, message);
+        return;
+    }
+    matched(receive, message.tag, message.length);
+    receive_rndv(worker_, receive, {message.data, message.room});
+    free(message);
+}
+
+bool TagEngine::cancel(Request& request) {
+    if (!is_receive(request)) return false;
+    TagReceive& receive = request.part<TagReceive>();
+    if (!receive.is_posted()) return false;
+    matcher_.withdraw(receive);
+    unfolded(receive);
+    worker_.finish_later(request, UCS_ERR_CANCELED);
+    return true;
+}
+
+TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
+    TagMessage* message = messages_.create();
+    if (message == nullptr) return nullptr;
+    message->data = bytes <= TagMessage::kInlineBytes ? message->inline_data
+                                                      : static_cast<std::byte*>(std::malloc(bytes));
+    if (message->data == nullptr) {
+        messages_.destroy(message);
+        return nullptr;
+    }
+    message->tag = tag;
+    message->kind = kind;
+    message->length = bytes;
+    message->room = bytes;
+    return message;
+}
+
+void TagEngine::free(TagMessage& message) {
+    if (message.data != message.inline_data) std::free(message.data);
+    messages_.destroy(&message);
+}
+
+void TagEngine::matched(Request& receive, Tag tag, size_t length) {
+    receive.tag_info = {tag, length};
+    if (length > receive.part<TagReceive>().buffer.length())
+        note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
+}
+
+bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Request** receive) {
+    ExpectedReceive* const expected = matcher_.take_expected(tag);
+    if (expected == nullptr) {
+        *receive = nullptr;
+        return false;
+    }
+    auto& part = static_cast<TagReceive&>(*expected);
+    // Posted receives hold one reference and nothing that would have to be released.
+    if (!part.buffer.is_contiguous() || length > part.buffer.length()) [[unlikely]] {
+        *receive = &unfolded(part);
+        return false;
+    }
+    if (length == sizeof(uint64_t)) {
+        std::memcpy(part.buffer.data(), data, sizeof(uint64_t));
+    } else if (length != 0) {
+        std::memcpy(part.buffer.data(), data, length);
+    }
+    Request& request = Request::of(part);
+    request.tag_info = {tag, length};
+    worker_.end_receive(request);
+    return true;
+}
+
+void TagEngine::store(Request& receive, size_t offset, const void* data, size_t length) {
+    note_error(receive, receive.part<TagReceive>().buffer.unpack(offset, data, length));
+}
+
+}  // namespace ucp

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <array>
+
+#include "ucp/mem/memory.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucs/log.h"
+#include "unit/ucp/proto/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+/** Mapped memory of b, and a's key to it. */
+class Target {
+  public:
+    Target(Cluster& cluster, void* address, size_t length,
+           unsigned prot = UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE)
+        : context_(wrap(&cluster.b().context())) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                            UCP_MEM_MAP_PARAM_FIELD_PROT;
+        params.address = address;
+        params.length = length;
+        params.prot = prot;
+        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
+        void* packed = nullptr;
+        size_t size = 0;
+        EXPECT_EQ(ucp_rkey_pack(context_, memory, &packed, &size), UCS_OK);
+        EXPECT_EQ(ucp_ep_rkey_unpack(cluster.ep, packed, &key), UCS_OK);
+        ucp_rkey_buffer_release(packed);
+    }
+    ~Target() {
+        ucp_rkey_destroy(key);
+        EXPECT_EQ(ucp_mem_unmap(context_, memory), UCS_OK);
+    }
+    Target(const Target&) = delete;
+    Target& operator=(const Target&) = delete;
+
+    ucp_mem_h memory = nullptr;
+    ucp_rkey_h key = nullptr;
+
+  private:
+    ucp_context_h context_;
+};
+
+uint64_t address_of(const void* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer);
+}
+
+struct Ability {
+    const char* name;
+    uint32_t capabilities;
+    bool is_emulated;
+};
+
+constexpr uint32_t kMessages = uct::kAmShort | uct::kAmBcopy | uct::kCheckPeer;
+const Ability kAbilities[] = {
+    {"all",
+     kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
+         uct::kGetZcopy | uct::kAtomicDevice,
+     false},
+    {"copy", kMessages | uct::kPutBcopy | uct::kGetBcopy, false},
+    {"zero_copy", kMessages | uct::kPutZcopy | uct::kGetZcopy, false},
+    {"emulated", kMessages, true},
+};
+
+class OneSided : public testing::TestWithParam<Ability> {
+  protected:
+    static Settings settings(uint64_t seed) {
+        Settings settings;
+        settings.fabric.capabilities = GetParam().capabilities;
+        settings.fabric.no_resource_probability = 0.2;
+        settings.fabric.stall_probability = 0.05;
+        settings.fabric.seed = seed;
+        return settings;
+    }
+};
+
+constexpr size_t kLengths[] = {0, 1, 8, 64, 65, 1024, 1025, 16384, 40000, 262145};
+
+TEST_P(OneSided, PutArrivesByTheFlush) {
+    for (const size_t length : kLengths) {
+        SCOPED_TRACE(length);
+        Cluster cluster(settings(length + 1));
+        const Bytes source = pattern(length, length);
+        Bytes memory(length + 16);
+        Target target(cluster, memory.data(), memory.size());
+        const ucp_request_param_t param{};
+        EXPECT_EQ(cluster.wait(ucp_put_nbx(cluster.ep, source.data(), length,
+                                           address_of(memory.data()) + 8, target.key, &param)),
+                  UCS_OK);
+        EXPECT_EQ(cluster.flush(), UCS_OK);
+        EXPECT_TRUE(std::equal(source.begin(), source.end(), memory.begin() + 8));
+        EXPECT_EQ(memory[7], 0);
+        EXPECT_EQ(memory[length + 8], 0);
+    }
+}
+
+TEST_P(OneSided, ImplicitOperationsEndWithTheFlush) {
+    Cluster cluster(settings(5));
+    std::vector<Bytes> sources, results;
+    Bytes memory(400000);
+    Target target(cluster, memory.data(), memory.size());
+    uint64_t offset = 0;
+    for (const size_t length : kLengths) {
+        sources.push_back(pattern(length, length));
+        const ucs_status_t status = ucp_put_nbi(cluster.ep, sources.back().data(), length,
+                                                address_of(memory.data()) + offset, target.key);
+        EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
+        offset += length;
+    }
+    EXPECT_EQ(cluster.flush(), UCS_OK);
+    offset = 0;
+    for (const size_t length : kLengths) {
+        results.emplace_back(length);
+        const ucs_status_t status = ucp_get_nbi(cluster.ep, results.back().data(), length,
+                                                address_of(memory.data()) + offset, target.key);
+        EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
+        offset += length;
+    }
+    EXPECT_EQ(cluster.flush(), UCS_OK);
+    EXPECT_EQ(results, sources);
+}
+
+TEST_P(OneSided, GetWithAndWithoutHandle) {
+    for (const size_t length : kLengths) {
+        SCOPED_TRACE(length);
+        Cluster cluster(settings(length + 2));
+        Bytes memory = pattern(length + 16, length);
+        Target target(cluster, memory.data(), memory.size());
+        for (const bool with_handle : {false, true}) {
+            Bytes result(length);
+            ucp_mem_map_params_t map{};
+            map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            map.address = result.data();
+            map.length = length;
+            ucp_mem_h local = nullptr;
+            ucp_request_param_t param{};
+            if (with_handle && length > 0) {
+                ASSERT_EQ(ucp_mem_map(wrap(&cluster.a.context()), &map, &local), UCS_OK);
+                param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+                param.memh = local;
+            }
+            EXPECT_EQ(cluster.wait(ucp_get_nbx(cluster.ep, result.data(), length,
+                                               address_of(memory.data()) + 3, target.key, &param)),
+                      UCS_OK);
+            EXPECT_TRUE(std::equal(result.begin(), result.end(), memory.begin() + 3));
+            if (local != nullptr) ucp_mem_unmap(wrap(&cluster.a.context()), local);
+        }
+    }
+}
+
+TEST_P(OneSided, OlderCallsAndFourMebibytes) {
+    Cluster cluster(settings(9));
+    const Bytes source = pattern(size_t{4} << 20, 1);
+    Bytes memory(source.size()), result(source.size());
+    Target target(cluster, memory.data(), memory.size());
+    int calls = 0;
+    static int* counter;
+    counter = &calls;
+    const ucp_send_callback_t count = [](void*, ucs_status_t status) {
+        EXPECT_EQ(status, UCS_OK);
+        ++*counter;
+    };
+    EXPECT_EQ(cluster.wait(ucp_put_nb(cluster.ep, source.data(), source.size(),
+                                      address_of(memory.data()), target.key, count)),
+              UCS_OK);
+    EXPECT_EQ(cluster.flush(), UCS_OK);
+    EXPECT_EQ(cluster.wait(ucp_get_nb(cluster.ep, result.data(), result.size(),
+                                      address_of(memory.data()), target.key, count)),
+              UCS_OK);
+    EXPECT_TRUE(result == source);
+    EXPECT_EQ(calls, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Abilities, OneSided, testing::ValuesIn(kAbilities),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(OneSidedErrors, ArgumentsAreChecked) {
+    Cluster cluster;
+    Bytes memory(64), local(64);
+    Target target(cluster, memory.data(), memory.size());
+    ucp_request_param_t param{};
+    const auto put_result = [&](const void* buffer, ucp_rkey_h key) {
+        return UCS_PTR_RAW_STATUS(
+            ucp_put_nbx(cluster.ep, buffer, 8, address_of(memory.data()), key, &param));
+    };
+    EXPECT_EQ(put_result(nullptr, target.key), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(put_result(local.data(), nullptr), UCS_ERR_INVALID_PARAM);
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = ucp_dt_make_iov();
+    EXPECT_EQ(put_result(local.data(), target.key), UCS_ERR_INVALID_PARAM);
+}
+
+TEST(OneSidedErrors, EmulationStaysInsideWhatIsMapped) {
+    ucs::LogCapture log;
+    for (const bool is_put : {true, false}) {
+        for (const int wrong : {0, 1, 2}) {
+            Settings settings;
+            settings.fabric.capabilities = kMessages;
+            Cluster cluster(settings);
+            Bytes memory(64), local(64, 1);
+            const unsigned prot =
+                wrong == 2 ? (is_put ? UCP_MEM_MAP_PROT_REMOTE_READ : UCP_MEM_MAP_PROT_REMOTE_WRITE)
+                           : UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
+            Target target(cluster, memory.data(), memory.size(), prot);
+            const uint64_t address = address_of(memory.data()) + (wrong == 0   ? 1
+                                                                  : wrong == 1 ? uint64_t(-1)
+                                                                               : 0);
+            const ucp_request_param_t param{};
+            const ucs_status_ptr_t operation =
+                is_put ? ucp_put_nbx(cluster.ep, local.data(), 64, address, target.key, &param)
+                       : ucp_get_nbx(cluster.ep, local.data(), 64, address, target.key, &param);
+            EXPECT_EQ(cluster.wait(operation), UCS_ERR_INVALID_ADDR);
+            EXPECT_EQ(memory, Bytes(64));
+            EXPECT_EQ(local, Bytes(64, 1));
+            cluster.step();
+            EXPECT_TRUE(cluster.endpoint().is_failed());
+        }
+    }
+}
+
+TEST(OneSidedErrors, DeadPeerEndsEmulatedOperations) {
+    ucs::LogCapture log;
+    Settings settings;
+    settings.fabric.capabilities = kMessages;
+    Cluster cluster(settings);
+    Bytes memory(100000), local(100000);
+    Target target(cluster, memory.data(), memory.size());
+    const ucp_request_param_t param{};
+    const ucs_status_ptr_t operation = ucp_get_nbx(cluster.ep, local.data(), local.size(),
+                                                   address_of(memory.data()), target.key, &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(operation));
+    for (int i = 0; i < 60; ++i) cluster.step();
+    cluster.fabric().kill(cluster.b().worker().uuid());
+    cluster.endpoint().scalable()->check(nullptr);
+    EXPECT_LT(cluster.wait(operation), 0);
+}
+
+}  // namespace
+}  // namespace ucp::test

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <tuple>
+
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/tag/engine.h"
+#include "ucs/log.h"
+#include "unit/ucp/proto/cluster.h"
+
+namespace ucp::test {
+namespace {
+
+using Kind = TypedBuffer::Kind;
+
+ucs_status_ptr_t send(Cluster& cluster, TypedBuffer& data, uint64_t tag,
+                      TagMode mode = TagMode::kNormal) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = data.type();
+    return tag_send(cluster.endpoint(), data.buffer(), data.count(), tag, mode, OpParams(&param));
+}
+
+ucs_status_ptr_t receive(Cluster& cluster, TypedBuffer& data, uint64_t tag, uint64_t mask) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.datatype = data.type();
+    return ucp_tag_recv_nbx(cluster.b().handle(), data.buffer(), data.count(), tag, mask, &param);
+}
+
+using Case = std::tuple<RndvScheme, Kind, Kind, bool>;
+
+class Rendezvous : public testing::TestWithParam<Case> {};
+
+TEST_P(Rendezvous, DataArrivesWhoeverComesFirst) {
+    const auto& [scheme, from, to, loopback] = GetParam();
+    for (const bool expected : {true, false}) {
+        for (const size_t length : {0u, 1u, 4095u, 4096u, 70000u, 300001u}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes, expected " << expected);
+            Settings settings;
+            settings.scheme = scheme;
+            settings.rndv_threshold = 1;
+            settings.loopback = loopback;
+            settings.fabric.no_resource_probability = 0.2;
+            settings.fabric.stall_probability = 0.05;
+            settings.fabric.seed = length + 1;
+            Cluster cluster(settings);
+            TypedBuffer source(from, pattern(length, length));
+            TypedBuffer target(to, Bytes(length));
+            ucs_status_ptr_t receiving = nullptr;
+            if (expected) receiving = receive(cluster, target, 7, ~0ul);
+            const ucs_status_ptr_t sending = send(cluster, source, 7);
+            if (!expected) {
+                ucp_tag_recv_info_t info{};
+                ASSERT_TRUE(cluster.until([&] {
+                    return ucp_tag_probe_nb(cluster.b().handle(), 7, ~0ul, 0, &info) != nullptr;
+                }));
+                EXPECT_EQ(info.length, length);
+                receiving = receive(cluster, target, 7, ~0ul);
+            }
+            ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
+            Request& request = Request::from_handle(receiving);
+            ASSERT_TRUE(cluster.until([&] { return request.is_finished(); }));
+            EXPECT_EQ(request.status, UCS_OK);
+            EXPECT_EQ(request.tag_info.length, length);
+            EXPECT_EQ(request.tag_info.sender_tag, 7u);
+            cluster.b().worker().free_request(request);
+            EXPECT_EQ(cluster.wait(sending), UCS_OK);
+            EXPECT_EQ(source.bytes(), target.bytes());
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Rendezvous,
+    testing::Combine(testing::Values(RndvScheme::kAuto, RndvScheme::kGet, RndvScheme::kPut,
+                                     RndvScheme::kAm),
+                     testing::Values(Kind::kContig, Kind::kIov, Kind::kGeneric),
+                     testing::Values(Kind::kContig, Kind::kIov, Kind::kGeneric), testing::Bool()));
+
+class Schemes : public testing::TestWithParam<RndvScheme> {};
+
+TEST_P(Schemes, MovesByItsOwnOperations) {
+    Settings settings;
+    settings.scheme = GetParam();
+    Cluster cluster(settings);
+    TypedBuffer source(Kind::kContig, pattern(100000, 1)), target(Kind::kContig, Bytes(100000));
+    const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+    EXPECT_EQ(cluster.wait(send(cluster, source, 1)), UCS_OK);
+    EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+    EXPECT_EQ(source.bytes(), target.bytes());
+    const auto& counters = cluster.fabric().counters(uct::mock::Kind::kScalable);
+    EXPECT_EQ(counters.get > 0, GetParam() == RndvScheme::kAuto || GetParam() == RndvScheme::kGet);
+    EXPECT_EQ(counters.put > 0, GetParam() == RndvScheme::kPut);
+}
+
+TEST_P(Schemes, TruncationFillsWhatFits) {
+    Settings settings;
+    settings.scheme = GetParam();
+    Cluster cluster(settings);
+    TypedBuffer source(Kind::kContig, pattern(100000, 1)), target(Kind::kContig, Bytes(33333));
+    const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+    EXPECT_EQ(cluster.wait(send(cluster, source, 1)), UCS_OK);
+    EXPECT_EQ(cluster.wait(receiving), UCS_ERR_MESSAGE_TRUNCATED);
+    EXPECT_TRUE(std::equal(target.bytes().begin(), target.bytes().end(), source.bytes().begin()));
+
+    TypedBuffer typed(Kind::kGeneric, Bytes(10));
+    const ucs_status_ptr_t again = receive(cluster, typed, 1, ~0ul);
+    EXPECT_EQ(cluster.wait(send(cluster, source, 1)), UCS_OK);
+    EXPECT_EQ(cluster.wait(again), UCS_ERR_MESSAGE_TRUNCATED);
+}
+
+TEST_P(Schemes, LongMessagesOfManySizes) {
+    Settings settings;
+    settings.scheme = GetParam();
+    Cluster cluster(settings);
+    for (size_t length : {size_t{1} << 20, (size_t{4} << 20) - 3, size_t{4} << 20}) {
+        TypedBuffer source(Kind::kContig, pattern(length, 1)), target(Kind::kContig, Bytes(length));
+        const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+        EXPECT_EQ(cluster.wait(send(cluster, source, 1)), UCS_OK);
+        EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+        EXPECT_TRUE(source.bytes() == target.bytes());
+    }
+}
+
+TEST_P(Schemes, DeadPeerFailsTheRequestOnce) {
+    ucs::LogCapture log;
+    // At each packet of the exchange in turn, first the sender dies, then the receiver.
+    for (const bool kill_sender : {true, false}) {
+        for (uint64_t moment = 0; moment < 60; ++moment) {
+            SCOPED_TRACE(testing::Message() << "packet " << moment << ", sender " << kill_sender);
+            Settings settings;
+            settings.scheme = GetParam();
+            Cluster cluster(settings);
+            TypedBuffer source(Kind::kContig, pattern(60000, 1)),
+                target(Kind::kContig, Bytes(60000));
+            Node& dead = kill_sender ? cluster.a : cluster.b();
+            Node& alive = kill_sender ? cluster.b() : cluster.a;
+            bool killed = false;
+            cluster.fabric().observe([&](const uct::mock::PacketEvent& event) {
+                if (event.number != moment) return;
+                killed = true;
+                cluster.fabric().kill(dead.worker().uuid());
+            });
+            const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+            const ucs_status_ptr_t sending = send(cluster, source, 1);
+            const ucs_status_ptr_t handle = kill_sender ? receiving : sending;
+            ASSERT_TRUE(UCS_PTR_IS_PTR(handle));
+            Request& request = Request::from_handle(handle);
+            Endpoint& endpoint = unwrap(kill_sender ? cluster.back : cluster.ep);
+            for (int i = 0; i < 3000 && !request.is_finished(); ++i) {
+                cluster.clock().advance(std::chrono::microseconds(1));
+                alive.worker().progress();
+                if (!killed) dead.worker().progress();
+                // A transport notices a dead peer when there is something to send to it.
+                if (killed && i % 100 == 99 && !endpoint.is_failed())
+                    endpoint.scalable()->check(nullptr);
+            }
+            // A receive that never met its message goes on waiting, and may be cancelled.
+            if (!request.is_finished() && kill_sender) {
+                EXPECT_TRUE(alive.worker().tags().cancel(request));
+                for (int i = 0; i < 5; ++i) alive.worker().progress();
+            }
+            EXPECT_TRUE(request.is_finished());
+            // What is sent as messages is done when it is sent; a receive is done with all data.
+            EXPECT_TRUE(!kill_sender || request.status != UCS_OK ||
+                        source.bytes() == target.bytes());
+            alive.worker().free_request(request);
+            dead.worker().free_request(Request::from_handle(kill_sender ? sending : receiving));
+            dead.destroy_worker();
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Schemes,
+                         testing::Values(RndvScheme::kAuto, RndvScheme::kGet, RndvScheme::kPut,
+                                         RndvScheme::kAm));
+
+TEST(Rendezvous, SyncSendEndsWithTheReceive) {
+    Cluster cluster;
+    TypedBuffer source(Kind::kContig, pattern(100000, 1)), target(Kind::kContig, Bytes(100000));
+    const ucs_status_ptr_t sending = send(cluster, source, 1, TagMode::kSync);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
+    for (int i = 0; i < 500; ++i) cluster.step();
+    EXPECT_FALSE(Request::from_handle(sending).is_finished());
+    const ucs_status_ptr_t receiving = receive(cluster, target, 1, ~0ul);
+    EXPECT_EQ(cluster.wait(sending), UCS_OK);
+    EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+}
+
+}  // namespace
+}  // namespace ucp::test

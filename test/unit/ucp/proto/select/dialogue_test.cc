@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Long messages within a host: in pieces where a program is likely to wait for them, else
+// announced.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ucp/api/ucp.h"
+#include "ucp/context/context.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "ucp/proto/select/dialogue.h"
+#include "uct/sm/sm.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr size_t kLong = 64 * 1024;
+constexpr ucp_tag_t kTag = 7, kAll = ~ucp_tag_t{0};
+const ucp_request_param_t kPlain{};
+
+class Rank {
+  public:
+    Rank() {
+        Config config;
+        std::string error;
+        EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG;
+        ContextSeams seams;
+        seams.components = std::span<uct::Component* const>(&component_, 1);
+        EXPECT_EQ(Context::create(params, config, seams, &context_), UCS_OK);
+        EXPECT_EQ(Worker::create(*context_, ucp_worker_params_t{}, &worker_), UCS_OK);
+    }
+    void connect(Rank& to) {
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = reinterpret_cast<const ucp_address_t*>(to.worker_->address().data());
+        Endpoint* endpoint = nullptr;
+        EXPECT_EQ(worker_->create_endpoint(params, &endpoint), UCS_OK);
+        endpoint_ = wrap(endpoint);
+    }
+    ucs_status_ptr_t send(std::vector<char>& data) {
+        return ucp_tag_send_nbx(endpoint_, data.data(), data.size(), kTag, &kPlain);
+    }
+    ucs_status_ptr_t receive(std::vector<char>& data) {
+        return ucp_tag_recv_nbx(wrap(worker_.get()), data.data(), data.size(), kTag, kAll, &kPlain);
+    }
+    void progress() { worker_->progress(); }
+
+  private:
+    uct::Component* component_ = &uct::sm_component();
+    std::unique_ptr<Context> context_;
+    std::unique_ptr<Worker> worker_;
+    ucp_ep_h endpoint_ = nullptr;
+};
+
+class Dialogue : public testing::Test {
+  protected:
+    Dialogue() {
+        here_.connect(there_);
+        there_.connect(here_);
+    }
+    /** Many looks at the queues, in which whatever can end does. */
+    bool ends(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation) == UCS_OK;
+        for (int i = 0; i < 2000; ++i) {
+            here_.progress();
+            there_.progress();
+            if (ucp_request_check_status(operation) != UCS_INPROGRESS) {
+                ucp_request_free(operation);
+                return true;
+            }
+        }
+        return false;
+    }
+    void hear() {
+        std::vector<char> word(8);
+        EXPECT_TRUE(ends(there_.send(word)));
+        EXPECT_TRUE(ends(here_.receive(word)));
+    }
+    void expect_at_peer(char content) {
+        std::vector<char> target(kLong);
+        EXPECT_TRUE(ends(there_.receive(target)));
+        EXPECT_EQ(target, std::vector<char>(kLong, content));
+    }
+
+    Rank here_, there_;
+    std::vector<char> first_ = std::vector<char>(kLong, 1);
+    std::vector<char> second_ = std::vector<char>(kLong, 2);
+};
+
+// What goes in pieces has left the sender though nobody receives it yet.
+TEST_F(Dialogue, WhoHasReceivedSendsOneLongMessageInPieces) {
+    hear();
+    EXPECT_TRUE(ends(here_.send(first_)));
+    const ucs_status_ptr_t next = here_.send(second_);
+    EXPECT_FALSE(ends(next));
+    expect_at_peer(1);
+    expect_at_peer(2);
+    EXPECT_TRUE(ends(next));
+}
+
+// Whether the first will be the only one is not known before the turn is over, but after it.
+TEST_F(Dialogue, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
+    hear();
+    EXPECT_TRUE(ends(here_.send(first_)));
+    const ucs_status_ptr_t second = here_.send(second_);
+    expect_at_peer(1);
+    expect_at_peer(2);
+    EXPECT_TRUE(ends(second));
+    hear();
+    const ucs_status_ptr_t announced = here_.send(first_);
+    EXPECT_FALSE(ends(announced));
+    expect_at_peer(1);
+    EXPECT_TRUE(ends(announced));
+    hear();
+    EXPECT_TRUE(ends(here_.send(second_)));
+    expect_at_peer(2);
+}
+
+TEST_F(Dialogue, WhoWaitsForAMessageAnnounces) {
+    hear();
+    std::vector<char> answer(8);
+    const ucs_status_ptr_t waiting = here_.receive(answer);
+    const ucs_status_ptr_t sending = here_.send(first_);
+    EXPECT_FALSE(ends(sending));
+    expect_at_peer(1);
+    EXPECT_TRUE(ends(sending));
+    EXPECT_TRUE(ends(there_.send(answer)));
+    EXPECT_TRUE(ends(waiting));
+}
+
+/** What the library makes of the order of a program's receives and long messages. */
+class Turns : public testing::Test {
+  protected:
+    bool speaks_alone() { return dialogue_.speak(receives_, false); }
+    bool speaks_alone_after_a_receive() { return dialogue_.speak(++receives_, false); }
+    /** For the receive that was posted last. */
+    bool speaks_alone_while_waiting() { return dialogue_.speak(++receives_, true); }
+
+  private:
+    ucp::Dialogue dialogue_;
+    uint64_t receives_ = 0;
+};
+
+TEST_F(Turns, BeginWithAReceive) {
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone());
+}
+
+TEST_F(Turns, OfOneMessageEachAreADialogue) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+TEST_F(Turns, OfSeveralMessagesMakeTheNextSuspect) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone());
+    EXPECT_FALSE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+TEST_F(Turns, AreNotOverWhileTheProgramWaits) {
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+    EXPECT_FALSE(speaks_alone_while_waiting());
+    EXPECT_FALSE(speaks_alone_after_a_receive());
+    EXPECT_TRUE(speaks_alone_after_a_receive());
+}
+
+}  // namespace
+}  // namespace ucp::test

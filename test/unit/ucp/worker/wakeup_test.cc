@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Sleeping until something happens: no event is lost, whenever it comes.
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "ucp/context/context.h"
+#include "ucp/base/handles.h"
+#include "ucp/worker/worker.h"
+#include "uct/self/self.h"
+
+namespace ucp::test {
+namespace {
+
+/** A worker that may sleep, on a wall clock, over `self`. */
+class Sleeper {
+  public:
+    explicit Sleeper(ucp_worker_params_t params = {}) {
+        Config config;
+        std::string error;
+        EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
+        config.switch_interval = ucs::kForever;
+        uct::Component* component = &uct::self_component();
+        ContextSeams seams;
+        seams.components = std::span<uct::Component* const>(&component, 1);
+        ucp_params_t context_params{};
+        context_params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        context_params.features = UCP_FEATURE_TAG | UCP_FEATURE_STREAM | UCP_FEATURE_WAKEUP;
+        EXPECT_EQ(Context::create(context_params, config, seams, &context_), UCS_OK);
+        params.field_mask |= UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+        params.thread_mode = UCS_THREAD_MODE_MULTI;
+        EXPECT_EQ(ucp_worker_create(wrap(context_.get()), &params, &worker), UCS_OK);
+        EXPECT_EQ(ucp_worker_get_efd(worker, &descriptor), UCS_OK);
+    }
+    ~Sleeper() { ucp_worker_destroy(worker); }
+
+    /** Until there is nothing left to do. */
+    void settle() {
+        while (ucp_worker_arm(worker) == UCS_ERR_BUSY) ucp_worker_progress(worker);
+    }
+    bool is_readable(int milliseconds = 0) const {
+        pollfd entry{descriptor, POLLIN, 0};
+        return poll(&entry, 1, milliseconds) == 1;
+    }
+
+    ucp_worker_h worker = nullptr;
+    int descriptor = -1;
+
+  private:
+    std::unique_ptr<Context> context_;
+};
+
+TEST(Wakeup, ASignalWakesOnce) {
+    Sleeper sleeper;
+    sleeper.settle();
+    EXPECT_FALSE(sleeper.is_readable());
+    EXPECT_EQ(ucp_worker_signal(sleeper.worker), UCS_OK);
+    EXPECT_EQ(ucp_worker_signal(sleeper.worker), UCS_OK);
+    EXPECT_TRUE(sleeper.is_readable());
+    EXPECT_EQ(ucp_worker_arm(sleeper.worker), UCS_ERR_BUSY);
+    EXPECT_EQ(ucp_worker_arm(sleeper.worker), UCS_OK);
+    EXPECT_FALSE(sleeper.is_readable());
+}
+
+// Whoever sleeps after arming is woken by what comes between, however the threads run.
+TEST(Wakeup, NoSignalIsLostInTheRace) {
+    constexpr unsigned kRounds = 3000;
+    Sleeper sleeper;
+    std::atomic<unsigned> sent{0}, seen{0};
+    std::thread other([&] {
+        for (unsigned round = 1; round <= kRounds; ++round) {
+            sent = round;
+            ucp_worker_signal(sleeper.worker);
+            while (seen < round) std::this_thread::yield();
+        }
+    });
+    while (seen < kRounds) {
+        ucp_worker_progress(sleeper.worker);
+        seen = sent.load();
+        if (seen == kRounds) break;
+        ASSERT_EQ(ucp_worker_wait(sleeper.worker), UCS_OK);
+    }
+    other.join();
+}
+
+TEST(Wakeup, AnEventSetOfTheProgramReportsTheWorker) {
+    const int events = epoll_create1(0);
+    {
+        int mark = 0;
+        ucp_worker_params_t params{};
+        params.field_mask = UCP_WORKER_PARAM_FIELD_EVENT_FD | UCP_WORKER_PARAM_FIELD_USER_DATA |
+                            UCP_WORKER_PARAM_FIELD_EVENTS;
+        params.event_fd = events;
+        params.user_data = &mark;
+        params.events = UCP_WAKEUP_RX | UCP_WAKEUP_EDGE;
+        Sleeper sleeper(params);
+        sleeper.settle();
+        epoll_event event{};
+        EXPECT_EQ(epoll_wait(events, &event, 1, 0), 0);
+        ucp_worker_signal(sleeper.worker);
+        ASSERT_EQ(epoll_wait(events, &event, 1, 0), 1);
+        EXPECT_EQ(event.data.ptr, &mark);
+        EXPECT_EQ(epoll_wait(events, &event, 1, 0), 0) << "told twice of one event";
+    }
+    close(events);
+}
+
+// Both sides do nothing but sleep on their descriptors, and a connection comes about.
+TEST(Wakeup, ConnectionsWakeToo) {
+    Sleeper server, client;
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ucp_conn_request_h request = nullptr;
+    ucp_listener_params_t params{};
+    params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+    params.sockaddr = {reinterpret_cast<sockaddr*>(&where), sizeof(where)};
+    params.conn_handler = {
+        [](ucp_conn_request_h asked, void* arg) { *static_cast<ucp_conn_request_h*>(arg) = asked; },
+        &request};
+    ucp_listener_h listener = nullptr;
+    ASSERT_EQ(ucp_listener_create(server.worker, &params, &listener), UCS_OK);
+    ucp_listener_attr_t attr{};
+    attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+    ASSERT_EQ(ucp_listener_query(listener, &attr), UCS_OK);
+    ucs_status_t error = UCS_OK;
+    ucp_ep_params_t call{};
+    call.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    call.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    call.sockaddr = {reinterpret_cast<sockaddr*>(&attr.sockaddr), sizeof(where)};
+    call.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    call.err_handler = {
+        [](void* arg, ucp_ep_h, ucs_status_t status) { *static_cast<ucs_status_t*>(arg) = status; },
+        &error};
+    ucp_ep_h endpoint = nullptr;
+    ASSERT_EQ(ucp_ep_create(client.worker, &call, &endpoint), UCS_OK);
+    for (client.settle(), server.settle(); request == nullptr; server.settle()) {
+        ASSERT_TRUE(server.is_readable(10000));
+        client.settle();
+    }
+    ASSERT_EQ(ucp_listener_reject(listener, request), UCS_OK);
+    for (client.settle(); error == UCS_OK; client.settle()) {
+        ASSERT_TRUE(client.is_readable(10000));
+    }
+    EXPECT_EQ(error, UCS_ERR_REJECTED);
+    ucp_listener_destroy(listener);
+}
+
+}  // namespace
+}  // namespace ucp::test
