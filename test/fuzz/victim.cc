@@ -9,7 +9,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/base/handles.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/eager/eager.h"

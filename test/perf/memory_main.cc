@@ -11,7 +11,7 @@
 
 #include "perf/pair.h"
 #include "ucp/select/worker_address.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "system/soft_world.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/lanes/lane_state.h"
+#include "ucp/lanes/driver/lane_state.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/rc/rc_endpoint.h"
 

@@ -7,7 +7,7 @@
 #include "ucp/bulk/engine.h"
 #include "ucp/bulk/pool.h"
 #include "ucp/bulk/strand_set.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {

@@ -10,7 +10,7 @@
 #include "ucp/endpoint/flush.h"
 #include "ucp/base/handles.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 using namespace ucp;

@@ -8,7 +8,7 @@
 #include "ucp/bulk/strand_driver.h"
 #include "ucp/base/handles.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 
 using namespace ucp;
 

@@ -11,7 +11,7 @@
 #include "ucp/base/handles.h"
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -12,7 +12,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -11,7 +11,7 @@
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 
 namespace ucp {
 

@@ -11,7 +11,7 @@
 #include "ucp/endpoint/flush.h"
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/worker/wakeup.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/stream/streams.h"
 #include "ucp/proto/tag/engine.h"

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/select/report.h"
 #include "ucp/select/selection.h"

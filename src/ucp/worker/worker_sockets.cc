@@ -6,7 +6,7 @@
 #include "ucp/endpoint/flush.h"
 #include "ucp/worker/wakeup.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/waiting_lane.h"
 #include "ucs/log.h"

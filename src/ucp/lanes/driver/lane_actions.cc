@@ -9,7 +9,7 @@
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/base/handles.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -11,7 +11,7 @@
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/wire.h"
-#include "ucp/lanes/lane_state.h"
+#include "ucp/lanes/driver/lane_state.h"
 #include "ucp/lanes/negotiator.h"
 #include "ucs/time.h"
 #include "ucs/usage_tracker.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/lanes/lane_driver.h"
+#include "ucp/lanes/driver/lane_driver.h"
 
 #include <algorithm>
 #include <cstring>
