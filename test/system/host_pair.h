@@ -11,8 +11,8 @@
 
 #include "softhca/host_fabric.h"
 #include "ucp/api/ucpx.h"
-#include "ucp/bulk/engine_state.h"
-#include "ucp/bulk/strand_driver.h"
+#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "uct/ib/component.h"
 #include "unit/ucp/cluster.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/bulk/batch.h"
+#include "ucp/bulk/batch/batch.h"
 
 #include <cstring>
 #include <optional>

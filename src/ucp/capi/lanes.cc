@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "ucp/api/ucpx.h"
-#include "ucp/bulk/strand_driver.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/worker/worker.h"
 
 using namespace ucp;
 
@@ -44,8 +44,7 @@ unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
                            (one_sided_dedicated ? kOneSided : 0u)));
     unsigned count = 2;
     worker.strands().for_each(endpoint, [&](unsigned interface) {
-        put_entry(out, count++,
-                  entry_of(interface, UCPX_LANE_KIND_DEDICATED, UCPX_LANE_ROLE_BULK));
+        put_entry(out, count++, entry_of(interface, UCPX_LANE_KIND_DEDICATED, UCPX_LANE_ROLE_BULK));
     });
     return count;
 }

@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
-#include "ucp/bulk/engine.h"
-#include "ucp/bulk/strand_driver.h"
+#include "ucp/base/handles.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint_extras.h"
 #include "ucp/endpoint/flush.h"
-#include "ucp/base/handles.h"
+#include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/worker/worker.h"
-#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -3,20 +3,20 @@
 
 #include <algorithm>
 
-#include "ucp/proto/am/am_handlers.h"
-#include "ucp/bulk/engine.h"
-#include "ucp/bulk/notification.h"
-#include "ucp/bulk/strand_driver.h"
-#include "ucp/worker/announce.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/notification.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/endpoint/flush.h"
-#include "ucp/proto/eager/reassembly.h"
-#include "ucp/worker/wakeup.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/proto/am/am_handlers.h"
 #include "ucp/proto/eager/eager.h"
+#include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/stream/streams.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/keepalive.h"
+#include "ucp/worker/announce.h"
+#include "ucp/worker/wakeup.h"
 #include "ucs/log.h"
 #include "ucs/sys/host.h"
 

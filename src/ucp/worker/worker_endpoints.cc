@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/engine.h"
-#include "ucp/bulk/strand_driver.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/flush.h"
-#include "ucp/worker/worker.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/wireup/connection.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -4,12 +4,12 @@
 #include <cassert>
 #include <cstring>
 
-#include "ucp/bulk/strand_driver.h"
+#include "ucp/base/handles.h"
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {

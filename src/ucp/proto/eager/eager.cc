@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/engine.h"
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 #include "ucp/proto/tag/engine.h"
+#include "ucp/worker/worker.h"
 
 namespace ucp {
 namespace {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/engine.h"
-#include "ucp/worker/worker.h"
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/dt/datatype.h"
 #include "ucp/mem/memory.h"
 #include "ucp/proto/rma/emulation.h"
+#include "ucp/worker/worker.h"
 
 namespace ucp {
 

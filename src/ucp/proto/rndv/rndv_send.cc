@@ -5,13 +5,13 @@
 #include <cstring>
 #include <new>
 
-#include "ucp/bulk/engine.h"
+#include "ucp/base/answer.h"
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
-#include "ucp/base/answer.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/batch/batch.h"
+
+#include <new>
+
+#include "ucp/base/handles.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/notification.h"
+#include "ucp/bulk/schedule/slice_queue.h"
+#include "ucp/endpoint/flush.h"
+#include "ucp/mem/memory.h"
+#include "ucp/proto/rma/rma.h"
+#include "ucp/worker/worker.h"
+
+namespace ucp {
+namespace {
+
+using bulk::Direction;
+using bulk::Piece;
+
+/** The part of a batch's request. */
+struct BatchPart {
+    Direction direction;
+    Notification notification;
+    Piece* pieces;  //!< without the empty ones
+    size_t count;
+    size_t under_way = 0;  //!< pieces that go on their own, and one while they are being started
+};
+
+// Every byte is there, or the batch has failed.
+void finish_batch(Request& batch) {
+    const BatchPart& part = batch.part<BatchPart>();
+    const Notification& notification = part.notification;
+    if (batch.status == UCS_OK && notification.is_wanted && !notification.is_posted) {
+        send_notification(*batch.endpoint, notification.value);
+    }
+    delete[] part.pieces;
+}
+
+// --- piece by piece, where the engine of bulk transfers does not serve
+
+Request& batch_of(Request& part) {
+    return *static_cast<Request*>(part.user_data);
+}
+
+/** A request that tells its batch when it is finished, and does not outlive it. */
+Request* make_part(Request& batch, void (*on_finish)(Request&)) {
+    Request* request = batch.worker->allocate_request();
+    if (request == nullptr) return nullptr;
+    request->callback_kind = Request::CallbackKind::kInternal;
+    request->on_finish.internal = on_finish;
+    request->user_data = &batch;
+    return request;
+}
+
+// The end of a put says only that its bytes have left; a flush says that they are there.
+void pieces_done(Request& batch) {
+    if (batch.part<BatchPart>().direction == Direction::kGet || batch.status != UCS_OK) {
+        batch.complete(UCS_OK);
+        return;
+    }
+    Request* flush =
+        make_part(batch, [](Request& request) { batch_of(request).complete(request.status); });
+    if (flush == nullptr) {
+        batch.complete(UCS_ERR_NO_MEMORY);
+        return;
+    }
+    make_flush(*flush, *batch.endpoint);
+    batch.endpoint->start(*flush);
+}
+
+void drop_part(Request& batch, ucs_status_t status) {
+    if (batch.status == UCS_OK) batch.status = status;
+    if (--batch.part<BatchPart>().under_way == 0) pieces_done(batch);
+}
+
+ucs_status_t start_piece(Request& batch, const Piece& piece) {
+    Request* request =
+        make_part(batch, [](Request& request) { drop_part(batch_of(request), request.status); });
+    if (request == nullptr) return UCS_ERR_NO_MEMORY;
+    BatchPart& part = batch.part<BatchPart>();
+    ++part.under_way;
+    begin_rma(*request, *batch.endpoint,
+              {.buffer = static_cast<std::byte*>(piece.local),
+               .length = piece.length,
+               .address = piece.remote,
+               .remote = piece.key,
+               .user_memory = const_cast<Memory*>(piece.memory)},
+              part.direction == Direction::kPut);
+    batch.endpoint->start_within(*request, batch);
+    return UCS_OK;
+}
+
+ucs_status_t post_pieces(Request& batch) {
+    BatchPart& part = batch.part<BatchPart>();
+    ++batch.count;
+    part.under_way = 1;
+    ucs_status_t status = UCS_OK;
+    for (size_t i = 0; i < part.count && status == UCS_OK && batch.status == UCS_OK; ++i) {
+        status = start_piece(batch, part.pieces[i]);
+    }
+    drop_part(batch, status);
+    return UCS_OK;
+}
+
+ucs_status_t post_batch(Request& batch, const Lane&) {
+    BatchPart& part = batch.part<BatchPart>();
+    const std::span<const Piece> pieces(part.pieces, part.count);
+    bulk::Engine& engine = batch.worker->bulk();
+    if (!engine.takes(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
+    const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
+    return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
+}
+
+}  // namespace
+
+ucs_status_t check_pieces(const Endpoint& endpoint, std::span<const ucpx_piece_t> pieces) {
+    const Context& context = endpoint.worker().context();
+    size_t total = 0;
+    for (const ucpx_piece_t& piece : pieces) {
+        if (piece.memh == nullptr || piece.rkey == nullptr) return UCS_ERR_INVALID_PARAM;
+        const Memory& memory = unwrap(piece.memh);
+        if (&memory.context() != &context ||
+            !memory.covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length) ||
+            !unwrap(piece.rkey).covers(piece.remote_addr, piece.length) ||
+            __builtin_add_overflow(total, piece.length, &total))
+            return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+ucs_status_ptr_t start_batch(Endpoint& endpoint, std::span<const ucpx_piece_t> pieces, bool is_put,
+                             std::optional<uint64_t> notification, const OpParams& params) {
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    Worker& worker = endpoint.worker();
+    auto* copy = new (std::nothrow) Piece[pieces.size()];
+    Request* request =
+        copy == nullptr ? nullptr : worker.begin_request(params, Request::CallbackKind::kSend);
+    if (request == nullptr) {
+        delete[] copy;
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    }
+    size_t count = 0;
+    size_t total = 0;
+    for (const ucpx_piece_t& piece : pieces) {
+        if (piece.length == 0) continue;
+        total += piece.length;
+        copy[count++] = {piece.local_addr, piece.remote_addr, piece.length, &unwrap(piece.memh),
+                         &unwrap(piece.rkey)};
+    }
+    request->emplace<BatchPart>(BatchPart{is_put ? Direction::kPut : Direction::kGet,
+                                          {notification.value_or(0), notification.has_value()},
+                                          copy,
+                                          count});
+    request->endpoint = &endpoint;
+    worker.touch_if_armed(endpoint, total);
+    request->flags |= Request::kOneSided;
+    request->post = post_batch;
+    request->cleanup = finish_batch;
+    return endpoint.submit(*request, params);
+}
+
+}  // namespace ucp

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ucp/bulk/engine/path_owner.h"
+#include "ucp/bulk/schedule/slice_queue.h"
+#include "ucp/bulk/schedule/thresholds.h"
+#include "ucs/time.h"
+#include "ucs/type/status.h"
+
+namespace uct {
+class Endpoint;
+}
+
+namespace ucp {
+
+class Endpoint;
+class Wakeup;
+class Worker;
+struct Notification;
+struct Request;
+
+namespace bulk {
+
+class Pool;
+
+/**
+ * Runs the bulk transfers of a worker (docs/bulk.md). Owned by it, one thread at a time with it.
+ * Costs nothing while there is no transfer.
+ */
+class Engine {
+  public:
+    explicit Engine(Worker& worker);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    /**
+     * May the pieces go by start()? If not (no path of the endpoint has chains, or no registration
+     * or key serves one) they take their usual way.
+     */
+    bool takes(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces);
+
+    /**
+     * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
+     * request's post(), with Request::kOneSided, after takes() was true, and return UCS_OK. It
+     * takes a reference of the request and drops it once, with the result, from
+     * Worker::progress(). Flush, close and fences wait for it.
+     * @param pieces  alive until then, with the memory and keys that they refer to; a single one is
+     *                copied
+     * @param notification  what the peer is to be told behind the last byte of a put; null:
+     * nothing. If it is not posted when the transfer is over, that is up to the caller
+     * @return UCS_OK; UCS_ERR_NO_MEMORY: nothing happened
+     */
+    ucs_status_t start(Request& request, Direction direction, std::span<const Piece> pieces,
+                       Notification* notification = nullptr);
+
+    /**
+     * Start a put or get of one piece if it is long enough (is_bulk()) and takes() it, from the
+     * request's post(), which then returns UCS_OK.
+     * @return whether it was: if not, it takes its usual way
+     */
+    bool hand_over(Request& request, Direction direction, const Piece& piece);
+
+    // --- paths that others own ---
+
+    /** Null without memory, or if the endpoint has kMaxPaths already. */
+    Path* add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner);
+    /** Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
+     */
+    void remove_path(Path& path);
+    /** Whose cut_end() is called when peers cut off ends. One for all paths of a worker. */
+    void set_end_owner(PathOwner* owner);
+
+    // --- threads ---
+
+    /** Null: all is done in the caller's progress. */
+    Pool* pool();
+    /** What threads wake the worker up with; null: nothing any more. */
+    void set_wakeup(const Wakeup* wakeup);
+
+    // --- called by the worker and its endpoints ---
+
+    /** Work that calls have put aside. */
+    void run_deferred();
+    /** Timers: silence, links, probes, CUT. */
+    void advance(ucs::Time now);
+    ucs::Time next_deadline() const;
+    /** Transfers of the endpoint end with its status. */
+    void endpoint_failed(Endpoint& endpoint);
+    /** The endpoint's memory goes. */
+    void forget(Endpoint& endpoint);
+    /** @return whether the transport endpoint was a path's */
+    bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
+
+    struct State;  //!< engine_state.h
+    State& state() { return *state_; }
+
+  private:
+    std::unique_ptr<State> state_;
+};
+
+/** What the engine's thresholds depend on: the lane of one-sided operations, and the rails. */
+Ways ways_of(Endpoint& endpoint);
+
+}  // namespace bulk
+
+/**
+ * Are a put, a get or announced data of that length for the engine? From UCX_BULK_THRESH on; auto:
+ * from where several devices save more than sharing costs.
+ */
+bool is_bulk(Endpoint& endpoint, size_t length);
+/** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
+void register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length);
+
+}  // namespace ucp

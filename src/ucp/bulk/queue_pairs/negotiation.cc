@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/queue_pairs/negotiation.h"
+
+#include <cstring>
+
+namespace ucp::bulk {
+
+using Type = StrandMessage::Type;
+
+namespace {
+
+/** kAsk belongs to none. */
+constexpr uint32_t kNoRound = 1;
+
+}  // namespace
+
+std::vector<std::byte> encode(const StrandMessage& message) {
+    std::vector<std::byte> bytes(StrandMessage::kHeader);
+    bytes[0] = static_cast<std::byte>(message.type);
+    bytes[1] = static_cast<std::byte>(message.is_answer);
+    std::memcpy(&bytes[2], &message.epoch, sizeof(message.epoch));
+    bytes.insert(bytes.end(), message.ends.begin(), message.ends.end());
+    return bytes;
+}
+
+std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> bytes) {
+    if (bytes.size() < StrandMessage::kHeader ||
+        bytes.size() > StrandMessage::kHeader + StrandMessage::kMaxEnds) {
+        return {};
+    }
+    const auto type = std::to_integer<uint8_t>(bytes[0]);
+    const auto answer = std::to_integer<uint8_t>(bytes[1]);
+    if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kStill)) {
+        return {};
+    }
+    StrandMessage message;
+    message.type = static_cast<Type>(type);
+    const bool has_answer = message.type == Type::kDown || message.type == Type::kStill;
+    if (answer > (has_answer ? 1 : 0)) return {};
+    message.is_answer = answer != 0;
+    std::memcpy(&message.epoch, &bytes[2], sizeof(message.epoch));
+    const auto ends = bytes.subspan(StrandMessage::kHeader);
+    const bool may_have = message.type == Type::kOpen || message.type == Type::kGrant;
+    if (message.epoch == 0 || (!may_have && !ends.empty())) return {};
+    if (message.type == Type::kOpen && ends.empty()) return {};
+    message.ends.assign(ends.begin(), ends.end());
+    return message;
+}
+
+void StrandLink::on_lane_up() {
+    is_lane_up_ = true;
+    open_if_due();
+}
+
+void StrandLink::on_wanted() {
+    if (is_wanted_) return;
+    is_wanted_ = true;
+    open_if_due();
+}
+
+void StrandLink::on_lane_down() {
+    is_lane_up_ = reopens_ = false;
+    drain();
+}
+
+void StrandLink::open_if_due() {
+    if (!is_lane_up_ || !is_wanted_) return;
+    if (state_ == State::kDraining) reopens_ = true;
+    if (state_ != State::kClosed) return;
+    if (!opens_) return sink_.send({Type::kAsk, kNoRound, false, {}});
+    std::vector<std::byte> ends = sink_.make_ends();
+    if (ends.empty()) return;
+    begin(sink_.new_epoch(), State::kOpening);
+    sink_.send({Type::kOpen, epoch_, false, std::move(ends)});
+}
+
+void StrandLink::on_message(const StrandMessage& message) {
+    if (message.type == Type::kOpen) return opened(message);
+    if (message.type == Type::kAsk) {
+        is_wanted_ = true;
+        return open_if_due();
+    }
+    const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
+    if (!is_current) {
+        // Its sender is in a round that this end has lost, or never had.
+        const bool is_refusal = message.type == Type::kGrant && message.ends.empty();
+        if (!message.is_answer && !is_refusal) sink_.send({Type::kDown, message.epoch, true, {}});
+        return;
+    }
+    switch (message.type) {
+        case Type::kOpen:
+        case Type::kAsk:
+            break;
+        case Type::kGrant:
+            granted(message);
+            break;
+        case Type::kUp:
+            if (state_ != State::kGranted) break;
+            state_ = State::kOpen;
+            sink_.start_posting();
+            break;
+        case Type::kDown:
+            peer_down_ = true;
+            // Who answers so has no ends; nothing here was ever connected.
+            if (state_ == State::kOpening) return close();
+            drain();
+            close_if_both_down();
+            break;
+        case Type::kStill:
+            if (!message.is_answer) sink_.send({Type::kStill, epoch_, true, {}});
+            break;
+    }
+}
+
+void StrandLink::opened(const StrandMessage& message) {
+    if (opens_) return;
+    is_wanted_ = true;
+    if (state_ != State::kClosed) {
+        if (message.epoch == epoch_) return;
+        // The peer has forgotten the former round: its ends are gone.
+        close();
+    }
+    std::vector<std::byte> ends = sink_.answer_ends(message.ends);
+    if (!ends.empty()) begin(message.epoch, State::kGranted);
+    sink_.send({Type::kGrant, message.epoch, false, std::move(ends)});
+}
+
+void StrandLink::granted(const StrandMessage& message) {
+    if (state_ == State::kOpening) {
+        if (message.ends.empty()) return close();
+        if (!sink_.connect_ends(message.ends)) return drain();
+        state_ = State::kOpen;
+        sink_.send({Type::kUp, epoch_, false, {}});
+        sink_.start_posting();
+    } else if (state_ == State::kDraining && message.ends.empty()) {
+        peer_down_ = true;
+        close_if_both_down();
+    }
+}
+
+void StrandLink::on_idle() {
+    if (state_ != State::kDraining || own_down_) return;
+    own_down_ = true;
+    sink_.send({Type::kDown, epoch_, false, {}});
+    close_if_both_down();
+}
+
+void StrandLink::on_gone() {
+    is_lane_up_ = reopens_ = false;
+    if (state_ != State::kClosed) close();
+}
+
+void StrandLink::on_silence() {
+    if (awaits_peer()) sink_.send({Type::kStill, epoch_, false, {}});
+}
+
+void StrandLink::on_no_answer() {
+    if (awaits_peer()) close();
+}
+
+void StrandLink::begin(uint32_t epoch, State state) {
+    epoch_ = epoch;
+    state_ = state;
+    own_down_ = peer_down_ = false;
+}
+
+void StrandLink::drain() {
+    if (state_ == State::kClosed || state_ == State::kDraining) return;
+    const bool was_posting = state_ == State::kOpen;
+    state_ = State::kDraining;
+    if (was_posting) {
+        sink_.stop_posting();
+    } else {
+        on_idle();
+    }
+}
+
+void StrandLink::close_if_both_down() {
+    if (state_ == State::kDraining && own_down_ && peer_down_) close();
+}
+
+void StrandLink::close() {
+    state_ = State::kClosed;
+    sink_.destroy_ends();
+    if (reopens_) {
+        reopens_ = false;
+        open_if_due();
+    }
+}
+
+const char* name(StrandLink::State state) {
+    static constexpr const char* kNames[] = {"closed", "opening", "granted", "open", "draining"};
+    return kNames[static_cast<size_t>(state)];
+}
+
+}  // namespace ucp::bulk

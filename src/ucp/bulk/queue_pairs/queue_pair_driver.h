@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ucp/bulk/engine/path_owner.h"
+#include "ucp/bulk/queue_pairs/addresses.h"
+#include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucs/time.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+class Endpoint;
+class Worker;
+
+namespace bulk {
+
+/**
+ * Makes, connects and destroys the strands of a worker's promoted endpoints, as their links decide,
+ * and lends them to the engine as paths.
+ *
+ * Messages and events are put aside and looked at in run_deferred(), so that nothing here happens
+ * within a call of a transport. Every queue pair counts from its making to its destruction.
+ */
+class StrandDriver final : public PathOwner {
+  public:
+    explicit StrandDriver(Worker& worker);
+    ~StrandDriver();
+    StrandDriver(const StrandDriver&) = delete;
+    StrandDriver& operator=(const StrandDriver&) = delete;
+
+    // --- events of the worker, its lanes and the engine ---
+
+    /** Bulk transfers of the endpoint have begun. */
+    void wanted(Endpoint& endpoint);
+    void lane_changed(Endpoint& endpoint, bool is_established);
+    /** A queue pair failed that the engine does not know. */
+    void transport_failed(const uct::Endpoint* transport);
+    void endpoint_failed(Endpoint& endpoint) { drop(endpoint); }
+    /** The endpoint's memory goes. */
+    void forget(Endpoint& endpoint) { drop(endpoint); }
+    void run_deferred();
+    /** Peers that keep an end waiting are asked whether they are still there. */
+    void advance(ucs::Time now);
+    ucs::Time next_deadline() const { return tick_; }
+
+    // --- questions ---
+
+    /** Queue pairs that are there now, and the most that were there at any time. */
+    unsigned held() const { return held_; }
+    unsigned peak_held() const { return peak_held_; }
+    bool holds(const Endpoint& endpoint) const;
+    /** Call visit(interface index) for each strand that takes part in transfers. */
+    template <typename Visit>
+    void for_each(const Endpoint& endpoint, Visit&& visit) const {
+        for (const unsigned interface : interfaces_of(endpoint)) visit(interface);
+    }
+
+    // --- PathOwner ---
+    void path_failed(Path& path, ucs_status_t status) override;
+    void path_gone(Path& path) override;
+    void cut_end(uint64_t peer, uint64_t name) override;
+
+  private:
+    class Set;
+    struct Strand;
+    struct Event {
+        enum class Kind : uint8_t { kWanted, kUp, kDown, kMessage };
+        Kind kind;
+        Endpoint* endpoint;
+        StrandMessage message;
+    };
+
+    static ucs_status_t on_message(void* worker, void* data, size_t length,
+                                   uct::ReceiveDescriptor* descriptor);
+    void put_aside(Event event);
+    /** The endpoint to that peer that a message of that round is for; null: nobody is known. */
+    Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
+    Set& set_of(Endpoint& endpoint);
+    void drop(Endpoint& endpoint);
+    /** How many strands an endpoint may have now. */
+    unsigned room() const;
+    std::unique_ptr<uct::Endpoint> make_end(unsigned interface);
+    void destroy_end(Strand& strand);
+    std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
+
+    Worker& worker_;
+    std::map<uint32_t, std::unique_ptr<Set>> sets_;  //!< by Endpoint::serial()
+    std::unordered_map<const Path*, Strand*> by_path_;
+    std::vector<std::unique_ptr<Strand>> orphans_;  //!< their set is gone, their path is not yet
+    std::vector<Event> events_;
+    uint32_t epoch_;
+    ucs::Time tick_ = ucs::kNever;  //!< when sets that await their peer are looked at
+    unsigned held_ = 0;
+    unsigned peak_held_ = 0;
+};
+
+}  // namespace bulk
+}  // namespace ucp

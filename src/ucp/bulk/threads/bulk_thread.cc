@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// The thread: its start and end, commands, sleep.
+
+#include "ucp/bulk/threads/bulk_thread.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include "ucs/log.h"
+
+namespace ucp::bulk {
+namespace {
+
+/** Looks without an event until a thread that waits for completions sleeps: some microseconds. */
+constexpr unsigned kLooks = 256;
+constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
+
+ucs_status_t drop_message(void*, void*, size_t length, uct::ReceiveDescriptor*) {
+    ucs::log_warn("a message of {} bytes on a queue pair for bulk was dropped", length);
+    return UCS_OK;
+}
+
+void bind_to(const std::vector<unsigned>& cpus) {
+    if (cpus.empty()) return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const unsigned cpu : cpus) {
+        if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    }
+    const int result = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    if (result != 0) ucs::log_debug("a thread for bulk transfers is not bound: error {}", result);
+}
+
+/** Signals are for the program's threads: one that is started meanwhile gets none. */
+class NoSignals {
+  public:
+    NoSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    NoSignals(const NoSignals&) = delete;
+    NoSignals& operator=(const NoSignals&) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+}  // namespace
+
+Mover::Mover(const Params& params)
+    : clock_(params.clock),
+      returns_(params.returns),
+      rules_(params.rules),
+      counters_(params.counters),
+      cpus_(params.cpus),
+      random_(params.seed) {
+    am_table_.entries.fill({drop_message, nullptr});
+}
+
+ucs_status_t Mover::start(const Params& params, uct::MemoryDomain& domain,
+                          const std::string& transport, std::unique_ptr<Mover>* mover) {
+    std::unique_ptr<Mover> made(new Mover(params));
+    made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (made->wake_fd_ < 0) return UCS_ERR_IO_ERROR;
+    const uct::InterfaceParams interface {
+        made->clock_, made->random_, made->am_table_, on_error,
+            made.get(), params.seed, params.estimated_endpoints
+    };
+    const ucs_status_t status = domain.open_interface(transport, interface, &made->interface_);
+    if (status != UCS_OK) return status;
+    try {
+        const NoSignals guard;
+        made->thread_ = params.spawn([self = made.get()] { self->run(); });
+    } catch (const std::system_error& error) {
+        ucs::log_debug("no thread for bulk transfers: {}", error.what());
+        return UCS_ERR_NO_RESOURCE;
+    }
+    *mover = std::move(made);
+    return UCS_OK;
+}
+
+Mover::~Mover() {
+    if (thread_.joinable()) {
+        call([this] { is_stopping_ = true; });
+        thread_.join();
+    }
+    strands_.clear();
+    interface_.reset();
+    if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+// --- commands
+// --------------------------------------------------------------------------------------
+
+void Mover::call(const std::function<void()>& command) {
+    std::unique_lock lock(mutex_);
+    command_ = &command;
+    has_command_.store(true);
+    wake();
+    done_.wait(lock, [this] { return command_ == nullptr; });
+}
+
+void Mover::run_command() {
+    std::lock_guard lock(mutex_);
+    has_command_.store(false);
+    if (command_ == nullptr) return;
+    (*command_)();
+    command_ = nullptr;
+    done_.notify_one();
+}
+
+// Whoever has something new for the thread says so before this, and the thread looks again after
+// it has said that it sleeps: one of them sees the other.
+void Mover::wake() {
+    if (!is_asleep_.exchange(false)) return;
+    const uint64_t one = 1;
+    if (write(wake_fd_, &one, sizeof(one)) < 0) {
+        // The counter is full only after 2^64 calls.
+    }
+}
+
+// --- the thread
+// ------------------------------------------------------------------------------------
+
+void Mover::run() {
+    pthread_setname_np(pthread_self(), "bulk");
+    bind_to(cpus_);
+    for (unsigned looks = 0;;) {
+        if (has_command_.load(std::memory_order_relaxed)) {
+            run_command();
+            if (is_stopping_) return;  // nobody would wake it again
+        }
+        // Before the look: when silence is judged, what had come until then has been seen.
+        const ucs::Time now = clock_.now();
+        const unsigned events = interface_->progress();
+        if (events != 0) {
+            for (MoverStrand* strand : posting_) strand->is_full = false;
+        }
+        if (has_failures_) handle_failures();
+        const bool has_posted = pull_all();
+        if (now >= tick_) {
+            tick_ = now + kTick;
+            watch(now);
+        }
+        looks = events != 0 || has_posted ? 0 : looks + 1;
+        const bool waits = std::ranges::any_of(
+            posting_, [](const MoverStrand* strand) { return !strand->chains.empty(); });
+        if (looks > (waits ? kLooks : 1)) {
+            sleep();
+            looks = 0;
+        }
+    }
+}
+
+void Mover::sleep() {
+    is_asleep_.store(true);
+    const bool can_wait = (interface_->attributes().capabilities & uct::kEventFd) != 0;
+    bool has_work = false;  // for somebody: this one may be asked to help later
+    bool is_waiting = false, has_link = true;
+    for (const MoverStrand* strand : posting_) {
+        has_work = has_work || strand->crew->has_work.load();
+        is_waiting = is_waiting || !strand->chains.empty();
+        has_link = has_link && strand->link_up;
+    }
+    if (has_command_.load() || (has_work && pull_all()) ||
+        (can_wait && interface_->arm() != UCS_OK)) {
+        is_asleep_.store(false);
+        return;
+    }
+    if (is_waiting && !can_wait) {
+        is_asleep_.store(false);
+        sched_yield();
+        return;
+    }
+    pollfd sources[2] = {{wake_fd_, POLLIN, 0}, {interface_->event_fd(), POLLIN, 0}};
+    const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick).count();
+    // Nothing is lent to a strand that has no link, until it is seen that it has one again.
+    const bool is_idle = !has_work && !is_waiting && has_link;
+    poll(sources, can_wait ? 2 : 1, is_idle ? -1 : static_cast<int>(tick));
+    is_asleep_.store(false);
+    uint64_t count;
+    if (read(wake_fd_, &count, sizeof(count)) < 0) {
+        // Something else woke it up.
+    }
+}
+
+void Mover::on_error(void* self, uct::Endpoint* endpoint, ucs_status_t status) {
+    auto& mover = *static_cast<Mover*>(self);
+    for (const auto& strand : mover.strands_) {
+        if (strand->transport.get() != endpoint || strand->failure != UCS_OK) continue;
+        strand->failure = status;
+        mover.has_failures_ = true;
+    }
+}
+
+// --- strands
+// ---------------------------------------------------------------------------------------
+
+ucs_status_t Mover::make(std::shared_ptr<MoverStrand>* strand) {
+    auto made = std::make_shared<MoverStrand>(*this);
+    ucs_status_t status = UCS_OK;
+    call([&] {
+        status = interface_->create_endpoint({}, &made->transport);
+        if (status == UCS_OK) strands_.push_back(made);
+    });
+    if (status == UCS_OK) *strand = std::move(made);
+    return status;
+}
+
+void Mover::begin(MoverStrand& strand, Crew& crew, unsigned domain, double rate) {
+    call([&] {
+        if (strand.state != MoverStrand::State::kIdle) return;
+        strand.state = MoverStrand::State::kPosting;
+        strand.crew = &crew;
+        strand.domain = domain;
+        posting_.push_back(&strand);
+        std::lock_guard lock(crew.shard.mutex);
+        strand.meter = Meter(rate);
+        crew.strands.push_back(&strand);
+    });
+}
+
+void Mover::stop(MoverStrand& strand) {
+    call([&] {
+        if (strand.state != MoverStrand::State::kPosting) return;
+        strand.state = MoverStrand::State::kStopping;
+        leave(strand);
+        if (strand.chains.empty()) stopped(strand);
+    });
+}
+
+void Mover::close(MoverStrand& strand) {
+    call([&] {
+        if (strand.state != MoverStrand::State::kOver) give_up(strand, UCS_ERR_CANCELED);
+        std::erase_if(strands_, [&](const auto& each) { return each.get() == &strand; });
+    });
+}
+
+}  // namespace ucp::bulk

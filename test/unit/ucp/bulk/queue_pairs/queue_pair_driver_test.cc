@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Strands end to end: made at promotion, capped, used, given back, failing.
+
+#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
+#include "ucp/worker/worker.h"
+#include "unit/ucp/bulk/engine/two_rails.h"
+
+namespace ucp::bulk::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Device = uct::mock::Fabric::Device;
+using ucp::test::Cluster;
+using ucp::test::pattern;
+
+Cluster::Options with_strands(unsigned qps, unsigned devices = 2) {
+    Cluster::Options options = BulkCluster::options(devices);
+    options.config.bulk_qps = qps;
+    options.config.bulk_stall_timeout = 400us;
+    options.config.bulk_retry_interval = 100us;
+    return options;
+}
+
+class Pair : public BulkCluster {
+  public:
+    explicit Pair(size_t length, const Cluster::Options& options) : BulkCluster(length, options) {}
+
+    /** Queue pairs with the role of bulk alone that ucpx_ep_query() names. */
+    unsigned listed(ucp_ep_h ep) {
+        std::vector<ucpx_lane_t> lanes(64);
+        ucpx_ep_attr_t attr{};
+        attr.field_mask = UCPX_EP_ATTR_FIELD_LANES;
+        attr.lanes.entry_size = sizeof(ucpx_lane_t);
+        attr.lanes.num_entries = static_cast<unsigned>(lanes.size());
+        attr.lanes.entries = lanes.data();
+        EXPECT_EQ(ucpx_ep_query(ep, &attr), UCS_OK);
+        unsigned count = 0;
+        for (unsigned i = 0; i < attr.lanes.num_entries; ++i) {
+            if (lanes[i].roles == UCPX_LANE_ROLE_BULK) ++count;
+        }
+        return count;
+    }
+    void promote() {
+        EXPECT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    }
+    void demote() { EXPECT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK); }
+    unsigned held(size_t index) { return cluster.inner(index).strands().held(); }
+    /** Both ends post on so many. */
+    bool has(unsigned count) {
+        return cluster.until(
+            [&] { return listed(endpoint) == count && listed(cluster.endpoint(1, 0)) == count; });
+    }
+    bool has_none() {
+        return cluster.until([&] {
+            return held(0) == 0 && held(1) == 0 && cluster.dedicated_endpoints(0) == 0 &&
+                   cluster.dedicated_endpoints(1) == 0;
+        });
+    }
+};
+
+TEST(StrandDriver, APromotedEndpointHasThemOnEveryRailOnceThereIsBulk) {
+    for (const unsigned qps : {1u, 3u, 8u}) {
+        Pair pair(64 << 12, with_strands(qps));
+        pair.promote();
+        ASSERT_TRUE(pair.cluster.until(
+            [&] { return pair.cluster.lane_state(pair.endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
+        pair.cluster.steps(300);
+        EXPECT_EQ(pair.held(0), 0u);
+        pair.fill(qps);
+        EXPECT_EQ(pair.put(), UCS_OK);
+        ASSERT_TRUE(pair.has(2 * qps)) << qps;
+        EXPECT_EQ(pair.cluster.dedicated_endpoints(0), 2 * qps + 1);
+        const uint64_t before = pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).chains;
+        pair.fill(qps + 10);
+        EXPECT_EQ(pair.put(), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
+        EXPECT_GE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).chains, before + 2);
+        pair.fill_there(qps);
+        EXPECT_EQ(pair.get(), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
+        pair.demote();
+        EXPECT_TRUE(pair.has_none());
+        EXPECT_EQ(pair.put(), UCS_OK);
+    }
+}
+
+TEST(StrandDriver, TheOtherEndsBulkAsksForThem) {
+    Pair pair(64 << 12, with_strands(2, 1));
+    pair.promote();
+    // The first call of each end in turn: one of them has the higher id and has to ask.
+    EXPECT_EQ(pair.get(), UCS_OK);
+    EXPECT_TRUE(pair.has(2));
+}
+
+TEST(StrandDriver, NoneWhereTheyAreTurnedOff) {
+    Pair pair(64 << 12, with_strands(0));
+    pair.promote();
+    EXPECT_EQ(pair.put(), UCS_OK);
+    pair.cluster.steps(500);
+    EXPECT_EQ(pair.held(0) + pair.held(1), 0u);
+}
+
+TEST(StrandDriver, TheCapCountsLanesAndStrandsAtEveryInstant) {
+    Cluster::Options options = with_strands(8);
+    options.config.max_priority_endpoints = 2;
+    options.config.max_dedicated_qps = 7;
+    size_t most = 0;
+    Pair pair(256 << 12, options);
+    pair.cluster.fabric.observe([&](const uct::mock::PacketEvent&) {
+        for (size_t index : {0, 1}) {
+            most = std::max(most, pair.cluster.dedicated_endpoints(index));
+        }
+    });
+    for (int round = 0; round < 3; ++round) {
+        pair.promote();
+        EXPECT_EQ(pair.put(), UCS_OK);
+        // One is kept for the other lane that may come.
+        EXPECT_TRUE(pair.has(4));
+        EXPECT_EQ(pair.put(), UCS_OK);
+        pair.demote();
+        EXPECT_TRUE(pair.has_none());
+    }
+    EXPECT_LE(most, 7u);
+    for (size_t index : {0, 1}) {
+        EXPECT_LE(pair.cluster.inner(index).strands().peak_held(), 5u);
+    }
+    EXPECT_LE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).peak_endpoints, 7u);
+}
+
+TEST(StrandDriver, FewerWhereTheDeviceHasNoMore) {
+    Cluster::Options options = with_strands(8);
+    options.fabric.max_dedicated = 4;  // of each device
+    Pair pair(64 << 12, options);
+    pair.promote();
+    EXPECT_EQ(pair.put(), UCS_OK);
+    ASSERT_TRUE(pair.has(7));  // and the lane
+    EXPECT_EQ(pair.put(), UCS_OK);
+}
+
+TEST(StrandDriver, TransfersGoOnThroughTenPromotionsAndDemotions) {
+    Pair pair(24 << 20, with_strands(4));
+    pair.fill(1);
+    std::vector<uint8_t> back(pair.there.size());
+    const ucs_status_ptr_t putting = pair.start_put();
+    ASSERT_TRUE(UCS_PTR_IS_PTR(putting));
+    unsigned switches = 0, lasting = 0;
+    bool up = false;
+    while (ucp_request_check_status(putting) == UCS_INPROGRESS && lasting < 1000000) {
+        pair.cluster.step();
+        ++lasting;
+        const bool is_there = pair.cluster.lane_state(pair.endpoint) ==
+                              (up ? UCPX_LANE_STATE_ESTABLISHED : UCPX_LANE_STATE_SCALABLE);
+        if (switches == 20 || !is_there || lasting % 10 != 0) continue;
+        up = !up;
+        ++switches;
+        if (up) {
+            pair.promote();
+        } else {
+            pair.demote();
+        }
+    }
+    EXPECT_EQ(switches, 20u);
+    EXPECT_EQ(pair.cluster.finish(putting), UCS_OK);
+    EXPECT_TRUE(pair.there == pair.here);
+    EXPECT_GE(pair.cluster.counters(0).promotions, 10u);
+    pair.demote();
+    EXPECT_TRUE(pair.has_none());
+}
+
+TEST(StrandDriver, ADeviceThatBreaksCostsItsStrandsOnly) {
+    for (const bool is_put : {true, false}) {
+        Pair pair(512 << 12, with_strands(3));
+        pair.promote();
+        EXPECT_EQ(pair.put(), UCS_OK);
+        ASSERT_TRUE(pair.has(6));
+        pair.fill(7);
+        if (!is_put) pair.fill_there(8);
+        const ucs_status_ptr_t operation = is_put ? pair.start_put() : pair.start_get();
+        pair.cluster.steps(3);
+        pair.cluster.fabric.set_device(pair.rail(), Device::kBroken);
+        EXPECT_EQ(pair.cluster.finish(operation), UCS_OK);
+        EXPECT_TRUE(pair.there == pair.here);
+        EXPECT_TRUE(pair.has(3));
+        pair.cluster.fabric.set_device(pair.rail(), Device::kWell);
+        pair.demote();
+        EXPECT_TRUE(pair.has_none());
+    }
+}
+
+TEST(StrandDriver, APeersDeathTakesThemAll) {
+    Pair pair(512 << 12, with_strands(4));
+    pair.promote();
+    EXPECT_EQ(pair.put(), UCS_OK);
+    ASSERT_TRUE(pair.has(8));
+    const ucs_status_ptr_t putting = pair.start_put();
+    pair.cluster.steps(3);
+    pair.cluster.kill(1);
+    EXPECT_LT(pair.cluster.finish(putting), 0);
+    EXPECT_TRUE(pair.cluster.until(
+        [&] { return pair.held(0) == 0 && pair.cluster.dedicated_endpoints(0) == 0; }));
+}
+
+TEST(StrandDriver, APeerThatHasClosedItsEndpointIsNotWaitedFor) {
+    for (const bool is_lost : {true, false}) {
+        Cluster::Options options = with_strands(4);
+        options.tick = 10us;
+        Pair pair(64 << 12, options);
+        pair.promote();
+        EXPECT_EQ(pair.put(), UCS_OK);
+        ASSERT_TRUE(pair.has(8));
+        const ucs_status_ptr_t put = is_lost ? pair.start_put() : nullptr;
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        pair.cluster.finish(ucp_ep_close_nbx(pair.cluster.endpoint(1, 0), &force));
+        pair.cluster.forget(1, 0);
+        pair.demote();
+        EXPECT_TRUE(pair.cluster.until([&] { return pair.held(0) == 0; })) << is_lost;
+        pair.cluster.finish(put);  // the lane may have been gone under it
+    }
+}
+
+TEST(StrandDriver, AWorkerThatGoesGivesThemBack) {
+    Pair pair(64 << 12, with_strands(4));
+    pair.promote();
+    EXPECT_EQ(pair.put(), UCS_OK);
+    ASSERT_TRUE(pair.has(8));
+    ucp_request_param_t params{};
+    pair.cluster.finish(ucp_ep_close_nbx(pair.endpoint, &params));
+    pair.cluster.forget(0, 1);
+    EXPECT_TRUE(pair.has_none());
+}
+
+}  // namespace
+}  // namespace ucp::bulk::test
