@@ -45,10 +45,10 @@ class Soak {
         }
         for (unsigned count = 0; count < 500; ++count) pair_.step();
         if (!has_failed()) {
-            EXPECT_EQ(pair_.inner(0).bulk().state().jobs.in_use(), 0u);
+            EXPECT_EQ(pair_.inner(0).bulk().transfers_in_use(), 0u);
         }
         if (pair_.pool(0) != nullptr) {
-            EXPECT_EQ(pair_.pool(0)->loads.in_use(), 0u);
+            EXPECT_EQ(pair_.pool(0)->shared_transfers.in_use(), 0u);
         }
     }
 
@@ -131,9 +131,9 @@ class Soak {
                 return;
         }
         faults().set(plan);
-        // What fails is a strand's if only threads run.
+        // What fails is a queue pair's if only threads run.
         if (workers_ != 0) {
-            HostPair::await([&] { return pair_.pool(0)->returns.any(); }, 1s);
+            HostPair::await([&] { return pair_.pool(0)->events.any(); }, 1s);
         } else {
             for (unsigned count = below(50); count != 0; --count) pair_.step();
         }
@@ -147,7 +147,7 @@ class Soak {
     std::array<Slot, kSlots> slots_;
 };
 
-TEST(BulkSoak, TransfersOfAllSizesSurviveTheirStrandsWithAndWithoutThreads) {
+TEST(BulkSoak, TransfersOfAllSizesSurviveTheirQueuePairsWithAndWithoutThreads) {
     const char* text = std::getenv("BULK_SOAK_SECONDS");
     const auto limit = std::chrono::seconds(text == nullptr ? 40 : std::atoi(text));
     const auto start = std::chrono::steady_clock::now();

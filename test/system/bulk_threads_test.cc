@@ -38,13 +38,13 @@ TEST(BulkThreads, MoveATransferWhileTheProgramMakesNoCall) {
         for (const bool is_put : {true, false}) {
             HostPair pair(options(each));
             pair.promote();
-            EXPECT_EQ(pair.pool(0)->movers() % each.workers, 0u);
+            EXPECT_EQ(pair.pool(0)->threads() % each.workers, 0u);
             pair.fill(1);
             pair.fill_there(2);
             const auto before = is_put ? pair.here : pair.there;
             const uint64_t moved = pair.moved(0);
             HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
-            ASSERT_TRUE(HostPair::await([&] { return pair.pool(0)->returns.any(); }));
+            ASSERT_TRUE(HostPair::await([&] { return pair.pool(0)->events.any(); }));
             EXPECT_EQ(operation.ends, 0u);
             EXPECT_EQ(pair.moved(0) - moved, pair.here.size());
             ucp_worker_progress(pair.worker(0));
@@ -72,7 +72,7 @@ TEST(BulkThreads, MoveARendezvousWhileNeitherProgramMakesACall) {
                 // The message and its answer, up to the first slice.
                 ASSERT_TRUE(pair.until([&] { return pair.moved(0) + pair.moved(1) > moved; }));
                 ASSERT_TRUE(HostPair::await([&] {
-                    return pair.pool(0)->returns.any() || pair.pool(1)->returns.any() ||
+                    return pair.pool(0)->events.any() || pair.pool(1)->events.any() ||
                            receive.ends != 0;
                 }));
                 // The rest, if any, went by other paths while progress was called.
@@ -81,10 +81,10 @@ TEST(BulkThreads, MoveARendezvousWhileNeitherProgramMakesACall) {
             EXPECT_EQ(pair.finish(receive), UCS_OK);
             EXPECT_EQ(pair.finish(send), UCS_OK);
             EXPECT_TRUE(received == sent);
-            const auto second_has_strands = [&] {
-                return pair.inner(1).strands().holds(unwrap(pair.endpoint(1)));
+            const auto second_has_queue_pairs = [&] {
+                return pair.inner(1).bulk_queue_pairs().holds(unwrap(pair.endpoint(1)));
             };
-            ASSERT_TRUE(pair.until(second_has_strands));
+            ASSERT_TRUE(pair.until(second_has_queue_pairs));
         }
     }
 }
@@ -106,9 +106,9 @@ TEST(BulkThreads, AreAsManyForEachDeviceAsTheVariableSays) {
         HostPair pair(wanted);
         pair.promote();
         std::set<unsigned> devices;
-        pair.inner(0).strands().for_each(unwrap(pair.endpoint(0)),
-                                         [&](unsigned interface) { devices.insert(interface); });
-        EXPECT_EQ(pair.pool(0)->movers(), workers * devices.size());
+        pair.inner(0).bulk_queue_pairs().for_each(
+            unwrap(pair.endpoint(0)), [&](unsigned interface) { devices.insert(interface); });
+        EXPECT_EQ(pair.pool(0)->threads(), workers * devices.size());
     }
 }
 
@@ -138,21 +138,22 @@ TEST(BulkThreads, WakeUpASleepingProgram) {
 TEST(BulkThreads, NothingThatAThreadSaysIsOverlooked) {
     HostPair pair(options({1, 1}));
     pair.promote();
-    bulk::Returns& returns = pair.pool(0)->returns;
-    const bulk::Group* group = pair.inner(0).bulk().state().find(unwrap(pair.endpoint(0)));
+    bulk::ThreadEvents& events = pair.pool(0)->events;
+    const bulk::PathGroup* group = pair.inner(0).bulk().find(unwrap(pair.endpoint(0)));
     ASSERT_NE(group, nullptr);
-    const auto lent = std::ranges::find_if(
-        group->paths, [](const auto& path) { return path->lent.strand != nullptr; });
-    ASSERT_NE(lent, group->paths.end());
+    const auto on_thread = std::ranges::find_if(
+        group->paths, [](const auto& path) { return path->on_thread != nullptr; });
+    ASSERT_NE(on_thread, group->paths.end());
     // One that no path knows: the worker has nothing to do about it.
-    const auto strand = std::make_shared<bulk::MoverStrand>((*lent)->lent.strand->mover);
+    const auto queue_pair =
+        std::make_shared<bulk::ThreadQueuePair>((*on_thread)->on_thread->thread);
     std::atomic<bool> is_over{false};
     std::atomic<uint64_t> pushed{0};
     std::thread thread([&] {
         while (!is_over) {
             ++pushed;
-            returns.push({.kind = bulk::Return::Kind::kStopped, .strand = strand});
-            HostPair::await([&] { return !returns.any() || is_over; });
+            events.push({.kind = bulk::ThreadEvent::Kind::kStopped, .queue_pair = queue_pair});
+            HostPair::await([&] { return !events.any() || is_over; });
         }
     });
     const auto end = std::chrono::steady_clock::now() + 1s;
@@ -168,7 +169,7 @@ TEST(BulkThreads, NothingThatAThreadSaysIsOverlooked) {
     thread.join();
 }
 
-TEST(BulkThreads, TransfersGoOnWhileStrandsComeAndGo) {
+TEST(BulkThreads, TransfersGoOnWhileQueuePairsComeAndGo) {
     HostPair::Options narrow = options({2, 2});
     narrow.window = 256 << 10;
     HostPair pair(narrow);
@@ -185,13 +186,13 @@ TEST(BulkThreads, TransfersGoOnWhileStrandsComeAndGo) {
         EXPECT_TRUE(pair.there == expected);
         HostOperation& again = is_put ? pair.start_put() : pair.start_get();
         EXPECT_EQ(ucpx_ep_lanes_request(pair.endpoint(0), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-        EXPECT_TRUE(pair.until([&] { return pair.has_strands(); }));
+        EXPECT_TRUE(pair.until([&] { return pair.has_queue_pairs(); }));
         EXPECT_EQ(pair.finish(again), UCS_OK);
     }
 }
 
-// The n-th operation from the start on kills its queue pair, which is a strand's.
-TEST(BulkThreads, AStrandThatFailsCostsNoTransferAndNoByte) {
+// The n-th operation from the start on kills its queue pair, one for bulk.
+TEST(BulkThreads, AQueuePairThatFailsCostsNoTransferAndNoByte) {
     for (const Case& each : kCases) {
         for (const unsigned position : {1, 60}) {
             for (const bool is_put : {true, false}) {
@@ -204,7 +205,7 @@ TEST(BulkThreads, AStrandThatFailsCostsNoTransferAndNoByte) {
                 plan.kill_qp_after = position;
                 softhca::HostFabric::instance()->faults.set(plan);
                 HostOperation& operation = is_put ? pair.start_put() : pair.start_get();
-                HostPair::await([&] { return pair.pool(0)->returns.any(); }, 1s);
+                HostPair::await([&] { return pair.pool(0)->events.any(); }, 1s);
                 softhca::HostFabric::instance()->faults.set({});
                 EXPECT_EQ(pair.finish(operation), UCS_OK);
                 EXPECT_TRUE(pair.here == expected);
@@ -217,7 +218,7 @@ TEST(BulkThreads, AStrandThatFailsCostsNoTransferAndNoByte) {
                 EXPECT_TRUE(std::ranges::all_of(pair.here, is_untouched));
                 EXPECT_TRUE(std::ranges::all_of(pair.there, is_untouched));
                 EXPECT_EQ(operation.ends, 1u);
-                EXPECT_EQ(pair.pool(0)->loads.in_use(), 0u);
+                EXPECT_EQ(pair.pool(0)->shared_transfers.in_use(), 0u);
             }
         }
     }
@@ -235,7 +236,7 @@ TEST(BulkThreads, ARefusalEndsTheTransferOnceWithTheError) {
         for (unsigned count = 0; count < 2000; ++count) pair.step();
         EXPECT_EQ(first.ends, 1u);
         EXPECT_EQ(second.ends, 1u);
-        EXPECT_EQ(pair.pool(0)->loads.in_use(), 0u);
+        EXPECT_EQ(pair.pool(0)->shared_transfers.in_use(), 0u);
     }
 }
 

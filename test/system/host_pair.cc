@@ -5,10 +5,10 @@
 
 namespace ucp::test {
 
-using bulk::StrandDriver;
+using bulk::QueuePairDriver;
 
 HostPair::HostPair(const Options& options)
-    : here(options.length), there(options.length), strands_wanted_(options.qps) {
+    : here(options.length), there(options.length), queue_pairs_wanted_(options.qps) {
     Config config = quiet_config();
     config.transports = {false, {"dc_mlx5", "rc_mlx5"}};
     config.bulk_workers = options.workers;
@@ -93,11 +93,11 @@ void HostPair::step() {
     }
 }
 
-bool HostPair::has_strands() const {
+bool HostPair::has_queue_pairs() const {
     size_t count = 0;
-    const StrandDriver& strands = inner(0).strands();
-    strands.for_each(unwrap(endpoint(0)), [&](unsigned) { ++count; });
-    return count >= strands_wanted_;
+    const QueuePairDriver& queue_pairs = inner(0).bulk_queue_pairs();
+    queue_pairs.for_each(unwrap(endpoint(0)), [&](unsigned) { ++count; });
+    return count >= queue_pairs_wanted_;
 }
 
 bool HostPair::is_scalable(size_t index) const {
@@ -108,10 +108,10 @@ bool HostPair::is_scalable(size_t index) const {
 }
 
 void HostPair::promote() {
-    // Strands are made for those that have had bulk transfers.
+    // Queue pairs are made for those that have had bulk transfers.
     EXPECT_EQ(finish(start_put(0, std::min<size_t>(here.size(), 1 << 20))), UCS_OK);
     EXPECT_EQ(ucpx_ep_lanes_request(endpoint(0), UCPX_LANE_POLICY_DEDICATED), UCS_OK);
-    EXPECT_TRUE(until([&] { return has_strands(); }));
+    EXPECT_TRUE(until([&] { return has_queue_pairs(); }));
 }
 
 void HostPair::demote() {
@@ -119,7 +119,8 @@ void HostPair::demote() {
     // A request that comes while the lane is being released is made later: with intervals as long
     // as these, much later.
     EXPECT_TRUE(until([&] {
-        return !inner(0).strands().holds(unwrap(endpoint(0))) && is_scalable(0) && is_scalable(1);
+        return !inner(0).bulk_queue_pairs().holds(unwrap(endpoint(0))) && is_scalable(0) &&
+               is_scalable(1);
     }));
 }
 

@@ -11,8 +11,10 @@
 
 #include "softhca/host_fabric.h"
 #include "ucp/api/ucpx.h"
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/path_group.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
+#include "ucp/bulk/threads/thread_pool.h"
 #include "uct/ib/component.h"
 #include "unit/ucp/cluster.h"
 
@@ -51,7 +53,7 @@ class HostPair {
     ucp_ep_h endpoint(size_t index) const { return sides_[index].endpoint; }
     Worker& inner(size_t index) const { return unwrap(sides_[index].worker); }
     /** Its threads; null: none. */
-    bulk::Pool* pool(size_t index) const { return inner(index).bulk().pool(); }
+    bulk::ThreadPool* pool(size_t index) const { return inner(index).bulk().threads(); }
     uint64_t moved(size_t index) const {
         return pool(index) == nullptr ? 0 : pool(index)->counters().bytes.load();
     }
@@ -70,10 +72,10 @@ class HostPair {
             condition, [] { std::this_thread::yield(); }, limit);
     }
 
-    /** Promote the endpoint of the first, with strands on all devices, or take that back. */
+    /** Promote the endpoint of the first, with queue pairs on all devices, or take that back. */
     void promote();
     void demote();
-    bool has_strands() const;
+    bool has_queue_pairs() const;
     bool is_scalable(size_t index) const;
 
     HostOperation& start_put(size_t offset = 0, size_t length = SIZE_MAX);
@@ -112,7 +114,7 @@ class HostPair {
     static ucp_request_param_t parameters(HostOperation& operation);
     HostOperation& started(HostOperation& operation, ucs_status_ptr_t request);
 
-    unsigned strands_wanted_;
+    unsigned queue_pairs_wanted_;
     std::array<uct::Component*, 1> components_;
     std::array<Side, 2> sides_;
     std::vector<std::unique_ptr<HostOperation>> operations_;

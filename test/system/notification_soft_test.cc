@@ -20,16 +20,16 @@ constexpr size_t kArea = kPieces * kPiece;
 constexpr uint64_t kLong = uint64_t{1} << 40;
 
 /** Whether a promoted endpoint has queue pairs for bulk beside its lane. */
-enum class Strands : bool { kNone, kSome };
+enum class BulkQueuePairs : bool { kNone, kSome };
 
 SoftWorld::Options options_of(const softhca::FaultPlan& faults, const SoftWire::Variables& more,
-                              Strands strands) {
+                              BulkQueuePairs queue_pairs) {
     SoftWorld::Options options;
     options.traffic.workers = 2;
     options.faults = faults;
     options.tick = ucs::Duration(50);
     for (const auto& variable : more) options.variables.push_back(variable);
-    if (strands == Strands::kNone) options.config.bulk_qps = 0;
+    if (queue_pairs == BulkQueuePairs::kNone) options.config.bulk_qps = 0;
     return options;
 }
 
@@ -37,8 +37,9 @@ SoftWorld::Options options_of(const softhca::FaultPlan& faults, const SoftWire::
 class Notifier {
   public:
     explicit Notifier(size_t areas, const softhca::FaultPlan& faults = {},
-                      const SoftWire::Variables& variables = {}, Strands strands = Strands::kSome)
-        : world(options_of(faults, variables, strands)),
+                      const SoftWire::Variables& variables = {},
+                      BulkQueuePairs queue_pairs = BulkQueuePairs::kSome)
+        : world(options_of(faults, variables, queue_pairs)),
           local(cluster().context(0), areas * kArea),
           remote(cluster().context(1), areas * kArea),
           told(areas) {
@@ -148,7 +149,7 @@ class Notification : public testing::TestWithParam<Way> {
 };
 
 TEST_P(Notification, ComesARoundTripEarlierThanAMessageAfterTheEnd) {
-    Notifier notifier(3, {}, {}, Strands::kNone);
+    Notifier notifier(3, {}, {}, BulkQueuePairs::kNone);
     prepare(notifier);
     Cluster& cluster = notifier.cluster();
     const ucs::Time began = cluster.clock.now();

@@ -84,7 +84,7 @@ Soak::Options Soak::options_for(Fabric fabric, uint64_t seed) {
         options.traffic.slot_bytes = size_t{4} << 20;
     }
     options.cap = 1 + static_cast<unsigned>(random.below(2));
-    options.strands = (seed + seed / 16) % 2 == 0;  // half of the large ones too
+    options.bulk_queue_pairs = (seed + seed / 16) % 2 == 0;  // half of the large ones too
     options.switch_every = 5 + static_cast<unsigned>(random.below(30));
     options.scheme = static_cast<RndvScheme>(random.below(4));
     options.early_zcopy = random.below(2) == 0;
@@ -133,7 +133,7 @@ Soak::Soak(const Options& options) : options_(options), random_(ucs::mix64(optio
     }
     cluster.seed = options.traffic.seed;
     cluster.config.max_priority_endpoints = options.cap;
-    if (!options.strands) cluster.config.bulk_qps = 0;
+    if (!options.bulk_queue_pairs) cluster.config.bulk_qps = 0;
     // A run takes some milliseconds of the virtual clock: rankings, and waits after denials, must
     // be short beside it.
     cluster.config.switch_interval = std::chrono::microseconds(100);
@@ -178,10 +178,10 @@ bool Soak::is_done() const {
 void Soak::check_caps() {
     for (size_t index = 0; index < cluster_->size(); ++index) {
         const size_t held = cluster_->dedicated_endpoints(index);
-        // Strands have queue pairs of the same kind; the mock fabric's transports have none.
-        const bool has_strands = options_.strands && options_.fabric != Fabric::kMock;
+        // Those for bulk are of the same kind; the mock fabric's transports have none.
+        const bool has_queue_pairs = options_.bulk_queue_pairs && options_.fabric != Fabric::kMock;
         const size_t limit =
-            has_strands ? cluster_->inner(index).config().dedicated_qps() : options_.cap;
+            has_queue_pairs ? cluster_->inner(index).config().dedicated_qps() : options_.cap;
         if (held > limit) {
             result_.errors.push_back(
                 fmt::format("seed {}: {} dedicated lanes at cap {} on worker {}",

@@ -30,7 +30,7 @@ class Soak {
         Fabric fabric = Fabric::kMock;
         TrafficOptions traffic;
         unsigned cap = 1;
-        bool strands = true;  //!< bulk transfers may have queue pairs of their own beside the lanes
+        bool bulk_queue_pairs = true;  //!< bulk transfers may have some of their own
         unsigned switch_every = 60;  //!< steps between two requests for a lane, in the mean
         RndvScheme scheme = RndvScheme::kAuto;
         bool early_zcopy = false, early_rndv = false;

@@ -82,10 +82,10 @@ TEST(Sim, AlltoallDoesNotChurn) {
 }
 
 TEST(Sim, BulkFillsTheLinkWithSeveralQueuePairsWhereOneDoesNot) {
-    const auto rate = [](const std::string& strands) {
+    const auto rate = [](const std::string& queue_pairs) {
         const SimOutcome run = simulate({"bulk", "--lanes", "dedicated", "--size", "16M:16M",
                                          "--iterations", "4", "--settle", "1ms", "--model",
-                                         "qp_gbps=50", "--set", "UCX_BULK_QPS=" + strands});
+                                         "qp_gbps=50", "--set", "UCX_BULK_QPS=" + queue_pairs});
         const json& observed = run.document.at("modes").at("dedicated").at("observed");
         EXPECT_GT(observed.at("doorbells").get<int>(), 0);
         return run.document.at("modes")

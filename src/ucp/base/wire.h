@@ -41,10 +41,10 @@ enum class AmId : uint8_t {
     kHello = 24,   //!< HelloHeader, the sender's worker address
     kLane = 25,    //!< LaneHeader, an encoded lanes::Message
     kMarker = 26,  //!< LaneHeader, an encoded lanes::Message that takes its place among data
-    // bulk transfers (bulk/cut.h)
-    kBulkCut = 27,      //!< CutMessage, addresses
-    kBulkCutDone = 28,  //!< CutDoneMessage
-    kStrand = 29,       //!< StrandHeader, StrandMessage (bulk/strand_driver)
+    // bulk transfers (bulk/engine/revocation_message.h)
+    kBulkRevoke = 27,      //!< RevokeHeader, addresses
+    kBulkRevokeDone = 28,  //!< RevokeDoneMessage
+    kBulkQueuePair = 29,   //!< QueuePairHeader, QueuePairMessage (bulk/queue_pairs)
 };
 
 #pragma pack(push, 1)

@@ -43,7 +43,7 @@ unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
                        (am_dedicated ? unsigned{UCPX_LANE_ROLE_AM} : 0u) |
                            (one_sided_dedicated ? kOneSided : 0u)));
     unsigned count = 2;
-    worker.strands().for_each(endpoint, [&](unsigned interface) {
+    worker.bulk_queue_pairs().for_each(endpoint, [&](unsigned interface) {
         put_entry(out, count++, entry_of(interface, UCPX_LANE_KIND_DEDICATED, UCPX_LANE_ROLE_BULK));
     });
     return count;

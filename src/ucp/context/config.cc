@@ -115,7 +115,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                 "Locks that the queues of these threads are spread over, by "
                                 "endpoint, 1 to 64."),
     field<&Config::bulk_cut_timeout>("BULK_CUT_TIMEOUT", "60s",
-                                     "A peer that for so long has not cut off a path that failed "
+                                     "A peer that for so long has not revoked a path that failed "
                                      "is given up; inf: never."),
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "

@@ -75,7 +75,7 @@ struct Config {
     unsigned bulk_shards = 4;
     unsigned bulk_qps = 4;
     std::optional<unsigned> max_dedicated_qps;
-    /** Queue pairs of promoted endpoints, lanes and strands together. */
+    /** Queue pairs of promoted endpoints, lanes and those for bulk together. */
     unsigned dedicated_qps() const {
         return max_dedicated_qps.value_or(10 * max_priority_endpoints);
     }

@@ -216,7 +216,7 @@ void Endpoint::purge() {
         }
         has_backlog_ = false;
     }
-    worker_->strands().endpoint_failed(*this);
+    worker_->bulk_queue_pairs().endpoint_failed(*this);
     worker_->bulk().endpoint_failed(*this);
     worker_->abort_named(*this, status_);
     flush_endpoint_failed(*this, status_);

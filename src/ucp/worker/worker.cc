@@ -66,7 +66,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     tracker_ = lanes_->tracker();
     keepalive_ = std::make_unique<Keepalive>(*this);
     bulk_ = std::make_unique<bulk::Engine>(*this);
-    strands_ = std::make_unique<bulk::StrandDriver>(*this);
+    queue_pairs_ = std::make_unique<bulk::QueuePairDriver>(*this);
 }
 
 ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
@@ -103,16 +103,12 @@ Worker::~Worker() {
     while (!endpoints_.empty()) {
         Endpoint& endpoint = endpoints_.front();
         endpoints_.pop_front();
-        strands_->forget(endpoint);
+        queue_pairs_->forget(endpoint);
         bulk_->forget(endpoint);
         lanes_->drop_lane(endpoint);
         delete &endpoint;
     }
     deferred_.clear();
-}
-
-void Worker::set_handler(AmId id, uct::AmHandler handler) {
-    am_table_.entries[static_cast<size_t>(id)] = {handler, this};
 }
 
 ucs_status_t Worker::drop_message(void* self, void*, size_t length, uct::ReceiveDescriptor*) {
@@ -252,6 +248,7 @@ unsigned Worker::progress() {
         // Set before anything that may ask for the next look.
         progress_countdown_ = std::max(config().progress_factor, 1u) - 1;
         lanes_->advance(now());
+        queue_pairs_->advance(now());
         bulk_->advance(now());
         keepalive_->advance(now());
         reassembly_->advance(now());
@@ -315,7 +312,8 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 
 ucs::Time Worker::next_deadline() const {
     ucs::Time next = std::min({lanes_->next_deadline(), keepalive_->next_deadline(),
-                               bulk_->next_deadline(), reassembly_->next_deadline()});
+                               queue_pairs_->next_deadline(), bulk_->next_deadline(),
+                               reassembly_->next_deadline()});
     for (const WorkerInterface& interface : interfaces_) {
         next = std::min(next, interface.transport->next_deadline());
     }
@@ -338,7 +336,7 @@ unsigned Worker::run_deferred() {
     for (const auto& [lane, status] : failures) {
         Endpoint* endpoint = find_owner(lane);
         if (endpoint == nullptr) {
-            if (!bulk_->transport_failed(lane, status)) strands_->transport_failed(lane);
+            if (!bulk_->transport_failed(lane, status)) queue_pairs_->transport_failed(lane);
             continue;
         }
         if (lane == endpoint->scalable()) {
@@ -352,7 +350,7 @@ unsigned Worker::run_deferred() {
     to_purge_.clear();
     for (Endpoint* endpoint : purge) endpoint->purge();
     lanes_->run_deferred();
-    strands_->run_deferred();
+    queue_pairs_->run_deferred();
     bulk_->run_deferred();
     const auto pump = std::move(to_pump_);
     to_pump_.clear();

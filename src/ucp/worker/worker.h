@@ -39,7 +39,7 @@ class ConnectionManager;
 class Keepalive;
 namespace bulk {
 class Engine;
-class StrandDriver;
+class QueuePairDriver;
 }  // namespace bulk
 
 class AmHandlers;
@@ -152,11 +152,14 @@ class Worker {
     NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return *lanes_; }
     bulk::Engine& bulk() { return *bulk_; }
-    bulk::StrandDriver& strands() { return *strands_; }
+    bulk::QueuePairDriver& bulk_queue_pairs() { return *queue_pairs_; }
     std::span<WorkerInterface> interfaces() { return interfaces_; }
     WorkerInterface& interface(unsigned index) { return interfaces_[index]; }
-    /** For protocols, before any message can arrive. The argument of the handler is the worker. */
-    void set_handler(AmId id, uct::AmHandler handler);
+    /** For protocols, before any message can arrive. The argument is the worker unless given. */
+    void set_handler(AmId id, uct::AmHandler handler) { set_handler(id, handler, this); }
+    void set_handler(AmId id, uct::AmHandler handler, void* argument) {
+        am_table_.entries[static_cast<size_t>(id)] = {handler, argument};
+    }
 
     /** The worker's address, packed. */
     const std::vector<std::byte>& address() const { return address_; }
@@ -418,7 +421,7 @@ class Worker {
     std::vector<WorkerInterface*> memories_;  //!< the others
     std::unique_ptr<LaneDriver> lanes_;
     std::unique_ptr<bulk::Engine> bulk_;
-    std::unique_ptr<bulk::StrandDriver> strands_;
+    std::unique_ptr<bulk::QueuePairDriver> queue_pairs_;
     size_t bucket_count_ = 16;
     std::unique_ptr<EndpointTable::bucket_type[]> buckets_;
     EndpointTable by_uuid_;

@@ -174,13 +174,13 @@ void Worker::reap() {
                              (!endpoint->is_failed() && endpoint->has_backlog()) ||
                              (endpoint->is_failed() && !endpoint->has_flag(Endpoint::kPurged));
         const auto is_in_use = [&] {
-            strands_->forget(*endpoint);
+            queue_pairs_->forget(*endpoint);
             bulk_->forget(*endpoint);
             // An initiator goes on with what it has, and ends it soon. Those loops of compare-swaps
             // and emulated operations know their endpoint to the end.
             return endpoint->has_remote_operations();
         };
-        if (is_busy || !lanes_->release_endpoint(*endpoint) || strands_->holds(*endpoint) ||
+        if (is_busy || !lanes_->release_endpoint(*endpoint) || queue_pairs_->holds(*endpoint) ||
             is_in_use()) {
             doomed_.push_back(endpoint);
             work_later();
@@ -197,7 +197,7 @@ void Worker::reap() {
 
 /** Lanes are given back in agreement with the peers, if they answer soon. */
 void Worker::withdraw_lanes() {
-    const auto holds_any = [this] { return lanes_->holds_lanes() || strands_->held() != 0; };
+    const auto holds_any = [this] { return lanes_->holds_lanes() || queue_pairs_->held() != 0; };
     if (!holds_any()) return;
     constexpr ucs::Duration kPatience = std::chrono::milliseconds(200);
     constexpr unsigned kIdleRounds = 2000;

@@ -107,7 +107,7 @@ ucs_status_t post_batch(Request& batch, const Lane&) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = batch.worker->bulk();
-    if (!engine.takes(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
+    if (!engine.can_serve(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
     const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
     return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
 }

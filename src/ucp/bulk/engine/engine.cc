@@ -4,32 +4,67 @@
 #include <algorithm>
 #include <array>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/path_health.h"
+#include "ucp/bulk/engine/path_table.h"
+#include "ucp/bulk/engine/poster.h"
+#include "ucp/bulk/engine/revocation.h"
+#include "ucp/bulk/engine/run_queue.h"
+#include "ucp/bulk/engine/thread_handover.h"
+#include "ucp/bulk/engine/transfer_table.h"
+#include "ucp/bulk/schedule/limits.h"
 #include "ucp/mem/memory.h"
 #include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
+namespace {
 
-Engine::State::State(Worker& owner)
-    : worker(owner),
-      rules{.slice = std::max<size_t>(owner.config().bulk_slice_size, 1),
-            .window = std::max<size_t>(owner.config().bulk_window, 1),
-            .chain = std::clamp<unsigned>(owner.config().bulk_max_wr_per_post, 1, kMaxChain)},
-      slices{.slice = rules.slice, .fragment = owner.config().bulk_fragment_limit} {
-    if (owner.config().bulk_workers != 0 && !owner.context().virtual_time()) {
-        const MoverRules mover_rules{.schedule = rules,
-                                     .max_retries = owner.config().bulk_max_retries,
-                                     .stall_timeout = owner.config().bulk_stall_timeout};
-        pool = std::make_unique<Pool>(owner, mover_rules);
-    }
-    worker.set_handler(AmId::kBulkCut, on_cut);
-    worker.set_handler(AmId::kBulkCutDone, on_cut_done);
+constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
+
+ScheduleRules rules_of(const Config& config) {
+    return {.slice = std::max<size_t>(config.bulk_slice_size, 1),
+            .window = std::max<size_t>(config.bulk_window, 1),
+            .chain = std::clamp<unsigned>(config.bulk_max_wr_per_post, 1, kMaxChain)};
 }
 
-Engine::Engine(Worker& worker) : state_(std::make_unique<State>(worker)) {}
+}  // namespace
+
+struct Engine::Parts {
+    explicit Parts(Worker& worker)
+        : clock(worker.context().clock()),
+          config(worker.config()),
+          rules(rules_of(config)),
+          run_queue(worker),
+          transfers(run_queue),
+          paths(worker, run_queue, rules.slice),
+          poster(clock, rules, config.bulk_max_retries, paths, transfers),
+          revocation(worker, paths, run_queue, config.bulk_cut_timeout),
+          health(config, clock, paths, transfers, poster, revocation) {}
+
+    const ucs::Clock& clock;
+    const Config& config;
+    const ScheduleRules rules;
+    RunQueue run_queue;
+    TransferTable transfers;
+    PathTable paths;
+    Poster poster;
+    Revocation revocation;
+    PathHealth health;
+    std::unique_ptr<ThreadHandover> handover;  //!< null: there are no threads
+    ucs::Time tick{};                          //!< when groups are looked at next
+};
+
+Engine::Engine(Worker& worker) : parts_(std::make_unique<Parts>(worker)) {
+    const Config& config = worker.config();
+    if (config.bulk_workers == 0 || worker.context().virtual_time()) return;
+    const ThreadRules rules{.schedule = parts_->rules,
+                            .max_retries = config.bulk_max_retries,
+                            .stall_timeout = config.bulk_stall_timeout};
+    use_threads(std::make_unique<ThreadPool>(worker, rules));
+}
+
 Engine::~Engine() = default;
 
-bool Engine::takes(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces) {
+bool Engine::can_serve(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces) {
     const Lane lane = endpoint.one_sided_lane();
     const uint32_t capability = direction == Direction::kPut ? uct::kPutChain : uct::kGetChain;
     if ((lane.attributes.capabilities & capability) == 0 || pieces.empty() ||
@@ -44,110 +79,198 @@ bool Engine::takes(Endpoint& endpoint, Direction direction, std::span<const Piec
 
 ucs_status_t Engine::start(Request& request, Direction direction, std::span<const Piece> pieces,
                            Notification* notification) {
-    State& state = *state_;
-    Group& group = state.make(*request.endpoint);
+    PathGroup& group = parts_->paths.find_or_make(*request.endpoint);
     // Slices are the same for all paths, so that any may take over from any.
-    SliceRules rules = state.slices;
+    SliceRules rules{.slice = parts_->rules.slice, .fragment = parts_->config.bulk_fragment_limit};
     for (const auto& path : group.paths) {
-        const uct::InterfaceAttributes& attributes = attributes_of(*path);
-        const size_t limit =
-            direction == Direction::kPut ? attributes.put.max_zcopy : attributes.get.max_zcopy;
+        const size_t limit = path->longest_slice(direction);
         if (limit == 0) continue;
         rules.slice = std::min(rules.slice, limit);
         rules.fragment = std::min(rules.fragment, limit - rules.slice);
     }
     rules.fragment = std::min(rules.fragment, rules.slice - 1);
-    Job* job = state.jobs.create(pieces, rules);
-    if (job == nullptr) return UCS_ERR_NO_MEMORY;
-    job->engine = &state;
-    job->direction = direction;
-    job->request = &request;
-    job->notification = notification;
-    job->group = &group;
-    job->fence.job = job;
-    job->fence.due = request.endpoint->has_fenced();
+    Transfer* transfer = parts_->transfers.create(pieces, rules);
+    if (transfer == nullptr) return UCS_ERR_NO_MEMORY;
+    transfer->direction = direction;
+    transfer->request = &request;
+    transfer->notification = notification;
+    transfer->group = &group;
+    transfer->fence.due = request.endpoint->has_fenced();
     ++request.count;
-    job->number = request.endpoint->remote_operation_started();
-    group.jobs.push_back(*job);
-    if (!job->work.has_next()) {
-        state.finish_if_over(*job);
+    transfer->number = request.endpoint->remote_operation_started();
+    group.transfers.push_back(*transfer);
+    if (!transfer->slices.has_next()) {
+        parts_->transfers.finish_if_over(*transfer);
         return UCS_OK;
     }
-    group.waiting.push_back(*job);
-    state.watch(group);
-    state.pump(group);
+    group.waiting.push_back(*transfer);
+    group.run_queue.watch(group);
+    post_waiting(group);
     return UCS_OK;
 }
 
-bool Engine::hand_over(Request& request, Direction direction, const Piece& piece) {
+bool Engine::try_start(Request& request, Direction direction, const Piece& piece) {
     return is_bulk(*request.endpoint, piece.length) &&
-           takes(*request.endpoint, direction, {&piece, 1}) &&
+           can_serve(*request.endpoint, direction, {&piece, 1}) &&
            start(request, direction, {&piece, 1}) == UCS_OK;
 }
 
+void Engine::post_waiting(PathGroup& group) {
+    if (group.waiting.empty()) return;
+    if (group.shared_queue != nullptr) parts_->handover->hand_over(group);
+    parts_->poster.post_waiting(group);
+}
+
+// --- queue pairs that others own
+
 Path* Engine::add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner) {
-    State& state = *state_;
-    Group& group = state.make(endpoint);
-    if (group.paths.size() == kMaxPaths) return nullptr;
-    auto path = std::make_unique<Path>(
-        group, Path::Kind::kStrand, expected_rate(state.worker, params.interface) * params.weight);
-    path->transport = params.transport;
-    path->interface = params.interface;
-    path->domains = params.domains;
-    path->owner = &owner;
-    path->name = params.name;
-    group.paths.push_back(std::move(path));
-    if (state.pool != nullptr) state.adopt(*group.paths.back());
+    PathGroup& group = parts_->paths.find_or_make(endpoint);
+    Path* path = parts_->paths.add_queue_pair(group, params, owner);
+    if (path == nullptr) return nullptr;
+    if (parts_->handover != nullptr) parts_->handover->attach(*path);
     endpoint.greet();
-    state.wake(group);
-    return group.paths.back().get();
+    group.wake();
+    return path;
 }
 
 void Engine::remove_path(Path& path) {
-    if (path.state == Path::State::kLent) return state_->stop_lent(path);
+    if (path.state == Path::State::kOnThread) return ThreadHandover::stop(path);
     if (path.state != Path::State::kUp) return;
-    path.state = Path::State::kLeaving;
+    path.state = Path::State::kDraining;
     path.stop_waiting();
-    state_->wake(path.group);
+    path.group.wake();
 }
 
-Pool* Engine::pool() {
-    return state_->pool.get();
+void Engine::set_provider(QueuePairProvider* provider) {
+    parts_->paths.set_provider(provider);
+}
+
+// --- threads
+
+void Engine::use_threads(std::unique_ptr<ThreadPool> pool) {
+    parts_->handover = std::make_unique<ThreadHandover>(
+        std::move(pool), parts_->clock, parts_->rules, parts_->config.bulk_stall_timeout,
+        parts_->paths, parts_->transfers, parts_->poster);
+}
+
+ThreadPool* Engine::threads() {
+    return parts_->handover == nullptr ? nullptr : &parts_->handover->pool();
 }
 
 void Engine::set_wakeup(const Wakeup* wakeup) {
-    if (state_->pool != nullptr) state_->pool->returns.set_wakeup(wakeup);
+    if (parts_->handover != nullptr) parts_->handover->pool().events.set_wakeup(wakeup);
 }
 
-void Engine::set_end_owner(PathOwner* owner) {
-    state_->end_owner = owner;
+// --- the worker's calls
+
+void Engine::run_deferred() {
+    Parts& parts = *parts_;
+    if (parts.handover != nullptr) parts.handover->handle_events();
+    parts.transfers.deliver_finished();
+    parts.revocation.carry_out_requests();
+    // Before failed paths are looked at, so that it is known what they carried.
+    if (parts.handover != nullptr) parts.handover->handle_events();
+    for (PathGroup* group : parts.run_queue.take_awake()) {
+        parts.health.handle_events(*group);
+        parts.revocation.send_held(*group);
+        post_waiting(*group);
+        if (group->shared_queue != nullptr) parts.handover->steal_slices(*group);
+    }
+}
+
+void Engine::advance(ucs::Time now) {
+    Parts& parts = *parts_;
+    const std::vector<PathGroup*>& watched = parts.run_queue.watched();
+    if (watched.empty() || now < parts.tick) return;
+    parts.tick = ucs::deadline(now, kTick);
+    parts.run_queue.drop_healthy();
+    // What a check sends may have more groups watched.
+    for (size_t index = 0; index < watched.size(); ++index) {
+        PathGroup& group = *watched[index];
+        if (group.shared_queue != nullptr && parts.handover->check(group, now)) {
+            parts.health.probe_idle(group);
+        }
+        parts.health.check(group, now);
+    }
+}
+
+ucs::Time Engine::next_deadline() const {
+    return parts_->run_queue.watched().empty() ? ucs::kNever : parts_->tick;
+}
+
+/** What the endpoint's lane carries is still waited for. */
+void Engine::end_transfers(PathGroup& group, ucs_status_t status) {
+    if (group.shared_queue != nullptr) parts_->handover->take_all_back(group, status);
+    for (Transfer& transfer : group.transfers) transfer.slices.fail(status);
+    group.waiting.clear();
+    parts_->health.drop_paths(group, status);
+    for (auto next = group.transfers.begin(); next != group.transfers.end();) {
+        parts_->transfers.finish_if_over(*next++);
+    }
+    parts_->transfers.deliver_finished();
+}
+
+void Engine::endpoint_failed(Endpoint& endpoint) {
+    PathGroup* group = parts_->paths.find(endpoint);
+    if (group != nullptr) end_transfers(*group, endpoint.status());
+}
+
+void Engine::forget(Endpoint& endpoint) {
+    PathGroup* group = parts_->paths.find(endpoint);
+    if (group == nullptr) return;
+    end_transfers(*group, UCS_ERR_CANCELED);
+    Poster::detach_chains(group->lane());
+    parts_->transfers.orphan(*group);
+    parts_->paths.erase(*group);
+}
+
+bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t status) {
+    Path* path = transport == nullptr ? nullptr : parts_->paths.find(transport);
+    if (path == nullptr) return false;
+    if (path->failure == UCS_OK) path->failure = status;
+    path->group.wake();
+    return true;
+}
+
+// --- questions
+
+const PathGroup* Engine::find(const Endpoint& endpoint) const {
+    return parts_->paths.find(endpoint);
+}
+
+size_t Engine::transfers_in_use() const {
+    return parts_->transfers.in_use();
+}
+
+size_t Engine::chains_in_use() const {
+    return parts_->poster.chains_in_use();
 }
 
 }  // namespace ucp::bulk
 
-ucp::bulk::Ways ucp::bulk::ways_of(Endpoint& endpoint) {
+ucp::bulk::TransportCosts ucp::bulk::transport_costs(Endpoint& endpoint) {
     Worker& worker = endpoint.worker();
     const Lane lane = endpoint.one_sided_lane();
     const auto& domain = *worker.context().domains()[lane.domains.local].memory;
-    Ways ways{.latency = lane.attributes.latency.at(1),
-              .overhead = lane.attributes.overhead,
-              .registration = domain.attributes().register_overhead,
-              .bandwidth = lane.attributes.bandwidth,
-              .together = lane.attributes.bandwidth,
-              .slice = worker.config().bulk_slice_size};
+    TransportCosts costs{.latency = lane.attributes.latency.at(1),
+                         .overhead = lane.attributes.overhead,
+                         .registration = domain.attributes().register_overhead,
+                         .bandwidth = lane.attributes.bandwidth,
+                         .together = lane.attributes.bandwidth,
+                         .slice = worker.config().bulk_slice_size};
     for (const Rail& rail : worker.rails(endpoint.remote_uuid())) {
-        ways.together += worker.interface(rail.interface).transport->attributes().bandwidth;
+        costs.together += worker.interface(rail.interface).transport->attributes().bandwidth;
     }
-    return ways;
+    return costs;
 }
 
 bool ucp::is_bulk(Endpoint& endpoint, size_t length) {
     if (const auto& configured = endpoint.worker().config().bulk_threshold) {
         return length >= *configured;
     }
-    if (length < bulk::kLeastAnnounced) return false;
+    if (length < bulk::kMinRendezvous) return false;
     return length >= bulk::kBulkThreshold ||
-           length >= bulk::threshold_among_others(bulk::ways_of(endpoint));
+           length >= bulk::rendezvous_threshold_in_window(bulk::transport_costs(endpoint));
 }
 
 void ucp::register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length) {

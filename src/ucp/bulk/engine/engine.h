@@ -26,7 +26,8 @@ struct Request;
 
 namespace bulk {
 
-class Pool;
+class ThreadPool;
+struct PathGroup;
 
 /**
  * Runs the bulk transfers of a worker (docs/bulk.md). Owned by it, one thread at a time with it.
@@ -43,7 +44,7 @@ class Engine {
      * May the pieces go by start()? If not (no path of the endpoint has chains, or no registration
      * or key serves one) they take their usual way.
      */
-    bool takes(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces);
+    bool can_serve(Endpoint& endpoint, Direction direction, std::span<const Piece> pieces);
 
     /**
      * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
@@ -64,22 +65,25 @@ class Engine {
      * request's post(), which then returns UCS_OK.
      * @return whether it was: if not, it takes its usual way
      */
-    bool hand_over(Request& request, Direction direction, const Piece& piece);
+    bool try_start(Request& request, Direction direction, const Piece& piece);
 
-    // --- paths that others own ---
+    // --- queue pairs that others own ---
 
     /** Null without memory, or if the endpoint has kMaxPaths already. */
     Path* add_path(Endpoint& endpoint, const PathParams& params, PathOwner& owner);
-    /** Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
+    /**
+     * Post nothing more on it; PathOwner::path_gone() follows when what is under way is complete.
      */
     void remove_path(Path& path);
-    /** Whose cut_end() is called when peers cut off ends. One for all paths of a worker. */
-    void set_end_owner(PathOwner* owner);
+    /** Who is asked for queue pairs, one for all endpoints; null: nobody. */
+    void set_provider(QueuePairProvider* provider);
 
     // --- threads ---
 
+    /** From now on these carry what they can serve. */
+    void use_threads(std::unique_ptr<ThreadPool> pool);
     /** Null: all is done in the caller's progress. */
-    Pool* pool();
+    ThreadPool* threads();
     /** What threads wake the worker up with; null: nothing any more. */
     void set_wakeup(const Wakeup* wakeup);
 
@@ -87,7 +91,7 @@ class Engine {
 
     /** Work that calls have put aside. */
     void run_deferred();
-    /** Timers: silence, links, probes, CUT. */
+    /** Timers: silence, links, probes, revocation. */
     void advance(ucs::Time now);
     ucs::Time next_deadline() const;
     /** Transfers of the endpoint end with its status. */
@@ -97,15 +101,25 @@ class Engine {
     /** @return whether the transport endpoint was a path's */
     bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
 
-    struct State;  //!< engine_state.h
-    State& state() { return *state_; }
+    // --- questions ---
+
+    /** What there is of the endpoint; null: it has had no transfers. */
+    const PathGroup* find(const Endpoint& endpoint) const;
+    /** Records that are in use. */
+    size_t transfers_in_use() const;
+    size_t chains_in_use() const;
 
   private:
-    std::unique_ptr<State> state_;
+    struct Parts;
+
+    void post_waiting(PathGroup& group);
+    void end_transfers(PathGroup& group, ucs_status_t status);
+
+    const std::unique_ptr<Parts> parts_;
 };
 
 /** What the engine's thresholds depend on: the lane of one-sided operations, and the rails. */
-Ways ways_of(Endpoint& endpoint);
+TransportCosts transport_costs(Endpoint& endpoint);
 
 }  // namespace bulk
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-
-// CUT and its answer, at both ends.
+#include "ucp/bulk/engine/revocation.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/path_table.h"
 #include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
@@ -36,36 +35,49 @@ size_t pack_bytes(void* destination, void* arg) {
 
 }  // namespace
 
-void Engine::State::send_cut(Path& path, ucs::Time now) {
+Revocation::Revocation(Worker& worker, PathTable& paths, RunQueue& run_queue,
+                       ucs::Duration patience)
+    : worker_(worker), paths_(paths), run_queue_(run_queue), patience_(patience) {
+    worker.set_handler(AmId::kBulkRevoke, on_revoke, this);
+    worker.set_handler(AmId::kBulkRevokeDone, on_revoke_done, this);
+}
+
+void Revocation::begin(Path& path, ucs::Time now) {
+    path.state = Path::State::kRevoking;
+    path.is_revoked = false;
+    path.revocation = ++last_;
+    path.revocation_end = ucs::deadline(now, patience_);
+}
+
+void Revocation::ask(Path& path, ucs::Time now) {
     path.due = ucs::deadline(now, kRepeat);
-    Cut cut;
-    cut.header.from = worker.uuid();
-    cut.header.number = path.cut;
+    RevokeMessage message;
+    message.header.from = worker_.uuid();
+    message.header.number = path.revocation;
     Addresses own;
-    if (path.kind == Path::Kind::kStrand) {
-        cut.header.name = path.name;
-        cut.header.is_strand = 1;
+    if (path.kind == Path::Kind::kQueuePair) {
+        message.header.name = path.name;
+        message.header.is_queue_pair = 1;
     } else {
-        if (!read_addresses(*worker.interface(path.interface).transport, &own)) return;
-        cut.device = own.device;
-        cut.interface = own.interface;
-        cut.target_device = path.remote_device;
-        cut.target_interface = path.remote_interface;
+        if (!read_addresses(*path.device, &own)) return;
+        message.device = own.device;
+        message.interface = own.interface;
+        message.target_device = path.remote_device;
+        message.target_interface = path.remote_interface;
     }
-    send_everywhere(path.group.endpoint, AmId::kBulkCut, pack_cut(cut));
+    send_everywhere(path.group.endpoint, AmId::kBulkRevoke, pack_revoke(message));
 }
 
 /** By the endpoint's lane and by every rail: nobody knows which of them are well. */
-void Engine::State::send_everywhere(Endpoint& endpoint, AmId id,
-                                    std::span<const std::byte> message) {
-    for (const auto& path : make(endpoint).paths) {
+void Revocation::send_everywhere(Endpoint& endpoint, AmId id, std::span<const std::byte> message) {
+    for (const auto& path : paths_.find_or_make(endpoint).paths) {
         if (!path->may_post()) continue;
-        if (path->kind == Path::Kind::kHome) endpoint.send_control(id, message);
+        if (path->kind == Path::Kind::kLane) endpoint.send_control(id, message);
         if (path->kind == Path::Kind::kRail) send_on(*path, id, message);
     }
 }
 
-void Engine::State::send_on(Path& rail, AmId id, std::span<const std::byte> message) {
+void Revocation::send_on(Path& rail, AmId id, std::span<const std::byte> message) {
     const bool is_free = rail.held.empty() && !rail.is_linked();
     if (is_free &&
         rail.own->am_bcopy(static_cast<uint8_t>(id), pack_bytes, &message) != UCS_ERR_NO_RESOURCE) {
@@ -75,10 +87,10 @@ void Engine::State::send_on(Path& rail, AmId id, std::span<const std::byte> mess
         return held.first == id && std::ranges::equal(held.second, message);
     });
     if (!is_known) rail.held.emplace_back(id, std::vector(message.begin(), message.end()));
-    if (!rail.is_linked()) wait_for_room(rail);
+    if (!rail.is_linked()) rail.wait_for_room();
 }
 
-void Engine::State::send_held(Group& group) {
+void Revocation::send_held(PathGroup& group) {
     for (const auto& path : group.paths) {
         if (path->held.empty() || path->is_linked()) continue;
         const auto messages = std::exchange(path->held, {});
@@ -87,61 +99,67 @@ void Engine::State::send_held(Group& group) {
     }
 }
 
-// Not here: a transport calls this, and may be the one to be cut off.
-ucs_status_t Engine::State::on_cut(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+// Not here: a transport calls this, and may be the one that is to be destroyed.
+ucs_status_t Revocation::on_revoke(void* self, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& revocation = *static_cast<Revocation*>(self);
     const std::span<const std::byte> bytes(static_cast<std::byte*>(data), length);
-    Cut cut;
-    if (!parse_cut(bytes, &cut)) {
-        ucs::log_warn("a malformed CUT of {} bytes was dropped", length);
+    RevokeMessage message;
+    if (!parse_revoke(bytes, &message)) {
+        ucs::log_warn("a malformed REVOKE of {} bytes was dropped", length);
         return UCS_OK;
     }
-    worker.bulk().state().cuts_due.emplace_back(bytes.begin(), bytes.end());
-    worker.work_later();
+    revocation.requests_.emplace_back(bytes.begin(), bytes.end());
+    revocation.run_queue_.run_later();
     return UCS_OK;
 }
 
-void Engine::State::carry_out(std::span<const std::byte> message) {
-    Cut cut;
-    if (!parse_cut(message, &cut)) return;
-    if (cut.header.is_strand != 0) {
-        if (end_owner != nullptr) end_owner->cut_end(cut.header.from, cut.header.name);
-    } else if (!cuts.is_done(cut)) {
-        for (WorkerInterface& interface : worker.interfaces()) {
-            Addresses own;
-            if (!read_addresses(*interface.transport, &own) ||
-                !std::ranges::equal(own.device, cut.target_device) ||
-                !std::ranges::equal(own.interface, cut.target_interface)) {
-                continue;
-            }
-            // What is not done yet is asked for again.
-            if (interface.transport->cut_off(cut.sender(), cut.header.number) != UCS_OK) return;
-        }
-        cuts.done(cut);
-    }
-    // One that was closed here: the peer greets before it asks again, and gets its answer then.
-    Endpoint* endpoint = worker.find_endpoint(cut.header.from);
-    if (endpoint == nullptr) return;
-    const CutDoneMessage done{worker.uuid(), cut.header.number};
-    send_everywhere(*endpoint, AmId::kBulkCutDone, std::as_bytes(std::span(&done, 1)));
+void Revocation::carry_out_requests() {
+    const auto requests = std::exchange(requests_, {});
+    for (const auto& request : requests) carry_out(request);
 }
 
-ucs_status_t Engine::State::on_cut_done(void* arg, void* data, size_t length,
+void Revocation::carry_out(std::span<const std::byte> bytes) {
+    RevokeMessage message;
+    if (!parse_revoke(bytes, &message)) return;
+    if (message.header.is_queue_pair != 0) {
+        if (paths_.provider() != nullptr) {
+            paths_.provider()->revoke_queue_pair(message.header.from, message.header.name);
+        }
+    } else if (!record_.is_done(message)) {
+        for (WorkerInterface& interface : worker_.interfaces()) {
+            Addresses own;
+            if (!read_addresses(*interface.transport, &own) ||
+                !std::ranges::equal(own.device, message.target_device) ||
+                !std::ranges::equal(own.interface, message.target_interface)) {
+                continue;
+            }
+            const ucs_status_t status =
+                interface.transport->cut_off(message.sender(), message.header.number);
+            if (status != UCS_OK) return;  // the peer asks again
+        }
+        record_.done(message);
+    }
+    // One that was closed here: the peer greets before it asks again, and gets its answer then.
+    Endpoint* endpoint = worker_.find_endpoint(message.header.from);
+    if (endpoint == nullptr) return;
+    const RevokeDoneMessage done{worker_.uuid(), message.header.number};
+    send_everywhere(*endpoint, AmId::kBulkRevokeDone, std::as_bytes(std::span(&done, 1)));
+}
+
+ucs_status_t Revocation::on_revoke_done(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
-    CutDoneMessage done;
+    RevokeDoneMessage done;
     if (length != sizeof(done)) {
-        ucs::log_warn("a malformed answer to a CUT of {} bytes was dropped", length);
+        ucs::log_warn("a malformed answer to a REVOKE of {} bytes was dropped", length);
         return UCS_OK;
     }
     std::memcpy(&done, data, sizeof(done));
-    State& state = worker.bulk().state();
-    for (Group* group : state.watched) {
+    for (PathGroup* group : static_cast<Revocation*>(self)->run_queue_.watched()) {
         if (group->endpoint.remote_uuid() != done.from) continue;
         for (const auto& path : group->paths) {
-            if (path->state != Path::State::kCutting || path->cut != done.number) continue;
-            path->is_cut = true;
-            state.wake(*group);
+            if (path->state != Path::State::kRevoking || path->revocation != done.number) continue;
+            path->is_revoked = true;
+            group->wake();
         }
     }
     return UCS_OK;

@@ -23,9 +23,9 @@ void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
 
 }  // namespace
 
-std::vector<std::byte> encode(std::span<const RailEnds> rails) {
+std::vector<std::byte> encode(std::span<const RailAddresses> rails) {
     std::vector<std::byte> bytes;
-    for (const RailEnds& rail : rails) {
+    for (const RailAddresses& rail : rails) {
         const size_t length = rail.addresses.empty() ? 0 : rail.addresses.front().size();
         const Header header{rail.kind,
                             rail.domain,
@@ -40,8 +40,8 @@ std::vector<std::byte> encode(std::span<const RailEnds> rails) {
     return bytes;
 }
 
-std::optional<std::vector<RailEnds>> decode_rail_ends(std::span<const std::byte> bytes) {
-    std::vector<RailEnds> rails;
+std::optional<std::vector<RailAddresses>> decode_rail_addresses(std::span<const std::byte> bytes) {
+    std::vector<RailAddresses> rails;
     const auto take = [&bytes](size_t length) {
         const auto part = bytes.first(length);
         bytes = bytes.subspan(length);
@@ -55,11 +55,11 @@ std::optional<std::vector<RailEnds>> decode_rail_ends(std::span<const std::byte>
         const size_t rest =
             size_t{header.device_length} + size_t{header.count} * size_t{header.address_length};
         const bool has_length = header.address_length != 0;
-        if (header.count > kMaxStrandsPerRail || has_length != (header.count != 0) ||
+        if (header.count > kMaxQueuePairsPerRail || has_length != (header.count != 0) ||
             bytes.size() < rest) {
             return {};
         }
-        RailEnds& rail = rails.emplace_back();
+        RailAddresses& rail = rails.emplace_back();
         rail.kind = header.kind;
         rail.domain = header.domain;
         rail.partner_domain = header.partner_domain;

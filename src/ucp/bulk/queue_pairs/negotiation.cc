@@ -5,7 +5,7 @@
 
 namespace ucp::bulk {
 
-using Type = StrandMessage::Type;
+using Type = QueuePairMessage::Type;
 
 namespace {
 
@@ -14,18 +14,18 @@ constexpr uint32_t kNoRound = 1;
 
 }  // namespace
 
-std::vector<std::byte> encode(const StrandMessage& message) {
-    std::vector<std::byte> bytes(StrandMessage::kHeader);
+std::vector<std::byte> encode(const QueuePairMessage& message) {
+    std::vector<std::byte> bytes(QueuePairMessage::kHeader);
     bytes[0] = static_cast<std::byte>(message.type);
     bytes[1] = static_cast<std::byte>(message.is_answer);
     std::memcpy(&bytes[2], &message.epoch, sizeof(message.epoch));
-    bytes.insert(bytes.end(), message.ends.begin(), message.ends.end());
+    bytes.insert(bytes.end(), message.addresses.begin(), message.addresses.end());
     return bytes;
 }
 
-std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> bytes) {
-    if (bytes.size() < StrandMessage::kHeader ||
-        bytes.size() > StrandMessage::kHeader + StrandMessage::kMaxEnds) {
+std::optional<QueuePairMessage> decode_queue_pair_message(std::span<const std::byte> bytes) {
+    if (bytes.size() < QueuePairMessage::kHeader ||
+        bytes.size() > QueuePairMessage::kHeader + QueuePairMessage::kMaxAddresses) {
         return {};
     }
     const auto type = std::to_integer<uint8_t>(bytes[0]);
@@ -33,48 +33,48 @@ std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> by
     if (type < static_cast<uint8_t>(Type::kOpen) || type > static_cast<uint8_t>(Type::kStill)) {
         return {};
     }
-    StrandMessage message;
+    QueuePairMessage message;
     message.type = static_cast<Type>(type);
     const bool has_answer = message.type == Type::kDown || message.type == Type::kStill;
     if (answer > (has_answer ? 1 : 0)) return {};
     message.is_answer = answer != 0;
     std::memcpy(&message.epoch, &bytes[2], sizeof(message.epoch));
-    const auto ends = bytes.subspan(StrandMessage::kHeader);
+    const auto addresses = bytes.subspan(QueuePairMessage::kHeader);
     const bool may_have = message.type == Type::kOpen || message.type == Type::kGrant;
-    if (message.epoch == 0 || (!may_have && !ends.empty())) return {};
-    if (message.type == Type::kOpen && ends.empty()) return {};
-    message.ends.assign(ends.begin(), ends.end());
+    if (message.epoch == 0 || (!may_have && !addresses.empty())) return {};
+    if (message.type == Type::kOpen && addresses.empty()) return {};
+    message.addresses.assign(addresses.begin(), addresses.end());
     return message;
 }
 
-void StrandLink::on_lane_up() {
+void QueuePairNegotiation::on_lane_up() {
     is_lane_up_ = true;
     open_if_due();
 }
 
-void StrandLink::on_wanted() {
+void QueuePairNegotiation::on_wanted() {
     if (is_wanted_) return;
     is_wanted_ = true;
     open_if_due();
 }
 
-void StrandLink::on_lane_down() {
+void QueuePairNegotiation::on_lane_down() {
     is_lane_up_ = reopens_ = false;
     drain();
 }
 
-void StrandLink::open_if_due() {
+void QueuePairNegotiation::open_if_due() {
     if (!is_lane_up_ || !is_wanted_) return;
     if (state_ == State::kDraining) reopens_ = true;
     if (state_ != State::kClosed) return;
     if (!opens_) return sink_.send({Type::kAsk, kNoRound, false, {}});
-    std::vector<std::byte> ends = sink_.make_ends();
-    if (ends.empty()) return;
+    std::vector<std::byte> addresses = sink_.make_queue_pairs();
+    if (addresses.empty()) return;
     begin(sink_.new_epoch(), State::kOpening);
-    sink_.send({Type::kOpen, epoch_, false, std::move(ends)});
+    sink_.send({Type::kOpen, epoch_, false, std::move(addresses)});
 }
 
-void StrandLink::on_message(const StrandMessage& message) {
+void QueuePairNegotiation::on_message(const QueuePairMessage& message) {
     if (message.type == Type::kOpen) return opened(message);
     if (message.type == Type::kAsk) {
         is_wanted_ = true;
@@ -83,7 +83,7 @@ void StrandLink::on_message(const StrandMessage& message) {
     const bool is_current = state_ != State::kClosed && message.epoch == epoch_;
     if (!is_current) {
         // Its sender is in a round that this end has lost, or never had.
-        const bool is_refusal = message.type == Type::kGrant && message.ends.empty();
+        const bool is_refusal = message.type == Type::kGrant && message.addresses.empty();
         if (!message.is_answer && !is_refusal) sink_.send({Type::kDown, message.epoch, true, {}});
         return;
     }
@@ -112,7 +112,7 @@ void StrandLink::on_message(const StrandMessage& message) {
     }
 }
 
-void StrandLink::opened(const StrandMessage& message) {
+void QueuePairNegotiation::opened(const QueuePairMessage& message) {
     if (opens_) return;
     is_wanted_ = true;
     if (state_ != State::kClosed) {
@@ -120,51 +120,51 @@ void StrandLink::opened(const StrandMessage& message) {
         // The peer has forgotten the former round: its ends are gone.
         close();
     }
-    std::vector<std::byte> ends = sink_.answer_ends(message.ends);
-    if (!ends.empty()) begin(message.epoch, State::kGranted);
-    sink_.send({Type::kGrant, message.epoch, false, std::move(ends)});
+    std::vector<std::byte> addresses = sink_.answer_offer(message.addresses);
+    if (!addresses.empty()) begin(message.epoch, State::kGranted);
+    sink_.send({Type::kGrant, message.epoch, false, std::move(addresses)});
 }
 
-void StrandLink::granted(const StrandMessage& message) {
+void QueuePairNegotiation::granted(const QueuePairMessage& message) {
     if (state_ == State::kOpening) {
-        if (message.ends.empty()) return close();
-        if (!sink_.connect_ends(message.ends)) return drain();
+        if (message.addresses.empty()) return close();
+        if (!sink_.connect_queue_pairs(message.addresses)) return drain();
         state_ = State::kOpen;
         sink_.send({Type::kUp, epoch_, false, {}});
         sink_.start_posting();
-    } else if (state_ == State::kDraining && message.ends.empty()) {
+    } else if (state_ == State::kDraining && message.addresses.empty()) {
         peer_down_ = true;
         close_if_both_down();
     }
 }
 
-void StrandLink::on_idle() {
+void QueuePairNegotiation::on_idle() {
     if (state_ != State::kDraining || own_down_) return;
     own_down_ = true;
     sink_.send({Type::kDown, epoch_, false, {}});
     close_if_both_down();
 }
 
-void StrandLink::on_gone() {
+void QueuePairNegotiation::on_gone() {
     is_lane_up_ = reopens_ = false;
     if (state_ != State::kClosed) close();
 }
 
-void StrandLink::on_silence() {
+void QueuePairNegotiation::on_silence() {
     if (awaits_peer()) sink_.send({Type::kStill, epoch_, false, {}});
 }
 
-void StrandLink::on_no_answer() {
+void QueuePairNegotiation::on_no_answer() {
     if (awaits_peer()) close();
 }
 
-void StrandLink::begin(uint32_t epoch, State state) {
+void QueuePairNegotiation::begin(uint32_t epoch, State state) {
     epoch_ = epoch;
     state_ = state;
     own_down_ = peer_down_ = false;
 }
 
-void StrandLink::drain() {
+void QueuePairNegotiation::drain() {
     if (state_ == State::kClosed || state_ == State::kDraining) return;
     const bool was_posting = state_ == State::kOpen;
     state_ = State::kDraining;
@@ -175,20 +175,20 @@ void StrandLink::drain() {
     }
 }
 
-void StrandLink::close_if_both_down() {
+void QueuePairNegotiation::close_if_both_down() {
     if (state_ == State::kDraining && own_down_ && peer_down_) close();
 }
 
-void StrandLink::close() {
+void QueuePairNegotiation::close() {
     state_ = State::kClosed;
-    sink_.destroy_ends();
+    sink_.destroy_queue_pairs();
     if (reopens_) {
         reopens_ = false;
         open_if_due();
     }
 }
 
-const char* name(StrandLink::State state) {
+const char* name(QueuePairNegotiation::State state) {
     static constexpr const char* kNames[] = {"closed", "opening", "granted", "open", "draining"};
     return kNames[static_cast<size_t>(state)];
 }

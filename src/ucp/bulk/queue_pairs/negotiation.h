@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-// The negotiation of an endpoint's strands (docs/bulk.md), at one of its ends: a pure state
+// The negotiation of an endpoint's queue pairs (docs/bulk.md), at one of its ends: a pure state
 // machine, events in, actions out, no I/O and no clock.
 namespace ucp::bulk {
 
-struct StrandMessage {
+struct QueuePairMessage {
     enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown, kAsk, kStill };
 
     Type type = Type::kOpen;
@@ -21,61 +21,61 @@ struct StrandMessage {
      * the round is known here as well.
      */
     bool is_answer = false;
-    /** kOpen, kGrant: the sender's ends, as StrandSink understands them; none: a refusal. */
-    std::vector<std::byte> ends;
+    /** kOpen, kGrant: the sender's ends, as QueuePairActions understands them; none: a refusal. */
+    std::vector<std::byte> addresses;
 
     static constexpr size_t kHeader = 6;
-    static constexpr size_t kMaxEnds = 4096;
+    static constexpr size_t kMaxAddresses = 4096;
 };
 
-std::vector<std::byte> encode(const StrandMessage& message);
+std::vector<std::byte> encode(const QueuePairMessage& message);
 /** Bytes from outside: nothing unless they are exactly what encode() makes. */
-std::optional<StrandMessage> decode_strand_message(std::span<const std::byte> bytes);
+std::optional<QueuePairMessage> decode_queue_pair_message(std::span<const std::byte> bytes);
 
 /**
  * What a link wants done. Calls do not come back into the link, but for send(), which may be
  * delivered at any later time.
  */
-class StrandSink {
+class QueuePairActions {
   public:
-    virtual void send(const StrandMessage& message) = 0;
+    virtual void send(const QueuePairMessage& message) = 0;
     /** Not 0, and not that of an earlier round of the two workers, of a former endpoint either. */
     virtual uint32_t new_epoch() = 0;
     /** Make ends to offer, as many as there is room for. @return none: there is none */
-    virtual std::vector<std::byte> make_ends() = 0;
+    virtual std::vector<std::byte> make_queue_pairs() = 0;
     /** Make ends for those offered and connect them. @return none: a refusal, nothing is left */
-    virtual std::vector<std::byte> answer_ends(std::span<const std::byte> offered) = 0;
+    virtual std::vector<std::byte> answer_offer(std::span<const std::byte> offered) = 0;
     /** Connect the made ends to those granted, destroy the others. @return whether any is left */
-    virtual bool connect_ends(std::span<const std::byte> granted) = 0;
+    virtual bool connect_queue_pairs(std::span<const std::byte> granted) = 0;
     /** The peer's ends can receive: transfers may use them. */
     virtual void start_posting() = 0;
-    /** Transfers leave them; StrandLink::on_idle() when all of this end is complete. */
+    /** Transfers leave them; QueuePairNegotiation::on_idle() when all of this end is complete. */
     virtual void stop_posting() = 0;
-    virtual void destroy_ends() = 0;
+    virtual void destroy_queue_pairs() = 0;
 
   protected:
-    ~StrandSink() = default;
+    ~QueuePairActions() = default;
 };
 
-/** One end of the strands of an endpoint. */
-class StrandLink {
+/** One end of the queue pairs of an endpoint. */
+class QueuePairNegotiation {
   public:
     enum class State : uint8_t { kClosed, kOpening, kGranted, kOpen, kDraining };
 
     /** @param opens  this end has the lower worker id */
-    StrandLink(StrandSink& sink, bool opens) : sink_(sink), opens_(opens) {}
+    QueuePairNegotiation(QueuePairActions& sink, bool opens) : sink_(sink), opens_(opens) {}
 
     State state() const { return state_; }
     uint32_t epoch() const { return epoch_; }
 
     void on_lane_up();
     void on_lane_down();
-    /** There are bulk transfers: strands are made as soon as the lane is up, from now on. */
+    /** There are bulk transfers: queue pairs are made as soon as the lane is up, from now on. */
     void on_wanted();
-    void on_message(const StrandMessage& message);
+    void on_message(const QueuePairMessage& message);
     /** After stop_posting(): nothing of this end is under way. */
     void on_idle();
-    /** No strand is left: they failed one by one. */
+    /** No queue pair is left: they failed one by one. */
     void on_all_failed() { drain(); }
     /** The endpoint has failed or is freed: nothing is agreed any more. */
     void on_gone();
@@ -96,13 +96,13 @@ class StrandLink {
   private:
     void open_if_due();
     void begin(uint32_t epoch, State state);
-    void opened(const StrandMessage& message);
-    void granted(const StrandMessage& message);
+    void opened(const QueuePairMessage& message);
+    void granted(const QueuePairMessage& message);
     void drain();
     void close();
     void close_if_both_down();
 
-    StrandSink& sink_;
+    QueuePairActions& sink_;
     const bool opens_;
     State state_ = State::kClosed;
     bool is_lane_up_ = false;
@@ -113,6 +113,6 @@ class StrandLink {
     uint32_t epoch_ = 0;  //!< of the last round
 };
 
-const char* name(StrandLink::State state);
+const char* name(QueuePairNegotiation::State state);
 
 }  // namespace ucp::bulk

@@ -8,23 +8,30 @@
 #include "ucp/bulk/queue_pairs/queue_pair_set.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {
+namespace {
 
-StrandDriver::StrandDriver(Worker& worker)
+/** How often a peer that keeps an end waiting is asked. */
+constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
+
+}  // namespace
+
+QueuePairDriver::QueuePairDriver(Worker& worker)
     : worker_(worker), epoch_(static_cast<uint32_t>(worker.random()())) {
-    worker.set_handler(AmId::kStrand, on_message);
-    worker.bulk().set_end_owner(this);
+    worker.set_handler(AmId::kBulkQueuePair, on_message, this);
+    worker.bulk().set_provider(this);
 }
 
-StrandDriver::~StrandDriver() = default;
+QueuePairDriver::~QueuePairDriver() = default;
 
 /**
  * Lanes come first: what they may need is kept back, and one queue pair for every lane that may yet
  * come, so that the first do not take all.
  */
-unsigned StrandDriver::room() const {
+unsigned QueuePairDriver::room() const {
     const Config& config = worker_.config();
     if (config.bulk_qps == 0) return 0;
     if (!config.max_dedicated_qps && config.lanes == LaneMode::kDedicated) return UINT32_MAX;
@@ -34,195 +41,224 @@ unsigned StrandDriver::room() const {
     if (total <= taken) return 0;
     const auto left = static_cast<unsigned>(total - taken);
     const auto with = static_cast<unsigned>(std::ranges::count_if(
-        sets_, [](const auto& entry) { return !entry.second->strands.empty(); }));
+        sets_, [](const auto& entry) { return !entry.second->queue_pairs.empty(); }));
     const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
     return left > later ? left - later : 1;
 }
 
-std::unique_ptr<uct::Endpoint> StrandDriver::make_end(unsigned interface) {
-    std::unique_ptr<uct::Endpoint> end;
-    Pool* const pool = worker_.bulk().pool();
-    const bool is_lent = pool != nullptr && pool->make_end(interface, &end) == UCS_OK;
-    if (!is_lent && worker_.interface(interface).transport->create_endpoint({}, &end) != UCS_OK) {
+std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface) {
+    std::unique_ptr<uct::Endpoint> transport;
+    ThreadPool* const pool = worker_.bulk().threads();
+    const bool is_on_thread =
+        pool != nullptr && pool->make_queue_pair(interface, &transport) == UCS_OK;
+    if (!is_on_thread &&
+        worker_.interface(interface).transport->create_endpoint({}, &transport) != UCS_OK) {
         return nullptr;
     }
     peak_held_ = std::max(peak_held_, ++held_);
-    return end;
+    return transport;
 }
 
-void StrandDriver::destroy_end(Strand& strand) {
-    if (strand.end == nullptr) return;
-    strand.end.reset();
+void QueuePairDriver::destroy_transport(BulkQueuePair& queue_pair) {
+    if (queue_pair.transport == nullptr) return;
+    queue_pair.transport.reset();
     --held_;
 }
 
-StrandDriver::Set& StrandDriver::set_of(Endpoint& endpoint) {
-    std::unique_ptr<Set>& set = sets_[endpoint.serial()];
-    if (set == nullptr) set = std::make_unique<Set>(*this, endpoint);
+uint32_t QueuePairDriver::new_epoch() {
+    if (++epoch_ == 0) ++epoch_;
+    return epoch_;
+}
+
+void QueuePairDriver::await_peer() {
+    tick_ = std::min(tick_, ucs::deadline(worker_.now(), kQuestionInterval));
+}
+
+void QueuePairDriver::add_path(Endpoint& endpoint, BulkQueuePair& queue_pair, double weight) {
+    queue_pair.path = worker_.bulk().add_path(endpoint,
+                                              {.transport = queue_pair.transport.get(),
+                                               .interface = queue_pair.interface,
+                                               .domains = queue_pair.domains,
+                                               .weight = weight,
+                                               .name = queue_pair.set->name_of(queue_pair)},
+                                              *this);
+    if (queue_pair.path != nullptr) by_path_[queue_pair.path] = &queue_pair;
+}
+
+void QueuePairDriver::keep_orphan(std::unique_ptr<BulkQueuePair> queue_pair) {
+    queue_pair->set = nullptr;
+    orphans_.push_back(std::move(queue_pair));
+}
+
+QueuePairSet& QueuePairDriver::set_of(Endpoint& endpoint) {
+    std::unique_ptr<QueuePairSet>& set = sets_[endpoint.serial()];
+    if (set == nullptr) set = std::make_unique<QueuePairSet>(*this, endpoint);
     return *set;
 }
 
-bool StrandDriver::holds(const Endpoint& endpoint) const {
+bool QueuePairDriver::holds(const Endpoint& endpoint) const {
     const auto found = sets_.find(endpoint.serial());
-    return found != sets_.end() && found->second->link.state() != StrandLink::State::kClosed;
+    return found != sets_.end() &&
+           found->second->negotiation.state() != QueuePairNegotiation::State::kClosed;
 }
 
-std::vector<unsigned> StrandDriver::interfaces_of(const Endpoint& endpoint) const {
+std::vector<unsigned> QueuePairDriver::interfaces_of(const Endpoint& endpoint) const {
     std::vector<unsigned> result;
     const auto found = sets_.find(endpoint.serial());
     if (found == sets_.end()) return result;
-    for (const auto& strand : found->second->strands) {
-        if (strand->path != nullptr && strand->end != nullptr) result.push_back(strand->interface);
+    for (const auto& queue_pair : found->second->queue_pairs) {
+        if (queue_pair->path != nullptr && queue_pair->transport != nullptr)
+            result.push_back(queue_pair->interface);
     }
     return result;
 }
 
-void StrandDriver::put_aside(Event event) {
+void QueuePairDriver::put_aside(Event event) {
     events_.push_back(std::move(event));
     worker_.work_later();
 }
 
-void StrandDriver::wanted(Endpoint& endpoint) {
+void QueuePairDriver::wanted(Endpoint& endpoint) {
     if (worker_.config().bulk_qps == 0) return;
     put_aside({Event::Kind::kWanted, &endpoint, {}});
 }
 
-void StrandDriver::lane_changed(Endpoint& endpoint, bool is_established) {
+void QueuePairDriver::lane_changed(Endpoint& endpoint, bool is_established) {
     put_aside({is_established ? Event::Kind::kUp : Event::Kind::kDown, &endpoint, {}});
 }
 
-ucs_status_t StrandDriver::on_message(void* arg, void* data, size_t length,
-                                      uct::ReceiveDescriptor*) {
-    auto& worker = *static_cast<Worker*>(arg);
+ucs_status_t QueuePairDriver::on_message(void* self, void* data, size_t length,
+                                         uct::ReceiveDescriptor*) {
+    auto& driver = *static_cast<QueuePairDriver*>(self);
     std::span<const std::byte> bytes(static_cast<const std::byte*>(data), length);
-    StrandHeader header;
+    QueuePairHeader header;
     if (bytes.size() < sizeof(header)) {
         ucs::log_warn("a message of {} bytes about queue pairs for bulk is too short: dropped",
                       length);
         return UCS_OK;
     }
     std::memcpy(&header, bytes.data(), sizeof(header));
-    auto message = decode_strand_message(bytes.subspan(sizeof(header)));
-    Endpoint* endpoint =
-        message ? worker.strands().find_round(header.sender, message->epoch) : nullptr;
+    auto message = decode_queue_pair_message(bytes.subspan(sizeof(header)));
+    Endpoint* endpoint = message ? driver.find_round(header.sender, message->epoch) : nullptr;
     if (!message || endpoint == nullptr) {
         ucs::log_debug("a message about queue pairs for bulk of worker {:016x} is {}: dropped",
                        uint64_t{header.sender},
                        endpoint == nullptr ? "of nobody known" : "malformed");
         return UCS_OK;
     }
-    worker.strands().put_aside({Event::Kind::kMessage, endpoint, std::move(*message)});
+    driver.put_aside({Event::Kind::kMessage, endpoint, std::move(*message)});
     return UCS_OK;
 }
 
-void StrandDriver::run_deferred() {
+void QueuePairDriver::run_deferred() {
     while (!events_.empty()) {
         const std::vector<Event> events = std::move(events_);
         events_.clear();
         for (const Event& event : events) {
             if (event.endpoint->is_failed()) continue;
-            StrandLink& link = set_of(*event.endpoint).link;
+            QueuePairNegotiation& negotiation = set_of(*event.endpoint).negotiation;
             switch (event.kind) {
                 case Event::Kind::kWanted:
-                    link.on_wanted();
+                    negotiation.on_wanted();
                     break;
                 case Event::Kind::kUp:
-                    link.on_lane_up();
+                    negotiation.on_lane_up();
                     break;
                 case Event::Kind::kDown:
-                    link.on_lane_down();
+                    negotiation.on_lane_down();
                     break;
                 case Event::Kind::kMessage:
-                    if (event.message.is_answer) set_of(*event.endpoint).patience = ucs::kNever;
-                    link.on_message(event.message);
+                    if (event.message.is_answer) set_of(*event.endpoint).answer_due = ucs::kNever;
+                    negotiation.on_message(event.message);
                     break;
             }
         }
     }
 }
 
-void StrandDriver::advance(ucs::Time now) {
+void QueuePairDriver::advance(ucs::Time now) {
     if (now < tick_) return;
     tick_ = ucs::kNever;
     for (const auto& [serial, set] : sets_) {
-        if (!set->link.awaits_peer() || set->endpoint().is_failed()) {
-            set->patience = ucs::kNever;
+        if (!set->negotiation.awaits_peer() || set->endpoint().is_failed()) {
+            set->answer_due = ucs::kNever;
             continue;
         }
-        if (set->patience == ucs::kNever) {
-            set->patience = ucs::deadline(now, worker_.config().bulk_cut_timeout);
+        if (set->answer_due == ucs::kNever) {
+            set->answer_due = ucs::deadline(now, worker_.config().bulk_cut_timeout);
         }
-        if (now >= set->patience) {
+        if (now >= set->answer_due) {
             ucs::log_info("worker {:016x} says nothing about queue pairs for bulk: given up",
                           set->endpoint().remote_uuid());
-            set->link.on_no_answer();
+            set->negotiation.on_no_answer();
             continue;
         }
         set->endpoint().greet_again();
-        set->link.on_silence();
+        set->negotiation.on_silence();
     }
 }
 
 // Of several endpoints to a peer, one that was closed may still be at the end of its round.
-Endpoint* StrandDriver::find_round(uint64_t peer, uint32_t epoch) const {
+Endpoint* QueuePairDriver::find_round(uint64_t peer, uint32_t epoch) const {
     for (const auto& [serial, set] : sets_) {
-        const StrandLink& link = set->link;
-        if (set->endpoint().remote_uuid() == peer && link.state() != StrandLink::State::kClosed &&
-            link.epoch() == epoch) {
+        const QueuePairNegotiation& negotiation = set->negotiation;
+        if (set->endpoint().remote_uuid() == peer &&
+            negotiation.state() != QueuePairNegotiation::State::kClosed &&
+            negotiation.epoch() == epoch) {
             return &set->endpoint();
         }
     }
     return worker_.find_endpoint(peer);
 }
 
-void StrandDriver::drop(Endpoint& endpoint) {
+void QueuePairDriver::drop(Endpoint& endpoint) {
     std::erase_if(events_, [&](const Event& event) { return event.endpoint == &endpoint; });
     const auto found = sets_.find(endpoint.serial());
     if (found == sets_.end()) return;
-    const std::unique_ptr<Set> set = std::move(found->second);
+    const std::unique_ptr<QueuePairSet> set = std::move(found->second);
     sets_.erase(found);
-    set->link.on_gone();
-    set->destroy_ends();
+    set->negotiation.on_gone();
+    set->destroy_queue_pairs();
 }
 
-void StrandDriver::transport_failed(const uct::Endpoint* transport) {
+void QueuePairDriver::transport_failed(const uct::Endpoint* transport) {
     for (const auto& [serial, set] : sets_) {
-        for (const auto& strand : set->strands) {
-            if (strand->end.get() != transport) continue;
-            destroy_end(*strand);
-            return set->end_lost();
+        for (const auto& queue_pair : set->queue_pairs) {
+            if (queue_pair->transport.get() != transport) continue;
+            destroy_transport(*queue_pair);
+            return set->queue_pair_lost();
         }
     }
 }
 
-void StrandDriver::path_failed(Path& path, ucs_status_t) {
+void QueuePairDriver::path_failed(Path& path, ucs_status_t) {
     const auto found = by_path_.find(&path);
     if (found == by_path_.end()) return;
-    Strand& strand = *found->second;
-    destroy_end(strand);
-    if (strand.set != nullptr) strand.set->end_lost();
+    BulkQueuePair& queue_pair = *found->second;
+    destroy_transport(queue_pair);
+    if (queue_pair.set != nullptr) queue_pair.set->queue_pair_lost();
 }
 
-void StrandDriver::path_gone(Path& path) {
+void QueuePairDriver::path_gone(Path& path) {
     const auto found = by_path_.find(&path);
     if (found == by_path_.end()) return;
-    Strand& strand = *found->second;
+    BulkQueuePair& queue_pair = *found->second;
     by_path_.erase(found);
-    strand.path = nullptr;
-    if (strand.set != nullptr) return strand.set->path_gone(strand);
-    std::erase_if(orphans_, [&](const auto& each) { return each.get() == &strand; });
+    queue_pair.path = nullptr;
+    if (queue_pair.set != nullptr) return queue_pair.set->path_gone(queue_pair);
+    std::erase_if(orphans_, [&](const auto& each) { return each.get() == &queue_pair; });
 }
 
-void StrandDriver::cut_end(uint64_t peer, uint64_t name) {
+void QueuePairDriver::revoke_queue_pair(uint64_t peer, uint64_t name) {
     for (const auto& [serial, set] : sets_) {
         if (set->endpoint().remote_uuid() != peer) continue;
-        Strand* strand = set->find(name);
-        if (strand == nullptr) continue;
-        if (strand->path != nullptr) {
-            worker_.bulk().transport_failed(strand->end.get(), UCS_ERR_CONNECTION_RESET);
+        BulkQueuePair* queue_pair = set->find(name);
+        if (queue_pair == nullptr) continue;
+        if (queue_pair->path != nullptr) {
+            worker_.bulk().transport_failed(queue_pair->transport.get(), UCS_ERR_CONNECTION_RESET);
         }
-        destroy_end(*strand);
-        return set->end_lost();
+        destroy_transport(*queue_pair);
+        return set->queue_pair_lost();
     }
 }
 

@@ -22,27 +22,26 @@ class Worker;
 
 namespace bulk {
 
+class QueuePairSet;
+struct BulkQueuePair;
+
 /**
- * Makes, connects and destroys the strands of a worker's promoted endpoints, as their links decide,
- * and lends them to the engine as paths.
+ * Makes, connects and destroys the queue pairs of a worker's promoted endpoints, as their
+ * negotiations decide, and hands them to the engine as paths.
  *
  * Messages and events are put aside and looked at in run_deferred(), so that nothing here happens
  * within a call of a transport. Every queue pair counts from its making to its destruction.
  */
-class StrandDriver final : public PathOwner {
+class QueuePairDriver final : public PathOwner, public QueuePairProvider {
   public:
-    explicit StrandDriver(Worker& worker);
-    ~StrandDriver();
-    StrandDriver(const StrandDriver&) = delete;
-    StrandDriver& operator=(const StrandDriver&) = delete;
+    explicit QueuePairDriver(Worker& worker);
+    ~QueuePairDriver();
+    QueuePairDriver(const QueuePairDriver&) = delete;
+    QueuePairDriver& operator=(const QueuePairDriver&) = delete;
 
     // --- events of the worker, its lanes and the engine ---
 
-    /** Bulk transfers of the endpoint have begun. */
-    void wanted(Endpoint& endpoint);
     void lane_changed(Endpoint& endpoint, bool is_established);
-    /** A queue pair failed that the engine does not know. */
-    void transport_failed(const uct::Endpoint* transport);
     void endpoint_failed(Endpoint& endpoint) { drop(endpoint); }
     /** The endpoint's memory goes. */
     void forget(Endpoint& endpoint) { drop(endpoint); }
@@ -57,25 +56,43 @@ class StrandDriver final : public PathOwner {
     unsigned held() const { return held_; }
     unsigned peak_held() const { return peak_held_; }
     bool holds(const Endpoint& endpoint) const;
-    /** Call visit(interface index) for each strand that takes part in transfers. */
+    /** Call visit(interface index) for each queue pair that takes part in transfers. */
     template <typename Visit>
     void for_each(const Endpoint& endpoint, Visit&& visit) const {
         for (const unsigned interface : interfaces_of(endpoint)) visit(interface);
     }
 
+    // --- for the sets of queue pairs ---
+
+    Worker& worker() { return worker_; }
+    /** How many queue pairs an endpoint may have now. */
+    unsigned room() const;
+    std::unique_ptr<uct::Endpoint> make_transport(unsigned interface);
+    void destroy_transport(BulkQueuePair& queue_pair);
+    /** Not 0, and none that was used before. */
+    uint32_t new_epoch();
+    /** The peer's next step is waited for: advance() looks after it. */
+    void await_peer();
+    /** Hand it to the engine. */
+    void add_path(Endpoint& endpoint, BulkQueuePair& queue_pair, double weight);
+    /** Its set is gone, its path is not yet. */
+    void keep_orphan(std::unique_ptr<BulkQueuePair> queue_pair);
+
     // --- PathOwner ---
     void path_failed(Path& path, ucs_status_t status) override;
     void path_gone(Path& path) override;
-    void cut_end(uint64_t peer, uint64_t name) override;
+
+    // --- QueuePairProvider ---
+    void wanted(Endpoint& endpoint) override;
+    void transport_failed(const uct::Endpoint* transport) override;
+    void revoke_queue_pair(uint64_t peer, uint64_t name) override;
 
   private:
-    class Set;
-    struct Strand;
     struct Event {
         enum class Kind : uint8_t { kWanted, kUp, kDown, kMessage };
         Kind kind;
         Endpoint* endpoint;
-        StrandMessage message;
+        QueuePairMessage message;
     };
 
     static ucs_status_t on_message(void* worker, void* data, size_t length,
@@ -83,18 +100,14 @@ class StrandDriver final : public PathOwner {
     void put_aside(Event event);
     /** The endpoint to that peer that a message of that round is for; null: nobody is known. */
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
-    Set& set_of(Endpoint& endpoint);
+    QueuePairSet& set_of(Endpoint& endpoint);
     void drop(Endpoint& endpoint);
-    /** How many strands an endpoint may have now. */
-    unsigned room() const;
-    std::unique_ptr<uct::Endpoint> make_end(unsigned interface);
-    void destroy_end(Strand& strand);
     std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
 
     Worker& worker_;
-    std::map<uint32_t, std::unique_ptr<Set>> sets_;  //!< by Endpoint::serial()
-    std::unordered_map<const Path*, Strand*> by_path_;
-    std::vector<std::unique_ptr<Strand>> orphans_;  //!< their set is gone, their path is not yet
+    std::map<uint32_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
+    std::unordered_map<const Path*, BulkQueuePair*> by_path_;
+    std::vector<std::unique_ptr<BulkQueuePair>> orphans_;
     std::vector<Event> events_;
     uint32_t epoch_;
     ucs::Time tick_ = ucs::kNever;  //!< when sets that await their peer are looked at

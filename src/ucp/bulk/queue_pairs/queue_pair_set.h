@@ -4,72 +4,84 @@
 #include <memory>
 #include <vector>
 
-#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
-#include "ucp/worker/worker.h"
+#include "ucp/bulk/queue_pairs/addresses.h"
+#include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucp/mem/remote_memory.h"
+#include "ucs/time.h"
+#include "uct/api/interface.h"
 
-namespace ucp::bulk {
+namespace ucp {
 
-/** Who sends a StrandMessage; it follows. */
-struct StrandHeader {
+class Endpoint;
+
+namespace bulk {
+
+class Path;
+class QueuePairDriver;
+class QueuePairSet;
+
+/** Who sends a QueuePairMessage; it follows. */
+struct QueuePairHeader {
     uint64_t sender;  //!< uuid
 };
 
-struct StrandDriver::Strand {
-    Set* set;
-    uint8_t rail;   //!< its place in the message that offered it
-    uint8_t place;  //!< among those of its rail
+/** A dedicated queue pair beside an endpoint's lane, for bulk transfers. */
+struct BulkQueuePair {
+    QueuePairSet* set;  //!< null: gone before the path
+    uint8_t rail;       //!< its place in the message that offered it
+    uint8_t place;      //!< among those of its rail
     unsigned interface;
     DomainPair domains;
-    std::unique_ptr<uct::Endpoint> end;  //!< null: failed
+    std::unique_ptr<uct::Endpoint> transport;  //!< null: failed
     Path* path = nullptr;
 };
 
-/** The strands of one endpoint. */
-class StrandDriver::Set final : public StrandSink {
+/** The queue pairs of one endpoint. */
+class QueuePairSet final : public QueuePairActions {
   public:
-    Set(StrandDriver& driver, Endpoint& endpoint)
-        : link(*this, driver.worker_.uuid() < endpoint.remote_uuid()),
-          driver_(driver),
-          endpoint_(endpoint) {}
+    QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint);
 
-    void send(const StrandMessage& message) override;
+    void send(const QueuePairMessage& message) override;
     uint32_t new_epoch() override;
-    std::vector<std::byte> make_ends() override;
-    std::vector<std::byte> answer_ends(std::span<const std::byte> offered) override;
-    bool connect_ends(std::span<const std::byte> granted) override;
+    std::vector<std::byte> make_queue_pairs() override;
+    std::vector<std::byte> answer_offer(std::span<const std::byte> offered) override;
+    bool connect_queue_pairs(std::span<const std::byte> granted) override;
     void start_posting() override;
     void stop_posting() override;
-    void destroy_ends() override;
+    void destroy_queue_pairs() override;
 
-    void path_gone(Strand& strand);
+    void path_gone(BulkQueuePair& queue_pair);
     /** One of its queue pairs is no more. */
-    void end_lost();
-    Strand* find(uint64_t name);
-    uint64_t name_of(const Strand& strand) const {
-        return uint64_t{link.epoch()} << 16 | uint64_t{strand.rail} << 8 | strand.place;
+    void queue_pair_lost();
+    BulkQueuePair* find(uint64_t name);
+    uint64_t name_of(const BulkQueuePair& queue_pair) const {
+        return uint64_t{negotiation.epoch()} << 16 | uint64_t{queue_pair.rail} << 8 |
+               queue_pair.place;
     }
     Endpoint& endpoint() const { return endpoint_; }
 
-    StrandLink link;
-    std::vector<std::unique_ptr<Strand>> strands;
-    ucs::Time patience = ucs::kNever;  //!< end of it, once the peer was asked; an answer renews it
+    QueuePairNegotiation negotiation;
+    std::vector<std::unique_ptr<BulkQueuePair>> queue_pairs;
+    ucs::Time answer_due = ucs::kNever;  //!< once the peer was asked; an answer ends it
 
   private:
-    struct Place {
+    /** A device of this worker's that reaches one of the peer's. */
+    struct Rail {
         unsigned interface;
         DomainPair domains;
     };
-    std::vector<Place> places() const;
+    std::vector<Rail> rails() const;
     unsigned wanted_each() const;
-    Strand* make(unsigned rail, const Place& place);
-    bool connect(Strand& strand, std::span<const std::byte> device,
+    BulkQueuePair* make(unsigned index, const Rail& rail);
+    bool connect(BulkQueuePair& queue_pair, std::span<const std::byte> device,
                  std::span<const std::byte> address);
-    std::vector<RailEnds> describe(std::span<const Place> rails) const;
+    std::vector<RailAddresses> describe(std::span<const Rail> rails) const;
     void idle_if_done();
 
-    StrandDriver& driver_;
+    QueuePairDriver& driver_;
     Endpoint& endpoint_;
     bool is_stopping_ = false;
 };
 
-}  // namespace ucp::bulk
+}  // namespace bulk
+}  // namespace ucp

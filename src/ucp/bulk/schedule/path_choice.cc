@@ -29,7 +29,7 @@ constexpr size_t kLongChain = 16;
 constexpr double kEnoughToGoOn = 64 << 10;
 
 /** What paths have yet to do of what is under way, and get done in a second, together. */
-struct Load {
+struct Totals {
     double rates = 0;
     double bytes = 0;
 
@@ -42,8 +42,8 @@ struct Load {
 // Two chains keep a path busy: one under way while the other's completion is handled. What a path
 // is to get yet is posted in halves, as its rate is not known for sure, but in no small pieces. A
 // slice's part is a slice: what rounding down leaves over would cost a doorbell for each.
-size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Load& all, ucs::Time now,
-               const ScheduleRules& rules) {
+size_t portion(const Meter& meter, size_t length, uint64_t waiting, const Totals& all,
+               ucs::Time now, const ScheduleRules& rules) {
     const size_t window = meter.window(rules);
     const size_t room = window > meter.under_way() ? window - meter.under_way() : length;
     const double share =
@@ -73,7 +73,7 @@ bool is_left_to_others(const Meter& own, std::span<const Meter* const> all, size
     const double done = own.seconds_for(length, now);
     double alone = std::numeric_limits<double>::infinity();
     bool is_sooner = false;
-    Load others;
+    Totals others;
     for (const Meter* meter : all) {
         if (meter == &own) continue;
         others.add(*meter, now);
@@ -87,7 +87,7 @@ bool is_left_to_others(const Meter& own, std::span<const Meter* const> all, size
 bool is_to_be_measured(const Meter& meter, uint64_t waiting, ucs::Time now,
                        const ScheduleRules& rules) {
     return meter.under_way() == 0 && waiting >= kLargeMessage * rules.slice &&
-           !meter.is_believed(now);
+           !meter.is_rate_recent(now);
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ size_t Meter::window(const ScheduleRules& rules) const {
 
 Choice choose(std::span<const Meter* const> paths, size_t length, uint64_t waiting, ucs::Time now,
               const ScheduleRules& rules) {
-    Load all;
+    Totals all;
     double soonest = std::numeric_limits<double>::infinity();
     int best = -1;
     for (size_t index = 0; index < paths.size(); ++index) {
@@ -170,9 +170,9 @@ size_t pull(const Meter& own, std::span<const Meter* const> all, size_t length, 
     if (!has_room_for_chain(own, length, waiting, rules)) return 0;
     if (all.size() > 1 && is_to_be_measured(own, waiting, now, rules)) return length;
     if (is_left_to_others(own, all, length, waiting, now)) return 0;
-    Load load;
-    for (const Meter* meter : all) load.add(*meter, now);
-    return portion(own, length, waiting, load, now, rules);
+    Totals totals;
+    for (const Meter* meter : all) totals.add(*meter, now);
+    return portion(own, length, waiting, totals, now, rules);
 }
 
 }  // namespace ucp::bulk

@@ -24,7 +24,7 @@ class Meter {
     /** Below that a window does not hide the way there and back. */
     static constexpr unsigned kMinWindowSlices = 4;
     /** An idle path's rate is believed so long. */
-    static constexpr ucs::Duration kBelief = std::chrono::milliseconds(100);
+    static constexpr ucs::Duration kRateLifetime = std::chrono::milliseconds(100);
 
     /** @param rate  bytes per second, as long as nothing is measured */
     explicit Meter(double rate) : rate_(rate) {}
@@ -59,7 +59,7 @@ class Meter {
     ucs::Time silent_since() const { return under_way_ == 0 ? ucs::kNever : last_; }
     /** When something was completed or answered last. */
     ucs::Time completed_at() const { return completed_at_; }
-    bool is_believed(ucs::Time now) const { return now - sampled_ < kBelief; }
+    bool is_rate_recent(ucs::Time now) const { return now - sampled_ < kRateLifetime; }
 
   private:
     void sample(ucs::Time now);

@@ -5,38 +5,35 @@
 
 namespace ucp::bulk {
 
-Transfer::Transfer(std::span<const Piece> pieces, const SliceRules& rules)
+SliceQueue::SliceQueue(std::span<const Piece> pieces, const SliceRules& rules)
     : pieces_(pieces), rules_(rules) {
     for (const Piece& piece : pieces) waiting_ += piece.length;
     skip_empty(next_);
 }
 
-void Transfer::skip_empty(Place& place) const {
+void SliceQueue::skip_empty(Place& place) const {
     while (place.piece < pieces_.size() && place.offset == pieces_[place.piece].length) {
         ++place.piece;
         place.offset = 0;
     }
 }
 
-void Transfer::step(Place& place, size_t length) const {
+void SliceQueue::step(Place& place, size_t length) const {
     place.offset += length;
     skip_empty(place);
 }
 
-void Transfer::Cursor::advance(const Slice& slice) {
-    transfer_->step(at_, slice.length);
+void SliceQueue::Cursor::advance(const Slice& slice) {
+    queue_->step(at_, slice.length);
     left_ -= slice.length;
 }
 
-Transfer::Cursor Transfer::cursor() const {
-    Cursor cursor;
-    cursor.transfer_ = this;
-    cursor.at_ = failed_.empty() ? next_ : start(failed_.back());
-    cursor.left_ = failed_.empty() ? waiting_ : failed_.back().bytes;
-    return cursor;
+SliceQueue::Cursor SliceQueue::cursor() const {
+    if (failed_.empty()) return {*this, next_, waiting_};
+    return {*this, start(failed_.back()), failed_.back().bytes};
 }
 
-Run Transfer::split(Run& run, uint32_t slices) const {
+Run SliceQueue::split(Run& run, uint32_t slices) const {
     Run rest = run;
     Place place = start(run);
     for (uint32_t index = 0; index < slices; ++index) {
@@ -52,27 +49,27 @@ Run Transfer::split(Run& run, uint32_t slices) const {
     return rest;
 }
 
-Run Transfer::take(const Cursor& end, uint32_t slices) {
+Run SliceQueue::take(const Cursor& end, uint32_t slices) {
     Run run;
     run.slices = slices;
     if (failed_.empty()) {
         run.piece = next_.piece;
         run.offset = next_.offset;
-        run.bytes = waiting_ - end.left_;
-        next_ = end.at_;
+        run.bytes = waiting_ - end.bytes_left();
+        next_ = end.place();
     } else {
         Run& failed = failed_.back();
         run.piece = failed.piece;
         run.offset = failed.offset;
         run.failures = failed.failures;
-        run.bytes = failed.bytes - end.left_;
-        if (end.left_ == 0) {
+        run.bytes = failed.bytes - end.bytes_left();
+        if (end.bytes_left() == 0) {
             failed_.pop_back();
         } else {
-            failed.piece = end.at_.piece;
-            failed.offset = end.at_.offset;
+            failed.piece = end.place().piece;
+            failed.offset = end.place().offset;
             failed.slices -= slices;
-            failed.bytes = end.left_;
+            failed.bytes = end.bytes_left();
         }
     }
     waiting_ -= run.bytes;
@@ -80,19 +77,19 @@ Run Transfer::take(const Cursor& end, uint32_t slices) {
     return run;
 }
 
-void Transfer::failed(const Run& run) {
+void SliceQueue::failed(const Run& run) {
     returned(run);
     if (status_ == UCS_OK) ++failed_.back().failures;
 }
 
-void Transfer::returned(const Run& run) {
+void SliceQueue::returned(const Run& run) {
     under_way_ -= run.bytes;
     if (status_ != UCS_OK) return;
     waiting_ += run.bytes;
     failed_.push_back(run);
 }
 
-void Transfer::lend(Transfer& to) {
+void SliceQueue::hand_over(SliceQueue& to) {
     to.next_ = next_;
     to.failed_ = std::move(failed_);
     to.waiting_ = waiting_;
@@ -102,7 +99,7 @@ void Transfer::lend(Transfer& to) {
     next_ = end();
 }
 
-uint64_t Transfer::take_back(Transfer& from) {
+uint64_t SliceQueue::take_back(SliceQueue& from) {
     const uint64_t bytes = from.waiting_;
     under_way_ -= bytes;
     if (status_ == UCS_OK) {
@@ -116,7 +113,7 @@ uint64_t Transfer::take_back(Transfer& from) {
     return bytes;
 }
 
-uint64_t Transfer::take_back(Transfer& from, uint64_t bytes, unsigned slices) {
+uint64_t SliceQueue::take_back(SliceQueue& from, uint64_t bytes, unsigned slices) {
     Cursor next = from.cursor();
     uint64_t total = 0;
     uint32_t count = 0;
@@ -132,7 +129,7 @@ uint64_t Transfer::take_back(Transfer& from, uint64_t bytes, unsigned slices) {
     return run.bytes;
 }
 
-void Transfer::fail(ucs_status_t status) {
+void SliceQueue::fail(ucs_status_t status) {
     if (status_ == UCS_OK) status_ = status;
     failed_.clear();
     next_ = end();

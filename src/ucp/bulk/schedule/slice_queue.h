@@ -27,7 +27,7 @@ struct Piece {
     const RemoteMemory* key;  //!< to the remote ones, for the domains of all paths
 };
 
-/** How pieces are cut. */
+/** How pieces are divided into slices. */
 struct SliceRules {
     size_t slice = 65536;
     size_t fragment = 4096;  //!< a tail of up to so many bytes joins the slice before it
@@ -53,9 +53,9 @@ struct Slice {
  * What of a transfer is to be posted, and what has become of the rest. Pure; slices have no records
  * of their own, they are counted from their run's start.
  */
-class Transfer {
+class SliceQueue {
   public:
-    Transfer(std::span<const Piece> pieces, const SliceRules& rules);
+    SliceQueue(std::span<const Piece> pieces, const SliceRules& rules);
 
     std::span<const Piece> pieces() const { return pieces_; }
     const SliceRules& rules() const { return rules_; }
@@ -66,22 +66,26 @@ class Transfer {
     /** How often the next slices have failed. */
     uint32_t failures() const { return failed_.empty() ? 0 : failed_.back().failures; }
 
+    struct Place {
+        uint32_t piece = 0;
+        uint64_t offset = 0;
+    };
     /** Goes along the next slices, failed ones first, without taking them. */
     class Cursor {
       public:
+        Cursor(const SliceQueue& queue, const Place& start, uint64_t bytes)
+            : queue_(&queue), at_(start), left_(bytes) {}
+
         bool is_end() const { return left_ == 0; }
-        Slice slice() const { return transfer_->slice_at(at_); }
+        const Place& place() const { return at_; }
+        uint64_t bytes_left() const { return left_; }
+        Slice slice() const { return queue_->slice_at(at_); }
         void advance(const Slice& slice);
 
       private:
-        friend class Transfer;
-        const Transfer* transfer_;
-        struct Place {
-            uint32_t piece = 0;
-            uint64_t offset = 0;
-        };
+        const SliceQueue* queue_;
         Place at_;
-        uint64_t left_;  //!< bytes
+        uint64_t left_;
     };
     Cursor cursor() const;
 
@@ -95,11 +99,12 @@ class Transfer {
     /** The same without counting a failure: it was not posted after all. */
     void returned(const Run& run);
     /** All that waits here waits in `to`, of the same pieces and fresh, and is under way here. */
-    void lend(Transfer& to);
-    /** What waits in `from`, which it was lent to, waits here again. @return how many bytes */
-    uint64_t take_back(Transfer& from);
+    void hand_over(SliceQueue& to);
+    /** What waits in `from`, which it was handed over to, waits here again. @return how many bytes
+     */
+    uint64_t take_back(SliceQueue& from);
     /** The same of the next slices alone: one, or more of up to so many bytes. */
-    uint64_t take_back(Transfer& from, uint64_t bytes, unsigned slices);
+    uint64_t take_back(SliceQueue& from, uint64_t bytes, unsigned slices);
     /** Nothing more is posted. The first error stays. */
     void fail(ucs_status_t status);
 
@@ -108,7 +113,6 @@ class Transfer {
     bool is_over() const { return waiting_ == 0 && under_way_ == 0; }
 
   private:
-    using Place = Cursor::Place;
     static Place start(const Run& run) { return {run.piece, run.offset}; }
     Slice slice_at(const Place& place) const {
         const uint64_t rest = pieces_[place.piece].length - place.offset;
@@ -127,6 +131,13 @@ class Transfer {
     uint64_t under_way_ = 0;  //!< bytes posted, of which it is not known what became
     ucs_status_t status_ = UCS_OK;
 };
+
+/** An error of the operation itself, not of its path: it would fail on any. */
+inline bool is_refusal(ucs_status_t status) {
+    return status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_INVALID_PARAM ||
+           status == UCS_ERR_EXCEEDS_LIMIT || status == UCS_ERR_UNSUPPORTED ||
+           status == UCS_ERR_REJECTED;
+}
 
 }  // namespace bulk
 }  // namespace ucp

@@ -8,11 +8,11 @@
 namespace ucp::bulk {
 
 inline constexpr double kCopyBandwidth = 8e9;        //!< bytes per second, one copy by a processor
-inline constexpr size_t kLeastAnnounced = 8 * 1024;  //!< whatever the figures say
+inline constexpr size_t kMinRendezvous = 8 * 1024;   //!< whatever the figures say
 inline constexpr size_t kBulkThreshold = 64 * 1024;  //!< of a single device: a slice
 
 /** What is known of an endpoint's devices. */
-struct Ways {
+struct TransportCosts {
     double latency = 0;       //!< seconds, one way
     double overhead = 0;      //!< seconds of a processor for a message, at either end
     double registration = 0;  //!< seconds
@@ -28,13 +28,13 @@ struct Ways {
  * either end; not announcing costs a copy at either end, and what several devices save if the
  * message has slices for them.
  */
-size_t threshold_alone(const Ways& ways);
+size_t rendezvous_threshold(const TransportCosts& costs);
 
 /**
  * For one of several that are under way: the round trip goes on beside the others' data, so that
  * announcing costs either end three messages and a registration. It pays where what several devices
  * save is twice as much. SIZE_MAX: never.
  */
-size_t threshold_among_others(const Ways& ways);
+size_t rendezvous_threshold_in_window(const TransportCosts& costs);
 
 }  // namespace ucp::bulk

@@ -58,9 +58,9 @@ class NoSignals {
 
 }  // namespace
 
-Mover::Mover(const Params& params)
+BulkThread::BulkThread(const Params& params)
     : clock_(params.clock),
-      returns_(params.returns),
+      events_(params.events),
       rules_(params.rules),
       counters_(params.counters),
       cpus_(params.cpus),
@@ -68,9 +68,9 @@ Mover::Mover(const Params& params)
     am_table_.entries.fill({drop_message, nullptr});
 }
 
-ucs_status_t Mover::start(const Params& params, uct::MemoryDomain& domain,
-                          const std::string& transport, std::unique_ptr<Mover>* mover) {
-    std::unique_ptr<Mover> made(new Mover(params));
+ucs_status_t BulkThread::start(const Params& params, uct::MemoryDomain& domain,
+                               const std::string& transport, std::unique_ptr<BulkThread>* thread) {
+    std::unique_ptr<BulkThread> made(new BulkThread(params));
     made->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (made->wake_fd_ < 0) return UCS_ERR_IO_ERROR;
     const uct::InterfaceParams interface {
@@ -86,16 +86,16 @@ ucs_status_t Mover::start(const Params& params, uct::MemoryDomain& domain,
         ucs::log_debug("no thread for bulk transfers: {}", error.what());
         return UCS_ERR_NO_RESOURCE;
     }
-    *mover = std::move(made);
+    *thread = std::move(made);
     return UCS_OK;
 }
 
-Mover::~Mover() {
+BulkThread::~BulkThread() {
     if (thread_.joinable()) {
         call([this] { is_stopping_ = true; });
         thread_.join();
     }
-    strands_.clear();
+    queue_pairs_.clear();
     interface_.reset();
     if (wake_fd_ >= 0) ::close(wake_fd_);
 }
@@ -103,7 +103,7 @@ Mover::~Mover() {
 // --- commands
 // --------------------------------------------------------------------------------------
 
-void Mover::call(const std::function<void()>& command) {
+void BulkThread::call(const std::function<void()>& command) {
     std::unique_lock lock(mutex_);
     command_ = &command;
     has_command_.store(true);
@@ -111,7 +111,7 @@ void Mover::call(const std::function<void()>& command) {
     done_.wait(lock, [this] { return command_ == nullptr; });
 }
 
-void Mover::run_command() {
+void BulkThread::run_command() {
     std::lock_guard lock(mutex_);
     has_command_.store(false);
     if (command_ == nullptr) return;
@@ -122,7 +122,7 @@ void Mover::run_command() {
 
 // Whoever has something new for the thread says so before this, and the thread looks again after
 // it has said that it sleeps: one of them sees the other.
-void Mover::wake() {
+void BulkThread::wake() {
     if (!is_asleep_.exchange(false)) return;
     const uint64_t one = 1;
     if (write(wake_fd_, &one, sizeof(one)) < 0) {
@@ -133,7 +133,7 @@ void Mover::wake() {
 // --- the thread
 // ------------------------------------------------------------------------------------
 
-void Mover::run() {
+void BulkThread::run() {
     pthread_setname_np(pthread_self(), "bulk");
     bind_to(cpus_);
     for (unsigned looks = 0;;) {
@@ -145,7 +145,7 @@ void Mover::run() {
         const ucs::Time now = clock_.now();
         const unsigned events = interface_->progress();
         if (events != 0) {
-            for (MoverStrand* strand : posting_) strand->is_full = false;
+            for (ThreadQueuePair* queue_pair : posting_) queue_pair->is_full = false;
         }
         if (has_failures_) handle_failures();
         const bool has_posted = pull_all();
@@ -154,8 +154,9 @@ void Mover::run() {
             watch(now);
         }
         looks = events != 0 || has_posted ? 0 : looks + 1;
-        const bool waits = std::ranges::any_of(
-            posting_, [](const MoverStrand* strand) { return !strand->chains.empty(); });
+        const bool waits = std::ranges::any_of(posting_, [](const ThreadQueuePair* queue_pair) {
+            return !queue_pair->chains.empty();
+        });
         if (looks > (waits ? kLooks : 1)) {
             sleep();
             looks = 0;
@@ -163,15 +164,15 @@ void Mover::run() {
     }
 }
 
-void Mover::sleep() {
+void BulkThread::sleep() {
     is_asleep_.store(true);
     const bool can_wait = (interface_->attributes().capabilities & uct::kEventFd) != 0;
     bool has_work = false;  // for somebody: this one may be asked to help later
     bool is_waiting = false, has_link = true;
-    for (const MoverStrand* strand : posting_) {
-        has_work = has_work || strand->crew->has_work.load();
-        is_waiting = is_waiting || !strand->chains.empty();
-        has_link = has_link && strand->link_up;
+    for (const ThreadQueuePair* queue_pair : posting_) {
+        has_work = has_work || queue_pair->queue->has_work.load();
+        is_waiting = is_waiting || !queue_pair->chains.empty();
+        has_link = has_link && queue_pair->link_up;
     }
     if (has_command_.load() || (has_work && pull_all()) ||
         (can_wait && interface_->arm() != UCS_OK)) {
@@ -185,7 +186,8 @@ void Mover::sleep() {
     }
     pollfd sources[2] = {{wake_fd_, POLLIN, 0}, {interface_->event_fd(), POLLIN, 0}};
     const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick).count();
-    // Nothing is lent to a strand that has no link, until it is seen that it has one again.
+    // Nothing is handed over to a queue pair that has no link, until it is seen that it has one
+    // again.
     const bool is_idle = !has_work && !is_waiting && has_link;
     poll(sources, can_wait ? 2 : 1, is_idle ? -1 : static_cast<int>(tick));
     is_asleep_.store(false);
@@ -195,55 +197,57 @@ void Mover::sleep() {
     }
 }
 
-void Mover::on_error(void* self, uct::Endpoint* endpoint, ucs_status_t status) {
-    auto& mover = *static_cast<Mover*>(self);
-    for (const auto& strand : mover.strands_) {
-        if (strand->transport.get() != endpoint || strand->failure != UCS_OK) continue;
-        strand->failure = status;
-        mover.has_failures_ = true;
+void BulkThread::on_error(void* self, uct::Endpoint* endpoint, ucs_status_t status) {
+    auto& thread = *static_cast<BulkThread*>(self);
+    for (const auto& queue_pair : thread.queue_pairs_) {
+        if (queue_pair->transport.get() != endpoint || queue_pair->failure != UCS_OK) continue;
+        queue_pair->failure = status;
+        thread.has_failures_ = true;
     }
 }
 
-// --- strands
+// --- queue pairs
 // ---------------------------------------------------------------------------------------
 
-ucs_status_t Mover::make(std::shared_ptr<MoverStrand>* strand) {
-    auto made = std::make_shared<MoverStrand>(*this);
+ucs_status_t BulkThread::make_queue_pair(std::shared_ptr<ThreadQueuePair>* queue_pair) {
+    auto made = std::make_shared<ThreadQueuePair>(*this);
     ucs_status_t status = UCS_OK;
     call([&] {
         status = interface_->create_endpoint({}, &made->transport);
-        if (status == UCS_OK) strands_.push_back(made);
+        if (status == UCS_OK) queue_pairs_.push_back(made);
     });
-    if (status == UCS_OK) *strand = std::move(made);
+    if (status == UCS_OK) *queue_pair = std::move(made);
     return status;
 }
 
-void Mover::begin(MoverStrand& strand, Crew& crew, unsigned domain, double rate) {
+void BulkThread::begin(ThreadQueuePair& queue_pair, SharedQueue& queue, unsigned domain,
+                       double rate) {
     call([&] {
-        if (strand.state != MoverStrand::State::kIdle) return;
-        strand.state = MoverStrand::State::kPosting;
-        strand.crew = &crew;
-        strand.domain = domain;
-        posting_.push_back(&strand);
-        std::lock_guard lock(crew.shard.mutex);
-        strand.meter = Meter(rate);
-        crew.strands.push_back(&strand);
+        if (queue_pair.state != ThreadQueuePair::State::kIdle) return;
+        queue_pair.state = ThreadQueuePair::State::kPosting;
+        queue_pair.queue = &queue;
+        queue_pair.domain = domain;
+        posting_.push_back(&queue_pair);
+        std::lock_guard lock(queue.shard.mutex);
+        queue_pair.meter = Meter(rate);
+        queue.queue_pairs.push_back(&queue_pair);
     });
 }
 
-void Mover::stop(MoverStrand& strand) {
+void BulkThread::stop(ThreadQueuePair& queue_pair) {
     call([&] {
-        if (strand.state != MoverStrand::State::kPosting) return;
-        strand.state = MoverStrand::State::kStopping;
-        leave(strand);
-        if (strand.chains.empty()) stopped(strand);
+        if (queue_pair.state != ThreadQueuePair::State::kPosting) return;
+        queue_pair.state = ThreadQueuePair::State::kStopping;
+        leave(queue_pair);
+        if (queue_pair.chains.empty()) stopped(queue_pair);
     });
 }
 
-void Mover::close(MoverStrand& strand) {
+void BulkThread::close(ThreadQueuePair& queue_pair) {
     call([&] {
-        if (strand.state != MoverStrand::State::kOver) give_up(strand, UCS_ERR_CANCELED);
-        std::erase_if(strands_, [&](const auto& each) { return each.get() == &strand; });
+        if (queue_pair.state != ThreadQueuePair::State::kOver)
+            give_up(queue_pair, UCS_ERR_CANCELED);
+        std::erase_if(queue_pairs_, [&](const auto& each) { return each.get() == &queue_pair; });
     });
 }
 

@@ -19,31 +19,31 @@
 
 namespace ucp::bulk {
 
-/** What all movers of a worker go by. */
-struct MoverRules {
+/** What all threads of a worker go by. */
+struct ThreadRules {
     ScheduleRules schedule;
     unsigned max_retries = 8;
     ucs::Duration stall_timeout = std::chrono::milliseconds(400);
 };
 
-/** What the movers of a worker have done. */
-struct MoverCounters {
+/** What the threads of a worker have done. */
+struct ThreadCounters {
     std::atomic<uint64_t> chains{0}, bytes{0};  //!< posted
 };
 
 /**
- * A thread that moves slices of lent transfers over strands of its own interface.
+ * A thread that moves slices of transfers over queue pairs of its own interface.
  *
  * The public calls are the worker's, one thread at a time, and hold no shard. They wait for the
- * mover, which never waits for the worker.
+ * thread, which never waits for the worker.
  */
-class Mover {
+class BulkThread {
   public:
     struct Params {
         const ucs::Clock& clock;
-        Returns& returns;
-        MoverRules rules;
-        MoverCounters& counters;
+        ThreadEvents& events;
+        ThreadRules rules;
+        ThreadCounters& counters;
         std::vector<unsigned> cpus;  //!< to run on; empty: any
         uint64_t seed;
         size_t estimated_endpoints;
@@ -55,62 +55,63 @@ class Mover {
 
     /** Opens the interface and starts the thread. @return UCS_ERR_NO_RESOURCE: no thread */
     static ucs_status_t start(const Params& params, uct::MemoryDomain& domain,
-                              const std::string& transport, std::unique_ptr<Mover>* mover);
-    /** All strands are closed. */
-    ~Mover();
-    Mover(const Mover&) = delete;
-    Mover& operator=(const Mover&) = delete;
+                              const std::string& transport, std::unique_ptr<BulkThread>* thread);
+    /** All queue pairs are closed before. */
+    ~BulkThread();
+    BulkThread(const BulkThread&) = delete;
+    BulkThread& operator=(const BulkThread&) = delete;
 
     /** Runs it in the thread, between two calls of the transport, and waits for its end. */
     void call(const std::function<void()>& command);
     /** There may be something to take. */
     void wake();
 
-    ucs_status_t make(std::shared_ptr<MoverStrand>* strand);
-    /** From now on the strand, which is connected, carries loads of the crew. */
-    void begin(MoverStrand& strand, Crew& crew, unsigned domain, double rate);
-    /** It takes no more; Return::kStopped follows when what is under way has ended. */
-    void stop(MoverStrand& strand);
-    /** Its end is destroyed; if it was in use, this counts as a failure. */
-    void close(MoverStrand& strand);
+    ucs_status_t make_queue_pair(std::shared_ptr<ThreadQueuePair>* queue_pair);
+    /** From now on the queue pair, which is connected, carries transfers of the shared queue. */
+    void begin(ThreadQueuePair& queue_pair, SharedQueue& queue, unsigned domain, double rate);
+    /** It takes no more; ThreadEvent::Kind::kStopped follows when what is under way has ended. */
+    void stop(ThreadQueuePair& queue_pair);
+    /** It is destroyed; if it was in use, this counts as a failure. */
+    void close(ThreadQueuePair& queue_pair);
 
   private:
-    explicit Mover(const Params& params);
+    explicit BulkThread(const Params& params);
 
-    // --- mover.cc ---
+    // --- bulk_thread.cc ---
     void run();
     void run_command();
     void sleep();
     static void on_error(void* self, uct::Endpoint* endpoint, ucs_status_t status);
 
-    // --- mover_work.cc ---
+    // --- bulk_thread_posting.cc ---
     bool pull_all();
-    bool pull(MoverStrand& strand);
-    void withdraw(MoverStrand& strand, Load& load, const Run& rest, bool is_all);
+    bool pull(ThreadQueuePair& queue_pair);
+    void withdraw(ThreadQueuePair& queue_pair, SharedTransfer& shared, const Run& rest,
+                  bool is_all);
     static void chain_done(uct::Completion* self);
     void handle_failures();
-    void give_up(MoverStrand& strand, ucs_status_t status);
-    void leave(MoverStrand& strand);
-    void stopped(MoverStrand& strand);
+    void give_up(ThreadQueuePair& queue_pair, ucs_status_t status);
+    void leave(ThreadQueuePair& queue_pair);
+    void stopped(ThreadQueuePair& queue_pair);
     void watch(ucs::Time now);
-    std::shared_ptr<MoverStrand> shared(const MoverStrand& strand) const;
+    std::shared_ptr<ThreadQueuePair> shared(const ThreadQueuePair& queue_pair) const;
 
     const ucs::Clock& clock_;
-    Returns& returns_;
-    const MoverRules rules_;
-    MoverCounters& counters_;
+    ThreadEvents& events_;
+    const ThreadRules rules_;
+    ThreadCounters& counters_;
     const std::vector<unsigned> cpus_;
 
     ucs::Random random_;
     uct::AmTable am_table_;
-    ucs::ObjectPool<MoverChain> chains_{"chains of a thread for bulk transfers"};
+    ucs::ObjectPool<ThreadChain> chains_{"chains of a thread for bulk transfers"};
     std::unique_ptr<uct::Interface> interface_;
-    std::vector<std::shared_ptr<MoverStrand>> strands_;
-    std::vector<MoverStrand*> posting_;  //!< and stopping
-    size_t next_ = 0;                    //!< of posting_, to be served first
+    std::vector<std::shared_ptr<ThreadQueuePair>> queue_pairs_;
+    std::vector<ThreadQueuePair*> posting_;  //!< and stopping
+    size_t next_ = 0;                        //!< of posting_, to be served first
     bool has_failures_ = false;
     bool is_stopping_ = false;
-    ucs::Time tick_{};  //!< when strands are looked at next
+    ucs::Time tick_{};  //!< when queue pairs are looked at next
 
     int wake_fd_ = -1;
     std::atomic<bool> is_asleep_{false};

@@ -7,35 +7,38 @@
 
 namespace ucp::bulk {
 
-LentEnd::LentEnd(std::shared_ptr<MoverStrand> strand) : strand_(std::move(strand)) {
-    strand_->end = this;
+QueuePairProxy::QueuePairProxy(std::shared_ptr<ThreadQueuePair> queue_pair)
+    : queue_pair_(std::move(queue_pair)) {
+    queue_pair_->proxy = this;
 }
 
-LentEnd::~LentEnd() {
-    strand_->end = nullptr;
-    strand_->mover.close(*strand_);
+QueuePairProxy::~QueuePairProxy() {
+    queue_pair_->proxy = nullptr;
+    queue_pair_->thread.close(*queue_pair_);
 }
 
-ucs_status_t LentEnd::get_address(std::span<std::byte> address) const {
+ucs_status_t QueuePairProxy::get_address(std::span<std::byte> address) const {
     ucs_status_t status = UCS_ERR_CONNECTION_RESET;
-    strand_->mover.call([&] {
-        if (strand_->transport != nullptr) status = strand_->transport->get_address(address);
+    queue_pair_->thread.call([&] {
+        if (queue_pair_->transport != nullptr)
+            status = queue_pair_->transport->get_address(address);
     });
     return status;
 }
 
-ucs_status_t LentEnd::connect(const uct::RemoteAddress& remote) {
+ucs_status_t QueuePairProxy::connect(const uct::RemoteAddress& remote) {
     ucs_status_t status = UCS_ERR_CONNECTION_RESET;
-    strand_->mover.call([&] {
-        if (strand_->transport != nullptr) status = strand_->transport->connect(remote);
+    queue_pair_->thread.call([&] {
+        if (queue_pair_->transport != nullptr) status = queue_pair_->transport->connect(remote);
     });
     return status;
 }
 
-bool LentEnd::is_connected(const uct::RemoteAddress& remote) const {
+bool QueuePairProxy::is_connected(const uct::RemoteAddress& remote) const {
     bool is_connected = false;
-    strand_->mover.call([&] {
-        is_connected = strand_->transport != nullptr && strand_->transport->is_connected(remote);
+    queue_pair_->thread.call([&] {
+        is_connected =
+            queue_pair_->transport != nullptr && queue_pair_->transport->is_connected(remote);
     });
     return is_connected;
 }

@@ -9,22 +9,22 @@
 namespace ucp::bulk {
 
 /**
- * A mover's strand as the strand driver sees it: a dedicated transport endpoint that can be
- * connected and destroyed, each carried out by the mover. Nothing is posted on it by others.
+ * A thread's queue pair as the queue pair driver sees it: a dedicated transport endpoint that can
+ * be connected and destroyed, each carried out by the thread. Nothing is posted on it by others.
  */
-class LentEnd final : public uct::RefusingEndpoint {
+class QueuePairProxy final : public uct::RefusingEndpoint {
   public:
-    explicit LentEnd(std::shared_ptr<MoverStrand> strand);
-    ~LentEnd() override;
+    explicit QueuePairProxy(std::shared_ptr<ThreadQueuePair> queue_pair);
+    ~QueuePairProxy() override;
 
-    const std::shared_ptr<MoverStrand>& strand() const { return strand_; }
+    const std::shared_ptr<ThreadQueuePair>& queue_pair() const { return queue_pair_; }
 
     ucs_status_t get_address(std::span<std::byte> address) const override;
     ucs_status_t connect(const uct::RemoteAddress& remote) override;
     bool is_connected(const uct::RemoteAddress& remote) const override;
 
   private:
-    const std::shared_ptr<MoverStrand> strand_;
+    const std::shared_ptr<ThreadQueuePair> queue_pair_;
 };
 
 }  // namespace ucp::bulk

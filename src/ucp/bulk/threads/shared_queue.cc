@@ -3,44 +3,45 @@
 
 #include <algorithm>
 
-#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/threads/thread_events.h"
 
 namespace ucp::bulk {
 
-std::vector<Mover*> Crew::movers() const {
-    std::vector<Mover*> all;
-    for (const MoverStrand* strand : strands) all.push_back(&strand->mover);
+std::vector<BulkThread*> SharedQueue::threads() const {
+    std::vector<BulkThread*> all;
+    for (const ThreadQueuePair* queue_pair : queue_pairs) all.push_back(&queue_pair->thread);
     return all;
 }
 
-bool Crew::carries(const Load& load) const {
-    return std::ranges::any_of(strands, [&](const MoverStrand* strand) {
-        return strand->link_up && load.is_served_by(strand->domain);
+bool SharedQueue::can_serve(const SharedTransfer& shared) const {
+    return std::ranges::any_of(queue_pairs, [&](const ThreadQueuePair* queue_pair) {
+        return queue_pair->link_up && shared.is_served_by(queue_pair->domain);
     });
 }
 
-void Crew::end_if_over(Load& load, Returns& returns) {
-    const bool is_over = load.work.status() != UCS_OK || load.work.is_over() || !carries(load);
-    if (load.chains != 0 || !is_over) return;
-    loads.erase(loads.iterator_to(load));
-    returns.push({.kind = Return::Kind::kLoad, .load = &load});
+void SharedQueue::end_if_over(SharedTransfer& shared, ThreadEvents& events) {
+    const bool is_over =
+        shared.slices.status() != UCS_OK || shared.slices.is_over() || !can_serve(shared);
+    if (shared.chains != 0 || !is_over) return;
+    transfers.erase(transfers.iterator_to(shared));
+    events.push({.kind = ThreadEvent::Kind::kReturned, .shared = &shared});
 }
 
-void Crew::end_idle_loads(Returns& returns) {
-    for (auto load = loads.begin(); load != loads.end();) end_if_over(*load++, returns);
+void SharedQueue::end_idle_transfers(ThreadEvents& events) {
+    for (auto shared = transfers.begin(); shared != transfers.end();)
+        end_if_over(*shared++, events);
 }
 
-std::vector<Job*> Crew::take_back(Returns& returns) {
-    std::vector<Job*> jobs;
-    for (auto next = loads.begin(); next != loads.end();) {
-        Load& load = *next++;
-        if (!load.work.has_next()) continue;
-        load.bytes -= load.job.work.take_back(load.work);
-        jobs.push_back(&load.job);
-        end_if_over(load, returns);
+std::vector<Transfer*> SharedQueue::take_back(ThreadEvents& events) {
+    std::vector<Transfer*> taken;
+    for (auto next = transfers.begin(); next != transfers.end();) {
+        SharedTransfer& shared = *next++;
+        if (!shared.slices.has_next()) continue;
+        shared.bytes -= shared.source.take_back(shared.slices);
+        taken.push_back(&shared.transfer);
+        end_if_over(shared, events);
     }
-    return jobs;
+    return taken;
 }
 
 }  // namespace ucp::bulk

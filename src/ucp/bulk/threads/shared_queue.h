@@ -15,35 +15,35 @@
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 
-// What the worker's thread and its movers share of an endpoint (docs/bulk.md, Workers).
+// What the worker's thread and its threads share of an endpoint (docs/bulk.md, Workers).
 namespace ucp::bulk {
 
-struct Crew;
-struct Job;
-struct Load;
-class LentEnd;
-class Mover;
+struct SharedQueue;
+struct Transfer;
+struct SharedTransfer;
+class QueuePairProxy;
+class BulkThread;
 class Path;
-class Returns;
+class ThreadEvents;
 
-/** Guards the crews of the endpoints that fall on it. Nothing is posted or awaited under it. */
+/** A lock for the shared queues of some endpoints. Nothing is posted or awaited under it. */
 struct Shard {
     std::mutex mutex;
 };
 
-/** Slices that a mover posted by one doorbell. */
-struct MoverChain : uct::Completion, boost::intrusive::list_base_hook<> {
-    Mover* mover = nullptr;
-    struct MoverStrand* strand = nullptr;  //!< null: given up, its completion is not
-    Load* load = nullptr;
+/** Slices that a thread posted by one doorbell. */
+struct ThreadChain : uct::Completion, boost::intrusive::list_base_hook<> {
+    BulkThread* thread = nullptr;
+    struct ThreadQueuePair* queue_pair = nullptr;  //!< null: given up, its completion is not
+    SharedTransfer* shared = nullptr;
     Run run;
     bool has_failed = false;  //!< the completion came, with an error
 };
-using MoverChainList =
-    boost::intrusive::list<MoverChain, boost::intrusive::constant_time_size<false>>;
+using ThreadChainList =
+    boost::intrusive::list<ThreadChain, boost::intrusive::constant_time_size<false>>;
 
-/** A strand on a mover's interface. */
-struct MoverStrand {
+/** A queue pair on a thread's interface. */
+struct ThreadQueuePair {
     enum class State : uint8_t {
         kIdle,      //!< not yet or no longer used
         kPosting,   //!< takes part
@@ -51,82 +51,87 @@ struct MoverStrand {
         kOver,      //!< failed or destroyed
     };
 
-    explicit MoverStrand(Mover& owner) : mover(owner) {}
+    explicit ThreadQueuePair(BulkThread& owner) : thread(owner) {}
 
-    Mover& mover;
+    BulkThread& thread;
 
-    // --- the mover's ---
+    // --- the thread's ---
     State state = State::kIdle;
     std::unique_ptr<uct::Endpoint> transport;
-    Crew* crew = nullptr;  //!< while posting or stopping
-    unsigned domain = 0;   //!< its place in Crew::domains; settled while it is in Crew::strands
+    SharedQueue* queue = nullptr;  //!< while posting or stopping
+    /** Its place in SharedQueue::domains; settled while it is in SharedQueue::queue_pairs. */
+    unsigned domain = 0;
     /** The transport had no room when it was asked last: others need not wait for this one. */
     std::atomic<bool> is_full{false};
-    MoverChainList chains;
+    ThreadChainList chains;
     ucs_status_t failure = UCS_OK;  //!< to be handled when the transport's call is over
 
-    // --- under the crew's shard ---
+    // --- under the queue's shard ---
     Meter meter{1};
     bool link_up = true;
 
     // --- the worker's ---
     Path* path = nullptr;
-    LentEnd* end = nullptr;
+    QueuePairProxy* proxy = nullptr;
 };
 
 /** How a domain reaches a piece. */
-struct Grip {
+struct PieceAccess {
     const uct::MemoryHandle* memory;
     uct::RemoteKey key;
 };
 
-/** What was waiting of a transfer when it was lent. Made and freed by the worker. */
-struct Load : boost::intrusive::list_base_hook<> {
-    Load(Job& owner, Crew& carriers, Direction where, std::span<const Piece> pieces,
-         const SliceRules& rules)
-        : job(owner), crew(carriers), direction(where), work(pieces, rules) {}
+/** What was waiting of a transfer when it was handed over. Made and freed by the worker. */
+struct SharedTransfer : boost::intrusive::list_base_hook<> {
+    SharedTransfer(Transfer& owner, SliceQueue& of_owner, SharedQueue& where, Direction kind)
+        : transfer(owner),
+          source(of_owner),
+          queue(where),
+          direction(kind),
+          slices(of_owner.pieces(), of_owner.rules()) {}
 
-    /** Does the domain in that place of Crew::domains serve it? */
+    /** Does the domain in that place of SharedQueue::domains serve it? */
     bool is_served_by(unsigned domain) const {
-        return domain < grips.size() && !grips[domain].empty();
+        return domain < access.size() && !access[domain].empty();
     }
 
-    Job& job;
-    Crew& crew;
+    Transfer& transfer;
+    SliceQueue& source;  //!< the worker's, of the transfer
+    SharedQueue& queue;
     const Direction direction;
-    std::vector<std::vector<Grip>>
-        grips;  //!< by domain and piece; empty: the domain does not serve
+    /** By domain and piece; empty: the domain does not serve. */
+    std::vector<std::vector<PieceAccess>> access;
 
-    // --- under the crew's shard; the worker's again when it has come back ---
-    Transfer work;
-    uint64_t bytes = 0;  //!< that are under way in the job for it
+    // --- under the queue's shard; the worker's again when it has come back ---
+    SliceQueue slices;
+    uint64_t bytes = 0;  //!< that are under way in the transfer for it
     size_t chains = 0;
 };
 
-/** The strands of an endpoint that movers hold, and what they are to carry. */
-struct Crew {
+/** What the threads have of an endpoint: their queue pairs, and what these are to carry. */
+struct SharedQueue {
     struct Domain {
         DomainPair pair;
         size_t longest_put, longest_get;
     };
 
-    explicit Crew(Shard& where) : shard(where) {}
+    explicit SharedQueue(Shard& where) : shard(where) {}
 
     // --- called under the shard ---
 
-    /** Those whose strands post, to be woken without the shard. */
-    std::vector<Mover*> movers() const;
-    /** Is there a strand that serves it, on a device with a link? */
-    bool carries(const Load& load) const;
+    /** Those whose queue pairs post, to be woken without the shard. */
+    std::vector<BulkThread*> threads() const;
+    /** Is there a queue pair that serves it, on a device with a link? */
+    bool can_serve(const SharedTransfer& shared) const;
     /** It goes to the worker if nothing of it is under way and nothing more will be. */
-    void end_if_over(Load& load, Returns& returns);
-    void end_idle_loads(Returns& returns);
+    void end_if_over(SharedTransfer& shared, ThreadEvents& events);
+    void end_idle_transfers(ThreadEvents& events);
     /**
-     * What waits of the loads waits in their jobs again; those with nothing under way end, behind
+     * What no thread has taken waits at its source again; those with nothing under way end, behind
      * what is on its way to the worker already. In the worker's thread.
-     * @return the jobs that have got something, in their order
+     * @return the transfers that have got something, in their order
      */
-    std::vector<Job*> take_back(Returns& returns);
+    std::vector<Transfer*> take_back(ThreadEvents& events);
 
     Shard& shard;
     std::vector<Domain> domains;  //!< the worker's
@@ -135,12 +140,12 @@ struct Crew {
     std::atomic<bool> has_work{false};
 
     // --- under the shard ---
-    boost::intrusive::list<Load, boost::intrusive::constant_time_size<false>> loads;
-    std::vector<MoverStrand*> strands;  //!< those that post
-    ucs::Time completed_at{};           //!< something on a strand
-    ucs::Time others_at{};              //!< something on the endpoint's other paths
-    bool others_have_link = false;      //!< one of these at least
-    bool is_distrusted = false;         //!< silent: nothing is lent until something is completed
+    boost::intrusive::list<SharedTransfer, boost::intrusive::constant_time_size<false>> transfers;
+    std::vector<ThreadQueuePair*> queue_pairs;  //!< those that post
+    ucs::Time completed_at{};                   //!< something on a queue pair
+    ucs::Time others_completed_at{};            //!< something on the endpoint's other paths
+    bool others_have_link = false;              //!< one of these at least
+    bool is_stalled = false;  //!< silent: nothing is handed over until something is completed
 };
 
 }  // namespace ucp::bulk

@@ -10,7 +10,7 @@ namespace ucp::bulk {
 
 // The lock orders the flag of the worker, which clears it before it takes: either it takes this
 // entry, or the flag is set after it was cleared.
-void Returns::push(Return entry) {
+void ThreadEvents::push(ThreadEvent entry) {
     std::lock_guard lock(mutex_);
     entries_.push_back(std::move(entry));
     any_.store(true, std::memory_order_relaxed);
@@ -18,13 +18,13 @@ void Returns::push(Return entry) {
     if (wakeup_ != nullptr) (void)wakeup_->signal();
 }
 
-std::vector<Return> Returns::take() {
+std::vector<ThreadEvent> ThreadEvents::take() {
     std::lock_guard lock(mutex_);
     any_.store(false, std::memory_order_relaxed);
     return std::exchange(entries_, {});
 }
 
-void Returns::set_wakeup(const Wakeup* wakeup) {
+void ThreadEvents::set_wakeup(const Wakeup* wakeup) {
     std::lock_guard lock(mutex_);
     wakeup_ = wakeup;
 }

@@ -15,37 +15,37 @@ class Worker;
 
 namespace bulk {
 
-struct Job;
-struct Load;
-struct MoverStrand;
+struct Transfer;
+struct SharedTransfer;
+struct ThreadQueuePair;
 
-/** What a mover has to say to the worker. */
-struct Return {
+/** What a thread has to say to the worker. */
+struct ThreadEvent {
     enum class Kind : uint8_t {
-        kLoad,     //!< nothing of it is under way, and movers do no more for it
-        kFailed,   //!< the strand is destroyed; `jobs` are those whose puts may still land
-        kStopped,  //!< nothing is under way on the strand
+        kReturned,  //!< nothing of it is under way, and threads do no more for it
+        kFailed,   //!< the queue pair is destroyed; `transfers` are those whose puts may still land
+        kStopped,  //!< nothing is under way on the queue pair
     };
     Kind kind;
-    Load* load = nullptr;
-    std::shared_ptr<MoverStrand> strand = nullptr;
+    SharedTransfer* shared = nullptr;
+    std::shared_ptr<ThreadQueuePair> queue_pair = nullptr;
     ucs_status_t status = UCS_OK;
-    std::vector<Job*> jobs = {};
+    std::vector<Transfer*> transfers = {};
 };
 
-/** The way from the movers to the worker: in order, and it is woken up. */
-class Returns {
+/** The way from the threads to the worker: in order, and it is woken up. */
+class ThreadEvents {
   public:
-    explicit Returns(Worker& worker) : worker_(worker) {}
+    explicit ThreadEvents(Worker& worker) : worker_(worker) {}
 
     /** Any thread. */
-    void push(Return entry);
+    void push(ThreadEvent entry);
     /** Something is to be taken: a hint, for who only waits. */
     bool any() const { return any_.load(std::memory_order_relaxed); }
 
     // --- the worker's thread ---
     /** Never misses what Worker::has_work() was set for. */
-    std::vector<Return> take();
+    std::vector<ThreadEvent> take();
     /** Who sleeps for the worker; null: nobody any more. */
     void set_wakeup(const Wakeup* wakeup);
 
@@ -53,7 +53,7 @@ class Returns {
     Worker& worker_;
     std::atomic<bool> any_{false};
     std::mutex mutex_;
-    std::vector<Return> entries_;
+    std::vector<ThreadEvent> entries_;
     const Wakeup* wakeup_ = nullptr;
 };
 

@@ -13,7 +13,7 @@ namespace ucp::bulk {
 namespace {
 
 constexpr unsigned kMaxShards = 64;
-constexpr unsigned kMaxMovers = 64;  //!< of a device
+constexpr unsigned kMaxThreads = 64;  //!< of a device
 
 /** Where the threads of a device run: near it, as far as the program may. */
 std::vector<unsigned> cpus_for(const std::string& device) {
@@ -29,66 +29,67 @@ std::vector<unsigned> cpus_for(const std::string& device) {
 
 }  // namespace
 
-Pool::Pool(Worker& worker, const MoverRules& rules)
-    : returns(worker), worker_(worker), rules_(rules) {
+ThreadPool::ThreadPool(Worker& worker, const ThreadRules& rules)
+    : events(worker), worker_(worker), rules_(rules) {
     const unsigned shards = std::clamp(worker.config().bulk_shards, 1u, kMaxShards);
     for (unsigned index = 0; index < shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }
 }
 
-Pool::~Pool() = default;
+ThreadPool::~ThreadPool() = default;
 
-Pool::Team& Pool::team_of(unsigned interface) {
-    const auto [entry, is_new] = teams_.try_emplace(interface);
-    Team& team = entry->second;
-    if (!is_new) return team;
+ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
+    const auto [entry, is_new] = devices_.try_emplace(interface);
+    DeviceThreads& device = entry->second;
+    if (!is_new) return device;
     Context& context = worker_.context();
     const TransportResource& resource = context.resources()[worker_.interface(interface).resource];
     uct::MemoryDomain& domain = *context.domains()[resource.domain].memory;
-    Mover::Params params{context.clock(),
-                         returns,
-                         rules_,
-                         counters_,
-                         cpus_for(resource.device),
-                         0,
-                         context.estimated_endpoints()};
+    BulkThread::Params params{context.clock(),
+                              events,
+                              rules_,
+                              counters_,
+                              cpus_for(resource.device),
+                              0,
+                              context.estimated_endpoints()};
     ContextLock lock(context);
-    const unsigned wanted = std::min(worker_.config().bulk_workers, kMaxMovers);
-    while (team.movers.size() < wanted) {
+    const unsigned wanted = std::min(worker_.config().bulk_workers, kMaxThreads);
+    while (device.threads.size() < wanted) {
         params.seed = worker_.random()();
-        std::unique_ptr<Mover> mover;
-        const ucs_status_t status = Mover::start(params, domain, resource.transport, &mover);
+        std::unique_ptr<BulkThread> thread;
+        const ucs_status_t status = BulkThread::start(params, domain, resource.transport, &thread);
         if (status != UCS_OK) {
             ucs::log_warn("{} on {}: {} threads for bulk transfers instead of {}: {}",
-                          resource.transport, resource.device, team.movers.size(), wanted,
+                          resource.transport, resource.device, device.threads.size(), wanted,
                           ucs_status_string(status));
             break;
         }
-        team.movers.push_back(std::move(mover));
+        device.threads.push_back(std::move(thread));
     }
     ucs::log_debug("{} on {}: {} threads for bulk transfers", resource.transport, resource.device,
-                   team.movers.size());
-    return team;
+                   device.threads.size());
+    return device;
 }
 
-ucs_status_t Pool::make_end(unsigned interface, std::unique_ptr<uct::Endpoint>* end) {
-    Team& team = team_of(interface);
-    if (team.movers.empty()) return UCS_ERR_UNSUPPORTED;
-    Mover& mover = *team.movers[team.next++ % team.movers.size()];
-    std::shared_ptr<MoverStrand> strand;
-    const ucs_status_t status = mover.make(&strand);
-    if (status == UCS_OK) *end = std::make_unique<LentEnd>(std::move(strand));
+ucs_status_t ThreadPool::make_queue_pair(unsigned interface,
+                                         std::unique_ptr<uct::Endpoint>* proxy) {
+    DeviceThreads& device = threads_of(interface);
+    if (device.threads.empty()) return UCS_ERR_UNSUPPORTED;
+    BulkThread& thread = *device.threads[device.next++ % device.threads.size()];
+    std::shared_ptr<ThreadQueuePair> queue_pair;
+    const ucs_status_t status = thread.make_queue_pair(&queue_pair);
+    if (status == UCS_OK) *proxy = std::make_unique<QueuePairProxy>(std::move(queue_pair));
     return status;
 }
 
-Shard& Pool::shard_of(const Endpoint& endpoint) {
+Shard& ThreadPool::shard_of(const Endpoint& endpoint) {
     return *shards_[ucs::mix64(endpoint.serial()) % shards_.size()];
 }
 
-size_t Pool::movers() const {
+size_t ThreadPool::threads() const {
     size_t count = 0;
-    for (const auto& [interface, team] : teams_) count += team.movers.size();
+    for (const auto& [interface, device] : devices_) count += device.threads.size();
     return count;
 }
 

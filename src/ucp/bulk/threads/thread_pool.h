@@ -17,41 +17,41 @@ class Worker;
 
 namespace bulk {
 
-/** The movers of a worker, by device, and what they share with it. Called in the worker's thread.
+/** The threads of a worker, by device, and what they share with it. Called in the worker's thread.
  */
-class Pool {
+class ThreadPool {
   public:
-    Pool(Worker& worker, const MoverRules& rules);
-    ~Pool();
-    Pool(const Pool&) = delete;
-    Pool& operator=(const Pool&) = delete;
+    ThreadPool(Worker& worker, const ThreadRules& rules);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
 
     /**
-     * The end of a strand on a mover that opens the same transport as that interface of the worker.
-     * The movers are started when first asked for.
+     * A queue pair of a thread, which opens the same transport as that interface of the worker. The
+     * threads are started when first asked for.
      */
-    ucs_status_t make_end(unsigned interface, std::unique_ptr<uct::Endpoint>* end);
+    ucs_status_t make_queue_pair(unsigned interface, std::unique_ptr<uct::Endpoint>* proxy);
     /** One of UCX_BULK_SHARDS. */
     Shard& shard_of(const Endpoint& endpoint);
 
-    size_t movers() const;
-    const MoverCounters& counters() const { return counters_; }
+    size_t threads() const;
+    const ThreadCounters& counters() const { return counters_; }
 
-    Returns returns;
-    ucs::ObjectPool<Load> loads{"bulk transfers lent to threads"};
+    ThreadEvents events;
+    ucs::ObjectPool<SharedTransfer> shared_transfers{"bulk transfers of threads"};
 
   private:
-    struct Team {
-        std::vector<std::unique_ptr<Mover>> movers;
+    struct DeviceThreads {
+        std::vector<std::unique_ptr<BulkThread>> threads;
         size_t next = 0;
     };
-    Team& team_of(unsigned interface);
+    DeviceThreads& threads_of(unsigned interface);
 
     Worker& worker_;
-    const MoverRules rules_;
-    MoverCounters counters_;
+    const ThreadRules rules_;
+    ThreadCounters counters_;
     std::vector<std::unique_ptr<Shard>> shards_;
-    std::map<unsigned, Team> teams_;  //!< by the worker's interface
+    std::map<unsigned, DeviceThreads> devices_;  //!< by the worker's interface
 };
 
 }  // namespace bulk

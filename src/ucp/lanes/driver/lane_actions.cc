@@ -262,7 +262,7 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
                    change.score);
     if (change.to == lanes::LinkState::kEstablished ||
         change.from == lanes::LinkState::kEstablished) {
-        worker_.strands().lane_changed(owner, change.to == lanes::LinkState::kEstablished);
+        worker_.bulk_queue_pairs().lane_changed(owner, change.to == lanes::LinkState::kEstablished);
     }
     if (callback_ == nullptr) return;
     ucpx_lane_event_t event{};

@@ -156,7 +156,7 @@ size_t rndv_threshold(Endpoint& endpoint) {
     if (config.rndv_threshold) return *config.rndv_threshold;
     if (endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory)
         return kHostThreshold;
-    return bulk::threshold_alone(bulk::ways_of(endpoint));
+    return bulk::rendezvous_threshold(bulk::transport_costs(endpoint));
 }
 
 // Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
@@ -166,16 +166,16 @@ bool is_announced(Endpoint& endpoint, size_t length) {
     if (const auto& configured = endpoint.worker().config().rndv_threshold) {
         return length >= *configured;
     }
-    if (length < bulk::kLeastAnnounced) return false;  // less than any threshold
+    if (length < bulk::kMinRendezvous) return false;  // less than any threshold
     const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
     if (type == uct::DeviceType::kSharedMemory) {
         return length >= kHostThreshold &&
                (length >= kDialogueThreshold || !is_waited_for(endpoint));
     }
-    const bulk::Ways ways = bulk::ways_of(endpoint);
-    return length >= bulk::threshold_alone(ways) ||
-           (type == uct::DeviceType::kNetwork && length >= bulk::threshold_among_others(ways) &&
-            !is_waited_for(endpoint));
+    const bulk::TransportCosts costs = bulk::transport_costs(endpoint);
+    return length >= bulk::rendezvous_threshold(costs) ||
+           (type == uct::DeviceType::kNetwork &&
+            length >= bulk::rendezvous_threshold_in_window(costs) && !is_waited_for(endpoint));
 }
 
 }  // namespace ucp

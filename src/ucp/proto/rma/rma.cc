@@ -138,7 +138,7 @@ static bool hand_over(Request& request, const Lane& lane, bulk::Direction direct
         return false;
     }
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
-    return request.worker->bulk().hand_over(
+    return request.worker->bulk().try_start(
         request, direction, {rma.buffer, rma.address, rma.length, memory, rma.remote});
 }
 

@@ -82,7 +82,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
     if (get.offset == 0 && by_handle &&
-        request.worker->bulk().hand_over(
+        request.worker->bulk().try_start(
             request, bulk::Direction::kGet,
             {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
         get.offset = receive.wanted;

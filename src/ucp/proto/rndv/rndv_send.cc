@@ -181,7 +181,7 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     if (send.offset == send.end) return UCS_OK;
 
     if (send.put_lane == nullptr &&
-        request.worker->bulk().hand_over(request, bulk::Direction::kPut,
+        request.worker->bulk().try_start(request, bulk::Direction::kPut,
                                          {static_cast<std::byte*>(send.buffer.data()) + send.offset,
                                           send.put_address + send.offset, send.end - send.offset,
                                           memory_of(send), send.remote})) {

@@ -6,7 +6,8 @@
 #include <set>
 #include <string>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/path_group.h"
 #include "ucs/topo/topology.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
@@ -56,10 +57,10 @@ TEST(Distance, IsInTheRateThatAPathHasAtFirst) {
     const Machine machine("mock0");
     BulkCluster pair(1 << 16, options(true, 1));
     const ucs_status_ptr_t put = pair.start_put();
-    const auto& paths = pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint))->paths;
+    const auto& paths = pair.cluster.inner(0).bulk().find(unwrap(pair.endpoint))->paths;
     ASSERT_EQ(paths.size(), 2u);
-    const double bandwidth = attributes_of(*paths.front()).bandwidth;
-    ASSERT_EQ(attributes_of(*paths.back()).bandwidth, bandwidth);
+    const double bandwidth = paths.front()->attributes().bandwidth;
+    ASSERT_EQ(paths.back()->attributes().bandwidth, bandwidth);
     EXPECT_DOUBLE_EQ(paths.front()->meter.rate(), bandwidth);
     EXPECT_NEAR(paths.back()->meter.rate(),
                 expected_rate(bandwidth, ucs::topo::kOtherPackage, 4096), bandwidth * 1e-6);

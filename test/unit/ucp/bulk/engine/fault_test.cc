@@ -2,7 +2,8 @@
 
 // Bulk transfers while paths fail: errors, silence, links down, late writes.
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/path_group.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {
@@ -39,9 +40,9 @@ struct Ends {
 
 void expect_nothing_left(Cluster& cluster) {
     for (size_t index : {0, 1}) {
-        Engine::State& state = cluster.inner(index).bulk().state();
-        EXPECT_EQ(state.jobs.in_use(), 0u);
-        EXPECT_TRUE(cluster.until([&] { return state.chains.in_use() == 0; }));
+        const Engine& engine = cluster.inner(index).bulk();
+        EXPECT_EQ(engine.transfers_in_use(), 0u);
+        EXPECT_TRUE(cluster.until([&] { return engine.chains_in_use() == 0; }));
     }
 }
 
@@ -228,11 +229,11 @@ TEST(Faults, ADeadPeerEndsAllRequests) {
     }
     EXPECT_NE(ends.back().status, UCS_OK);
     for (const ucs_status_ptr_t put : puts) ucp_request_free(put);
-    EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
+    EXPECT_EQ(pair.cluster.inner(0).bulk().transfers_in_use(), 0u);
 }
 
-const Group& group_of(BulkCluster& pair) {
-    return *pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint));
+const PathGroup& group_of(BulkCluster& pair) {
+    return *pair.cluster.inner(0).bulk().find(unwrap(pair.endpoint));
 }
 
 void close_by_force(BulkCluster& pair, ucp_ep_h endpoint) {
@@ -283,13 +284,13 @@ TEST(Faults, APathThatFallsSilentWhileTheOthersAreIdleIsNoticed) {
     expect_nothing_left(pair.cluster);
 }
 
-TEST(Faults, ARestingPathHasNoTransport) {
+TEST(Faults, APathThatBacksOffHasNoTransport) {
     BulkCluster pair(1 << 18, fast_options());
     pair.cluster.fabric.set_device(pair.rail(), Device::kBroken);
     EXPECT_EQ(pair.put(), UCS_OK);
     const Path& rail = *group_of(pair).paths.back();
     ASSERT_TRUE(pair.cluster.until([&] { return rail.state == Path::State::kProbing; }));
-    ASSERT_TRUE(pair.cluster.until([&] { return rail.state == Path::State::kResting; }));
+    ASSERT_TRUE(pair.cluster.until([&] { return rail.state == Path::State::kBackingOff; }));
     EXPECT_EQ(rail.transport, nullptr);
 }
 
@@ -315,7 +316,7 @@ TEST(Faults, ACutGoesOverAFullRailAsSoonAsThereIsRoom) {
     }
     unsigned cuts = 0;
     pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
-        const bool is_cut = event.am_id == static_cast<int>(AmId::kBulkCut);
+        const bool is_cut = event.am_id == static_cast<int>(AmId::kBulkRevoke);
         if (is_cut && event.device == full) ++cuts;
     });
     const ucs_status_ptr_t put = pair.start_put();
@@ -342,16 +343,15 @@ TEST(Faults, AnEndpointMayBeClosedByForceInTheMiddle) {
         pair.cluster.steps(500);
         EXPECT_EQ(put_ends.count + get_ends.count, 2u);
         for (const ucs_status_ptr_t operation : operations) ucp_request_free(operation);
-        EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
-        EXPECT_EQ(pair.cluster.inner(0).bulk().state().chains.in_use(), 0u);
+        EXPECT_EQ(pair.cluster.inner(0).bulk().transfers_in_use(), 0u);
+        EXPECT_EQ(pair.cluster.inner(0).bulk().chains_in_use(), 0u);
     }
 }
 
 /** The owner of a path that tests fail and take away. */
 struct Owner final : PathOwner {
     std::unique_ptr<uct::Endpoint> transport;
-    unsigned failed = 0, gone = 0, cut = 0;
-    uint64_t name = 0;
+    unsigned failed = 0, gone = 0;
 
     void path_failed(Path&, ucs_status_t) override {
         ++failed;
@@ -361,16 +361,25 @@ struct Owner final : PathOwner {
         ++gone;
         transport.reset();
     }
-    void cut_end(uint64_t, uint64_t which) override {
-        ++cut;
+};
+
+/** What the peer asks to be revoked. */
+struct Provider final : QueuePairProvider {
+    unsigned revoked = 0;
+    uint64_t name = 0;
+
+    void wanted(Endpoint&) override {}
+    void transport_failed(const uct::Endpoint*) override {}
+    void revoke_queue_pair(uint64_t, uint64_t which) override {
+        ++revoked;
         name = which;
     }
 };
 
-struct StrandPair : BulkCluster {
-    explicit StrandPair(size_t length) : BulkCluster(length, fast_options(2)) {
+struct OwnedPath : BulkCluster {
+    explicit OwnedPath(size_t length) : BulkCluster(length, fast_options(2)) {
         Worker& worker = cluster.inner(0);
-        cluster.inner(1).bulk().set_end_owner(&there_owner);
+        cluster.inner(1).bulk().set_provider(&provider);
         endpoint_of = &unwrap(endpoint);
         const std::span<const Rail> rails = worker.rails(cluster.uuid(1));
         EXPECT_EQ(rails.size(), 1u);
@@ -382,12 +391,13 @@ struct StrandPair : BulkCluster {
             {owner.transport.get(), rails[0].interface, rails[0].domains, 1.0, 0x1234}, owner);
     }
     Endpoint* endpoint_of;
-    Owner owner, there_owner;
+    Owner owner;
+    Provider provider;
     Path* path;
 };
 
-TEST(Strands, AreDrainedBeforeTheyGo) {
-    StrandPair pair(1 << 20);
+TEST(QueuePairs, AreDrainedBeforeTheyGo) {
+    OwnedPath pair(1 << 20);
     ASSERT_NE(pair.path, nullptr);
     pair.fill(5);
     const ucs_status_ptr_t put = pair.start_put();
@@ -400,21 +410,21 @@ TEST(Strands, AreDrainedBeforeTheyGo) {
     EXPECT_TRUE(pair.there == pair.here);
 }
 
-TEST(Strands, ThatFailAreCutByTheirNameAndGo) {
-    StrandPair pair(1 << 20);
+TEST(QueuePairs, ThatFailAreRevokedByTheirNameAndGo) {
+    OwnedPath pair(1 << 20);
     pair.fill(6);
     const ucs_status_ptr_t put = pair.start_put();
     pair.cluster.inner(0).bulk().transport_failed(pair.path->transport, UCS_ERR_IO_ERROR);
     EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
     ASSERT_TRUE(pair.cluster.until([&] { return pair.owner.gone != 0; }));
     EXPECT_EQ(pair.owner.failed, 1u);
-    EXPECT_GE(pair.there_owner.cut, 1u);
-    EXPECT_EQ(pair.there_owner.name, 0x1234u);
+    EXPECT_GE(pair.provider.revoked, 1u);
+    EXPECT_EQ(pair.provider.name, 0x1234u);
     EXPECT_TRUE(pair.there == pair.here);
 }
 
-TEST(Strands, GoWithTheirEndpoint) {
-    StrandPair pair(1 << 18);
+TEST(QueuePairs, GoWithTheirEndpoint) {
+    OwnedPath pair(1 << 18);
     const ucs_status_ptr_t put = pair.start_put();
     pair.cluster.kill(1);
     EXPECT_NE(pair.cluster.finish(put), UCS_OK);

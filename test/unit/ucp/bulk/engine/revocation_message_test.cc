@@ -10,19 +10,19 @@ std::vector<std::byte> bytes(size_t length, uint8_t fill) {
     return std::vector<std::byte>(length, std::byte{fill});
 }
 
-TEST(Cut, ComesBackAsItWasPackedAndNoOtherLengthIsTaken) {
+TEST(RevokeMessage, ComesBackAsItWasPackedAndNoOtherLengthIsTaken) {
     const auto device = bytes(3, 1), interface = bytes(5, 2), there = bytes(2, 3),
                port = bytes(4, 4);
-    Cut cut;
+    RevokeMessage cut;
     cut.header.from = 7;
     cut.header.number = 9;
     cut.device = device;
     cut.interface = interface;
     cut.target_device = there;
     cut.target_interface = port;
-    const std::vector<std::byte> message = pack_cut(cut);
-    Cut read;
-    ASSERT_TRUE(parse_cut(message, &read));
+    const std::vector<std::byte> message = pack_revoke(cut);
+    RevokeMessage read;
+    ASSERT_TRUE(parse_revoke(message, &read));
     EXPECT_EQ(read.header.from, 7u);
     EXPECT_EQ(read.header.number, 9u);
     EXPECT_TRUE(std::ranges::equal(read.device, device));
@@ -30,32 +30,32 @@ TEST(Cut, ComesBackAsItWasPackedAndNoOtherLengthIsTaken) {
     EXPECT_TRUE(std::ranges::equal(read.target_device, there));
     EXPECT_TRUE(std::ranges::equal(read.target_interface, port));
     for (size_t length = 0; length < message.size(); ++length) {
-        EXPECT_FALSE(parse_cut(std::span(message).first(length), &read)) << length;
+        EXPECT_FALSE(parse_revoke(std::span(message).first(length), &read)) << length;
     }
     std::vector<std::byte> longer = message;
     longer.push_back({});
-    EXPECT_FALSE(parse_cut(longer, &read));
+    EXPECT_FALSE(parse_revoke(longer, &read));
 }
 
-TEST(Cut, IsCarriedOutOnceForEachFailureOfAPath) {
+TEST(RevokeMessage, IsCarriedOutOnceForEachFailureOfAPath) {
     const auto here = bytes(4, 1), there = bytes(4, 2);
-    Cut first;
+    RevokeMessage first;
     first.header.from = 1;
     first.header.number = 5;
     first.device = here;
-    Cut other = first;
+    RevokeMessage other = first;
     other.device = there;
-    CutRecord record;
+    RevocationRecord record;
     EXPECT_FALSE(record.is_done(first));
     record.done(first);
     EXPECT_TRUE(record.is_done(first));
     EXPECT_FALSE(record.is_done(other));
-    Cut later = first;
+    RevokeMessage later = first;
     later.header.number = 6;
     EXPECT_FALSE(record.is_done(later));
     record.done(later);
     EXPECT_TRUE(record.is_done(first));
-    Cut of_another = first;
+    RevokeMessage of_another = first;
     of_another.header.from = 2;
     EXPECT_FALSE(record.is_done(of_another));
 }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {
@@ -118,8 +118,8 @@ void run(uint64_t seed) {
         if (testing::Test::HasFatalFailure()) return;
     }
     pair.cluster.steps(500);
-    EXPECT_EQ(pair.cluster.inner(0).bulk().state().jobs.in_use(), 0u);
-    EXPECT_EQ(pair.cluster.inner(0).bulk().state().chains.in_use(), 0u);
+    EXPECT_EQ(pair.cluster.inner(0).bulk().transfers_in_use(), 0u);
+    EXPECT_EQ(pair.cluster.inner(0).bulk().chains_in_use(), 0u);
 }
 
 TEST(Soak, TransfersOfAllSizesSurviveTheirRails) {

@@ -4,7 +4,9 @@
 
 #include <map>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/threads/thread_pool.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {
@@ -65,7 +67,7 @@ TEST(Knobs, Window) {
     for (const size_t window : {8192, 32768}) {
         BulkCluster pair(1 << 20, with("BULK_WINDOW", std::to_string(window), 1));
         const ucs_status_ptr_t put = pair.start_put();
-        const Group* group = pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint));
+        const PathGroup* group = pair.cluster.inner(0).bulk().find(unwrap(pair.endpoint));
         ASSERT_NE(group, nullptr);
         // The last quarter may wait for more room.
         const size_t under_way = group->paths.front()->meter.under_way();
@@ -125,7 +127,7 @@ TEST(Knobs, RetryInterval) {
         pair.cluster.fabric.set_device(pair.rail(), uct::mock::Fabric::Device::kBroken);
         EXPECT_EQ(pair.put(), UCS_OK);
         pair.cluster.fabric.set_device(pair.rail(), uct::mock::Fabric::Device::kWell);
-        const Group* group = pair.cluster.inner(0).bulk().state().find(unwrap(pair.endpoint));
+        const PathGroup* group = pair.cluster.inner(0).bulk().find(unwrap(pair.endpoint));
         const ucs::Time start = pair.cluster.clock.now();
         ASSERT_TRUE(
             pair.cluster.until([&] { return group->paths.back()->state == Path::State::kUp; }));
@@ -172,7 +174,7 @@ TEST(Knobs, DedicatedQueuePairs) {
         BulkCluster pair(1 << 16, options);
         EXPECT_EQ(ucpx_ep_lanes_request(pair.endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
         EXPECT_EQ(pair.put(), UCS_OK);
-        // The lane itself, and as many strands as are left of it.
+        // The lane itself, and as many queue pairs as are left of it.
         const auto& counters = pair.cluster.fabric.counters(uct::mock::Kind::kDedicated);
         EXPECT_TRUE(pair.cluster.until([&] {
             return pair.cluster.dedicated_endpoints(0) == most &&
@@ -188,7 +190,7 @@ TEST(Knobs, DedicatedQueuePairs) {
 TEST(Knobs, Shards) {
     for (const unsigned shards : {1, 4, 64}) {
         BulkCluster pair(8192, with("BULK_SHARDS", std::to_string(shards)));
-        Pool pool(pair.cluster.inner(0), {});
+        ThreadPool pool(pair.cluster.inner(0), {});
         std::map<const Shard*, unsigned> endpoints;
         for (unsigned count = 0; count < 1000; ++count) {
             ++endpoints[&pool.shard_of(unwrap(pair.cluster.connect(0, 1)))];

@@ -14,8 +14,8 @@
 namespace ucp::bulk {
 namespace {
 
-using State = StrandLink::State;
-using Type = StrandMessage::Type;
+using State = QueuePairNegotiation::State;
+using Type = QueuePairMessage::Type;
 
 /** How an end behaves when asked. */
 struct Habits {
@@ -24,30 +24,30 @@ struct Habits {
 };
 
 /** One end: a link, and what it believes to have. The ends of a round are counted, not made. */
-class End final : public StrandSink {
+class End final : public QueuePairActions {
   public:
-    End(bool opens, const Habits& habits, std::deque<StrandMessage>& out)
-        : link(std::make_unique<StrandLink>(*this, opens)), habits_(habits), out_(out) {}
+    End(bool opens, const Habits& habits, std::deque<QueuePairMessage>& out)
+        : link(std::make_unique<QueuePairNegotiation>(*this, opens)), habits_(habits), out_(out) {}
 
-    void send(const StrandMessage& message) override {
-        const auto decoded = decode_strand_message(encode(message));
+    void send(const QueuePairMessage& message) override {
+        const auto decoded = decode_queue_pair_message(encode(message));
         ASSERT_TRUE(decoded);
         out_.push_back(*decoded);
     }
     uint32_t new_epoch() override { return ++epochs; }
-    std::vector<std::byte> make_ends() override {
+    std::vector<std::byte> make_queue_pairs() override {
         EXPECT_EQ(ends, 0u);
         ends = habits_.room;
         return std::vector<std::byte>(ends);
     }
-    std::vector<std::byte> answer_ends(std::span<const std::byte> offered) override {
+    std::vector<std::byte> answer_offer(std::span<const std::byte> offered) override {
         EXPECT_EQ(ends, 0u);
         ends = std::min<size_t>(habits_.room, offered.size());
         if (!habits_.connects) ends = 0;
         can_receive = ends != 0;
         return std::vector<std::byte>(ends);
     }
-    bool connect_ends(std::span<const std::byte> granted) override {
+    bool connect_queue_pairs(std::span<const std::byte> granted) override {
         EXPECT_LE(granted.size(), ends);
         ends = habits_.connects ? granted.size() : 0;
         can_receive = ends != 0;
@@ -66,7 +66,7 @@ class End final : public StrandSink {
         posts = false;
         busy = true;
     }
-    void destroy_ends() override {
+    void destroy_queue_pairs() override {
         if (!is_gone && !peer->link_is_old) {
             EXPECT_FALSE(peer->posts || peer->busy) << "destroyed under the peer's transfers";
         }
@@ -74,7 +74,7 @@ class End final : public StrandSink {
         can_receive = posts = busy = false;
     }
 
-    std::unique_ptr<StrandLink> link;
+    std::unique_ptr<QueuePairNegotiation> link;
     End* peer = nullptr;
     size_t ends = 0;
     bool can_receive = false;
@@ -89,7 +89,7 @@ class End final : public StrandSink {
 
   private:
     const Habits habits_;
-    std::deque<StrandMessage>& out_;
+    std::deque<QueuePairMessage>& out_;
 };
 
 /** Two ends and what is on its way; every choice of what happens next is a number. */
@@ -137,7 +137,7 @@ class World {
         auto& in = choice % 2 == 0 ? to_low : to_high;
         switch (choice / 2) {
             case 0: {
-                const StrandMessage message = in.front();
+                const QueuePairMessage message = in.front();
                 in.pop_front();
                 end.link->on_message(message);
                 break;
@@ -177,7 +177,7 @@ class World {
                 end.link->on_gone();
                 EXPECT_EQ(end.ends, 0u);
                 end.is_gone = end.is_up = end.is_wanted = false;
-                end.link = std::make_unique<StrandLink>(end, &end == &low);
+                end.link = std::make_unique<QueuePairNegotiation>(end, &end == &low);
                 break;
         }
         // A loss is over when the other end has noticed: both are closed, nothing is on its way.
@@ -187,8 +187,8 @@ class World {
         }
     }
     /** A question or its answer is on its way: time enough passes before the next. */
-    static bool is_asking(const std::deque<StrandMessage>& queue) {
-        return std::ranges::any_of(queue, [](const StrandMessage& message) {
+    static bool is_asking(const std::deque<QueuePairMessage>& queue) {
+        return std::ranges::any_of(queue, [](const QueuePairMessage& message) {
             return message.type == Type::kStill || message.is_answer;
         });
     }
@@ -211,17 +211,17 @@ class World {
                     std::to_string(end->link->epoch()) + "/";
         }
         for (const auto* queue : {&to_low, &to_high}) {
-            for (const StrandMessage& message : *queue) {
+            for (const QueuePairMessage& message : *queue) {
                 text += std::to_string(static_cast<int>(message.type)) +
                         std::to_string(message.epoch) + std::to_string(message.is_answer) +
-                        std::to_string(message.ends.size()) + ",";
+                        std::to_string(message.addresses.size()) + ",";
             }
             text += "|";
         }
         return text;
     }
 
-    std::deque<StrandMessage> to_low, to_high;
+    std::deque<QueuePairMessage> to_low, to_high;
     End low, high;
 
   private:
@@ -284,13 +284,13 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
     return seen.size();
 }
 
-TEST(Strands, EveryOrderOfEventsEndsInAgreement) {
+TEST(QueuePairs, EveryOrderOfEventsEndsInAgreement) {
     bool opened = false;
     EXPECT_GT(explore({}, {}, false, &opened), 100u);
     EXPECT_TRUE(opened);
 }
 
-TEST(Strands, FewerAreGrantedWhereThereIsLessRoom) {
+TEST(QueuePairs, FewerAreGrantedWhereThereIsLessRoom) {
     for (const unsigned room : {1u, 5u}) {
         bool opened = false;
         explore({.room = 3}, {.room = room}, false, &opened);
@@ -298,7 +298,7 @@ TEST(Strands, FewerAreGrantedWhereThereIsLessRoom) {
     }
 }
 
-TEST(Strands, WithoutRoomOrConnectionThereAreNone) {
+TEST(QueuePairs, WithoutRoomOrConnectionThereAreNone) {
     const Habits fine, full{.room = 0}, broken{.connects = false};
     for (const auto& [lower, higher] :
          {std::pair{full, fine}, {fine, full}, {fine, broken}, {broken, fine}, {broken, broken}}) {
@@ -308,7 +308,7 @@ TEST(Strands, WithoutRoomOrConnectionThereAreNone) {
     }
 }
 
-TEST(Strands, AnEndThatHasLostItsRoundComesToAgreementAgain) {
+TEST(QueuePairs, AnEndThatHasLostItsRoundComesToAgreementAgain) {
     bool opened = false;
     explore({}, {}, true, &opened);
     EXPECT_TRUE(opened);
@@ -317,10 +317,10 @@ TEST(Strands, AnEndThatHasLostItsRoundComesToAgreementAgain) {
 class OneEnd : public testing::Test {
   protected:
     OneEnd() { end.peer = &other; }
-    StrandMessage message(Type type, uint32_t epoch, size_t ends = 0, bool is_answer = false) {
+    QueuePairMessage message(Type type, uint32_t epoch, size_t ends = 0, bool is_answer = false) {
         return {type, epoch, is_answer, std::vector<std::byte>(ends)};
     }
-    std::deque<StrandMessage> sent, unused;
+    std::deque<QueuePairMessage> sent, unused;
     End end{false, {}, sent};
     End other{true, {}, unused};
 };
@@ -389,26 +389,26 @@ TEST_F(OneEnd, OnlyTheLowerEndOpens) {
     ASSERT_EQ(sent.size(), 1u);
     EXPECT_EQ(sent[0].type, Type::kAsk);
     sent.clear();
-    StrandLink lower(end, true);
+    QueuePairNegotiation lower(end, true);
     lower.on_message(message(Type::kOpen, 3, 1));
     EXPECT_EQ(lower.state(), State::kClosed);
     EXPECT_TRUE(sent.empty());
 }
 
-TEST(StrandMessages, OnlyWhatEncodeMakesIsRead) {
-    StrandMessage grant{Type::kGrant, 5, false, std::vector<std::byte>(3, std::byte{9})};
+TEST(QueuePairMessages, OnlyWhatEncodeMakesIsRead) {
+    QueuePairMessage grant{Type::kGrant, 5, false, std::vector<std::byte>(3, std::byte{9})};
     const auto bytes = encode(grant);
-    const auto read = decode_strand_message(bytes);
+    const auto read = decode_queue_pair_message(bytes);
     ASSERT_TRUE(read);
     EXPECT_EQ(read->type, Type::kGrant);
     EXPECT_EQ(read->epoch, 5u);
-    EXPECT_EQ(read->ends, grant.ends);
-    for (size_t length = 0; length < StrandMessage::kHeader; ++length) {
-        EXPECT_FALSE(decode_strand_message(std::span(bytes).first(length)));
+    EXPECT_EQ(read->addresses, grant.addresses);
+    for (size_t length = 0; length < QueuePairMessage::kHeader; ++length) {
+        EXPECT_FALSE(decode_queue_pair_message(std::span(bytes).first(length)));
     }
     const auto refuse = [&](Type type, uint32_t epoch, bool answer, size_t ends) {
         EXPECT_FALSE(
-            decode_strand_message(encode({type, epoch, answer, std::vector<std::byte>(ends)})));
+            decode_queue_pair_message(encode({type, epoch, answer, std::vector<std::byte>(ends)})));
     };
     refuse(Type{0}, 1, false, 0);
     refuse(Type{7}, 1, false, 0);
@@ -417,7 +417,7 @@ TEST(StrandMessages, OnlyWhatEncodeMakesIsRead) {
     refuse(Type::kUp, 1, false, 1);
     refuse(Type::kDown, 1, false, 1);
     refuse(Type::kOpen, 1, false, 0);
-    refuse(Type::kOpen, 1, false, StrandMessage::kMaxEnds + 1);
+    refuse(Type::kOpen, 1, false, QueuePairMessage::kMaxAddresses + 1);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Strands end to end: made at promotion, capped, used, given back, failing.
+// Queue pairs end to end: made at promotion, capped, used, given back, failing.
 
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/worker/worker.h"
@@ -14,7 +14,7 @@ using Device = uct::mock::Fabric::Device;
 using ucp::test::Cluster;
 using ucp::test::pattern;
 
-Cluster::Options with_strands(unsigned qps, unsigned devices = 2) {
+Cluster::Options with_queue_pairs(unsigned qps, unsigned devices = 2) {
     Cluster::Options options = BulkCluster::options(devices);
     options.config.bulk_qps = qps;
     options.config.bulk_stall_timeout = 400us;
@@ -45,7 +45,7 @@ class Pair : public BulkCluster {
         EXPECT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
     }
     void demote() { EXPECT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK); }
-    unsigned held(size_t index) { return cluster.inner(index).strands().held(); }
+    unsigned held(size_t index) { return cluster.inner(index).bulk_queue_pairs().held(); }
     /** Both ends post on so many. */
     bool has(unsigned count) {
         return cluster.until(
@@ -59,9 +59,9 @@ class Pair : public BulkCluster {
     }
 };
 
-TEST(StrandDriver, APromotedEndpointHasThemOnEveryRailOnceThereIsBulk) {
+TEST(QueuePairDriver, APromotedEndpointHasThemOnEveryRailOnceThereIsBulk) {
     for (const unsigned qps : {1u, 3u, 8u}) {
-        Pair pair(64 << 12, with_strands(qps));
+        Pair pair(64 << 12, with_queue_pairs(qps));
         pair.promote();
         ASSERT_TRUE(pair.cluster.until(
             [&] { return pair.cluster.lane_state(pair.endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
@@ -85,24 +85,24 @@ TEST(StrandDriver, APromotedEndpointHasThemOnEveryRailOnceThereIsBulk) {
     }
 }
 
-TEST(StrandDriver, TheOtherEndsBulkAsksForThem) {
-    Pair pair(64 << 12, with_strands(2, 1));
+TEST(QueuePairDriver, TheOtherEndsBulkAsksForThem) {
+    Pair pair(64 << 12, with_queue_pairs(2, 1));
     pair.promote();
     // The first call of each end in turn: one of them has the higher id and has to ask.
     EXPECT_EQ(pair.get(), UCS_OK);
     EXPECT_TRUE(pair.has(2));
 }
 
-TEST(StrandDriver, NoneWhereTheyAreTurnedOff) {
-    Pair pair(64 << 12, with_strands(0));
+TEST(QueuePairDriver, NoneWhereTheyAreTurnedOff) {
+    Pair pair(64 << 12, with_queue_pairs(0));
     pair.promote();
     EXPECT_EQ(pair.put(), UCS_OK);
     pair.cluster.steps(500);
     EXPECT_EQ(pair.held(0) + pair.held(1), 0u);
 }
 
-TEST(StrandDriver, TheCapCountsLanesAndStrandsAtEveryInstant) {
-    Cluster::Options options = with_strands(8);
+TEST(QueuePairDriver, TheCapCountsLanesAndQueuePairsAtEveryInstant) {
+    Cluster::Options options = with_queue_pairs(8);
     options.config.max_priority_endpoints = 2;
     options.config.max_dedicated_qps = 7;
     size_t most = 0;
@@ -123,13 +123,13 @@ TEST(StrandDriver, TheCapCountsLanesAndStrandsAtEveryInstant) {
     }
     EXPECT_LE(most, 7u);
     for (size_t index : {0, 1}) {
-        EXPECT_LE(pair.cluster.inner(index).strands().peak_held(), 5u);
+        EXPECT_LE(pair.cluster.inner(index).bulk_queue_pairs().peak_held(), 5u);
     }
     EXPECT_LE(pair.cluster.fabric.counters(uct::mock::Kind::kDedicated).peak_endpoints, 7u);
 }
 
-TEST(StrandDriver, FewerWhereTheDeviceHasNoMore) {
-    Cluster::Options options = with_strands(8);
+TEST(QueuePairDriver, FewerWhereTheDeviceHasNoMore) {
+    Cluster::Options options = with_queue_pairs(8);
     options.fabric.max_dedicated = 4;  // of each device
     Pair pair(64 << 12, options);
     pair.promote();
@@ -138,8 +138,8 @@ TEST(StrandDriver, FewerWhereTheDeviceHasNoMore) {
     EXPECT_EQ(pair.put(), UCS_OK);
 }
 
-TEST(StrandDriver, TransfersGoOnThroughTenPromotionsAndDemotions) {
-    Pair pair(24 << 20, with_strands(4));
+TEST(QueuePairDriver, TransfersGoOnThroughTenPromotionsAndDemotions) {
+    Pair pair(24 << 20, with_queue_pairs(4));
     pair.fill(1);
     std::vector<uint8_t> back(pair.there.size());
     const ucs_status_ptr_t putting = pair.start_put();
@@ -168,9 +168,9 @@ TEST(StrandDriver, TransfersGoOnThroughTenPromotionsAndDemotions) {
     EXPECT_TRUE(pair.has_none());
 }
 
-TEST(StrandDriver, ADeviceThatBreaksCostsItsStrandsOnly) {
+TEST(QueuePairDriver, ADeviceThatBreaksCostsItsQueuePairsOnly) {
     for (const bool is_put : {true, false}) {
-        Pair pair(512 << 12, with_strands(3));
+        Pair pair(512 << 12, with_queue_pairs(3));
         pair.promote();
         EXPECT_EQ(pair.put(), UCS_OK);
         ASSERT_TRUE(pair.has(6));
@@ -188,8 +188,8 @@ TEST(StrandDriver, ADeviceThatBreaksCostsItsStrandsOnly) {
     }
 }
 
-TEST(StrandDriver, APeersDeathTakesThemAll) {
-    Pair pair(512 << 12, with_strands(4));
+TEST(QueuePairDriver, APeersDeathTakesThemAll) {
+    Pair pair(512 << 12, with_queue_pairs(4));
     pair.promote();
     EXPECT_EQ(pair.put(), UCS_OK);
     ASSERT_TRUE(pair.has(8));
@@ -201,9 +201,9 @@ TEST(StrandDriver, APeersDeathTakesThemAll) {
         [&] { return pair.held(0) == 0 && pair.cluster.dedicated_endpoints(0) == 0; }));
 }
 
-TEST(StrandDriver, APeerThatHasClosedItsEndpointIsNotWaitedFor) {
+TEST(QueuePairDriver, APeerThatHasClosedItsEndpointIsNotWaitedFor) {
     for (const bool is_lost : {true, false}) {
-        Cluster::Options options = with_strands(4);
+        Cluster::Options options = with_queue_pairs(4);
         options.tick = 10us;
         Pair pair(64 << 12, options);
         pair.promote();
@@ -221,8 +221,8 @@ TEST(StrandDriver, APeerThatHasClosedItsEndpointIsNotWaitedFor) {
     }
 }
 
-TEST(StrandDriver, AWorkerThatGoesGivesThemBack) {
-    Pair pair(64 << 12, with_strands(4));
+TEST(QueuePairDriver, AWorkerThatGoesGivesThemBack) {
+    Pair pair(64 << 12, with_queue_pairs(4));
     pair.promote();
     EXPECT_EQ(pair.put(), UCS_OK);
     ASSERT_TRUE(pair.has(8));

@@ -13,7 +13,7 @@ namespace ucp::bulk::test {
 namespace {
 
 /** Interfaces of 10 Gbit/s as TCP describes them. */
-Ways tcp_ways(unsigned devices) {
+TransportCosts tcp_ways(unsigned devices) {
     return {.latency = 30e-6,
             .overhead = 2e-6,
             .registration = 0.5e-6,
@@ -23,7 +23,7 @@ Ways tcp_ways(unsigned devices) {
 }
 
 /** Adapters of 400 Gbit/s. */
-Ways adapter_ways(unsigned devices) {
+TransportCosts adapter_ways(unsigned devices) {
     return {.latency = 0.6e-6,
             .overhead = 75e-9,
             .registration = 16e-6,
@@ -33,43 +33,44 @@ Ways adapter_ways(unsigned devices) {
 }
 
 TEST(Thresholds, AnnouncingOneMessagePaysWhenItsTwoCopiesTakeLonger) {
-    EXPECT_EQ(threshold_alone(tcp_ways(1)), static_cast<size_t>(65e-6 * kCopyBandwidth / 2));
-    Ways ways = tcp_ways(1);
-    ways.latency = 1;
-    EXPECT_EQ(threshold_alone(ways), 512u << 10);
-    ways.latency = ways.overhead = ways.registration = 0;
-    EXPECT_EQ(threshold_alone(ways), 8u << 10);
+    EXPECT_EQ(rendezvous_threshold(tcp_ways(1)), static_cast<size_t>(65e-6 * kCopyBandwidth / 2));
+    TransportCosts costs = tcp_ways(1);
+    costs.latency = 1;
+    EXPECT_EQ(rendezvous_threshold(costs), 512u << 10);
+    costs.latency = costs.overhead = costs.registration = 0;
+    EXPECT_EQ(rendezvous_threshold(costs), 8u << 10);
 }
 
 TEST(Thresholds, SeveralDevicesAnnounceOneMessageAsSoonAsEachHasASliceOfIt) {
-    EXPECT_EQ(threshold_alone(tcp_ways(2)), 2 * tcp_ways(2).slice);
-    Ways ways = tcp_ways(2);
-    ways.slice = 16384;
-    const size_t two = threshold_alone(ways);
-    EXPECT_LT(two, threshold_alone(tcp_ways(1)));
-    EXPECT_GT(two, 2 * ways.slice);
-    ways.together = 4 * ways.bandwidth;
-    EXPECT_LT(threshold_alone(ways), two);
+    EXPECT_EQ(rendezvous_threshold(tcp_ways(2)), 2 * tcp_ways(2).slice);
+    TransportCosts costs = tcp_ways(2);
+    costs.slice = 16384;
+    const size_t two = rendezvous_threshold(costs);
+    EXPECT_LT(two, rendezvous_threshold(tcp_ways(1)));
+    EXPECT_GT(two, 2 * costs.slice);
+    costs.together = 4 * costs.bandwidth;
+    EXPECT_LT(rendezvous_threshold(costs), two);
     // Slices that are longer than what is announced anyway change nothing.
-    ways.slice = 1 << 20;
-    EXPECT_EQ(threshold_alone(ways), threshold_alone(tcp_ways(1)));
+    costs.slice = 1 << 20;
+    EXPECT_EQ(rendezvous_threshold(costs), rendezvous_threshold(tcp_ways(1)));
 }
 
 TEST(Thresholds, AmongOthersAMessageIsAnnouncedForTheOtherDevicesAlone) {
-    EXPECT_EQ(threshold_among_others(tcp_ways(1)), SIZE_MAX);
+    EXPECT_EQ(rendezvous_threshold_in_window(tcp_ways(1)), SIZE_MAX);
     // Twice what three messages of 2 us and 0.5 us cost, against half the time on the wire.
-    EXPECT_NEAR(static_cast<double>(threshold_among_others(tcp_ways(2))), 13e-6 * 2.4e9, 1);
-    EXPECT_LT(threshold_among_others(tcp_ways(4)), threshold_among_others(tcp_ways(2)));
-    Ways slow = tcp_ways(2);
+    EXPECT_NEAR(static_cast<double>(rendezvous_threshold_in_window(tcp_ways(2))), 13e-6 * 2.4e9, 1);
+    EXPECT_LT(rendezvous_threshold_in_window(tcp_ways(4)),
+              rendezvous_threshold_in_window(tcp_ways(2)));
+    TransportCosts slow = tcp_ways(2);
     slow.bandwidth /= 10;
     slow.together /= 10;
-    EXPECT_EQ(threshold_among_others(slow), kLeastAnnounced);
+    EXPECT_EQ(rendezvous_threshold_in_window(slow), kMinRendezvous);
 }
 
 TEST(Thresholds, FastAdaptersSaveLessThanRegistrationsCost) {
-    EXPECT_GT(threshold_among_others(adapter_ways(2)), kBulkThreshold);
-    EXPECT_NEAR(static_cast<double>(threshold_alone(adapter_ways(2))),
-                static_cast<double>(threshold_alone(adapter_ways(1))), 8192);
+    EXPECT_GT(rendezvous_threshold_in_window(adapter_ways(2)), kBulkThreshold);
+    EXPECT_NEAR(static_cast<double>(rendezvous_threshold(adapter_ways(2))),
+                static_cast<double>(rendezvous_threshold(adapter_ways(1))), 8192);
 }
 
 /** Two workers on devices with the figures of TCP at 10 Gbit/s, slices of 4 KiB. */
@@ -141,7 +142,7 @@ TEST_F(Announcing, AWindowIsSharedByTwoDevices) {
     EXPECT_EQ(send(kMiddle, 8), 8u);
     EXPECT_GT(read_[0], 0u);
     EXPECT_GT(read_[1], 0u);
-    EXPECT_EQ(send(kLeastAnnounced - 1, 8), 0u);
+    EXPECT_EQ(send(kMinRendezvous - 1, 8), 0u);
 }
 
 TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Threads that move lent transfers, over devices of these tests.
+// Threads that move handed over transfers, over devices of these tests.
 
 #include "ucp/bulk/threads/bulk_thread.h"
 
@@ -13,7 +13,7 @@
 #include <list>
 #include <system_error>
 
-#include "ucp/bulk/engine/path.h"
+#include "ucp/bulk/engine/transfer.h"
 #include "ucs/runtime.h"
 #include "unit/ucp/bulk/threads/fake_device.h"
 #include "unit/ucp/cluster.h"
@@ -25,319 +25,320 @@ using namespace std::chrono_literals;
 
 constexpr size_t kSlice = 4096;
 
-/** Two devices with a thread and a strand each, and a transfer that they are lent. */
-class Movers : public testing::Test {
+/** Two devices with a thread and a queue pair each, and a transfer that they are handed over. */
+class Threads : public testing::Test {
   protected:
-    Movers()
+    Threads()
         : cluster_(1),
-          returns_(cluster_.inner(0)),
+          events_(cluster_.inner(0)),
           here_(ucp::test::pattern(kLength, 1)),
           there_(kLength) {
         for (size_t index = 0; index < 2; ++index) {
-            EXPECT_EQ(Mover::start(params(index), domains_[index], "fake", &movers_[index]),
+            EXPECT_EQ(BulkThread::start(params(index), domains_[index], "fake", &threads_[index]),
                       UCS_OK);
-            EXPECT_EQ(movers_[index]->make(&strands_[index]), UCS_OK);
+            EXPECT_EQ(threads_[index]->make_queue_pair(&queue_pairs_[index]), UCS_OK);
         }
     }
-    ~Movers() override {
-        for (const auto& strand : strands_) strand->mover.close(*strand);
-        for (auto& mover : movers_) mover.reset();
+    ~Threads() override {
+        for (const auto& queue_pair : queue_pairs_) queue_pair->thread.close(*queue_pair);
+        for (auto& thread : threads_) thread.reset();
         for (const Device& device : devices_) EXPECT_EQ(device.endpoints, 0u);
     }
 
-    Mover::Params params(size_t index) {
-        MoverRules rules;
+    BulkThread::Params params(size_t index) {
+        ThreadRules rules;
         rules.schedule = {.slice = kSlice, .window = 16 * kSlice, .chain = 8};
         rules.stall_timeout = 20ms;
         rules.max_retries = 3;
-        return {*ucs::runtime().clock, returns_, rules, counters_, {}, index, 1};
+        return {*ucs::runtime().clock, events_, rules, counters_, {}, index, 1};
     }
     void begin(size_t index, unsigned domain = 0, double rate = 1e9) {
-        movers_[index]->begin(*strands_[index], crew_, domain, rate);
+        threads_[index]->begin(*queue_pairs_[index], queue_, domain, rate);
     }
-    void lend(Direction direction = Direction::kPut) {
+    void hand_over(Direction direction = Direction::kPut) {
         const SliceRules slices{.slice = kSlice, .fragment = 0};
         piece_ = {here_.data(), reinterpret_cast<uintptr_t>(there_.data()), kLength, nullptr,
                   nullptr};
-        job_.emplace(std::span<const Piece>(&piece_, 1), slices);
-        load_.emplace(*job_, crew_, direction, job_->work.pieces(), slices);
-        load_->grips = {{Grip{nullptr, 0}}};
-        job_->work.lend(load_->work);
+        transfer_.emplace(std::span<const Piece>(&piece_, 1), slices);
+        shared_.emplace(*transfer_, transfer_->slices, queue_, direction);
+        shared_->access = {{PieceAccess{nullptr, 0}}};
+        transfer_->slices.hand_over(shared_->slices);
         {
             std::lock_guard lock(shard_.mutex);
-            crew_.loads.push_back(*load_);
-            crew_.has_work = true;
+            queue_.transfers.push_back(*shared_);
+            queue_.has_work = true;
         }
-        for (const auto& mover : movers_) mover->wake();
+        for (const auto& thread : threads_) thread->wake();
     }
     /** Until there are so many. */
-    std::vector<Return> returned(size_t count) {
-        std::vector<Return> all;
+    std::vector<ThreadEvent> returned(size_t count) {
+        std::vector<ThreadEvent> all;
         const auto limit = std::chrono::steady_clock::now() + 60s;
         while (all.size() < count && std::chrono::steady_clock::now() < limit) {
-            for (Return& entry : returns_.take()) all.push_back(std::move(entry));
+            for (ThreadEvent& entry : events_.take()) all.push_back(std::move(entry));
             std::this_thread::yield();
         }
         EXPECT_EQ(all.size(), count);
         all.resize(count);
         return all;
     }
-    void expect_done(const Return& entry) {
-        EXPECT_EQ(entry.kind, Return::Kind::kLoad);
-        EXPECT_EQ(entry.load, &*load_);
-        EXPECT_EQ(load_->work.status(), UCS_OK);
-        EXPECT_TRUE(load_->work.is_over());
+    void expect_done(const ThreadEvent& entry) {
+        EXPECT_EQ(entry.kind, ThreadEvent::Kind::kReturned);
+        EXPECT_EQ(entry.shared, &*shared_);
+        EXPECT_EQ(shared_->slices.status(), UCS_OK);
+        EXPECT_TRUE(shared_->slices.is_over());
         EXPECT_TRUE(here_ == there_);
     }
 
     static constexpr size_t kLength = 1 << 20;
 
     ucp::test::Cluster cluster_;
-    Returns returns_;
-    MoverCounters counters_;
+    ThreadEvents events_;
+    ThreadCounters counters_;
     std::array<Device, 2> devices_;
     std::array<FakeDomain, 2> domains_{FakeDomain(devices_[0]), FakeDomain(devices_[1])};
     Shard shard_;
-    Crew crew_{shard_};
+    SharedQueue queue_{shard_};
     std::vector<uint8_t> here_, there_;
     Piece piece_{};
-    std::optional<Job> job_;
-    std::optional<Load> load_;
-    std::array<std::unique_ptr<Mover>, 2> movers_;
-    std::array<std::shared_ptr<MoverStrand>, 2> strands_;
+    std::optional<Transfer> transfer_;
+    std::optional<SharedTransfer> shared_;
+    std::array<std::unique_ptr<BulkThread>, 2> threads_;
+    std::array<std::shared_ptr<ThreadQueuePair>, 2> queue_pairs_;
 };
 
-TEST_F(Movers, CarryWhatTheyAreLent) {
+TEST_F(Threads, CarryWhatTheyAreLent) {
     begin(0);
     begin(1);
     for (const Direction direction : {Direction::kPut, Direction::kGet}) {
-        lend(direction);
+        hand_over(direction);
         expect_done(returned(1)[0]);
     }
     EXPECT_EQ(counters_.bytes, 2 * kLength);
     EXPECT_GE(counters_.chains, 2 * kLength / kSlice / 8);
 }
 
-TEST_F(Movers, WhatADeviceHasNoRoomForGoesBack) {
+TEST_F(Threads, WhatADeviceHasNoRoomForGoesBack) {
     devices_[0].room = 3;
     devices_[1].room = 0;
     begin(0);
     begin(1);
-    lend();
+    hand_over();
     expect_done(returned(1)[0]);
     EXPECT_EQ(counters_.bytes, kLength);
     EXPECT_GE(counters_.chains, kLength / kSlice / 3);
 }
 
-TEST_F(Movers, AStrandThatFailsIsReportedBeforeTheEndOfWhatItCarried) {
+TEST_F(Threads, AQueuePairThatFailsIsReportedBeforeTheEndOfWhatItCarried) {
     devices_[0].is_broken = true;
     begin(0);
-    lend();
+    hand_over();
     // The last one: what waits comes back.
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
     EXPECT_EQ(entries[0].status, UCS_ERR_CONNECTION_RESET);
-    ASSERT_FALSE(entries[0].jobs.empty());
-    EXPECT_EQ(entries[0].jobs[0], &*job_);
-    EXPECT_EQ(entries[1].kind, Return::Kind::kLoad);
-    EXPECT_EQ(load_->work.status(), UCS_OK);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+    ASSERT_FALSE(entries[0].transfers.empty());
+    EXPECT_EQ(entries[0].transfers[0], &*transfer_);
+    EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(shared_->slices.status(), UCS_OK);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
     EXPECT_EQ(devices_[0].endpoints, 0u);
 }
 
-TEST_F(Movers, AnotherStrandCarriesWhatAFailedOneHad) {
+TEST_F(Threads, AnotherQueuePairCarriesWhatAFailedOneHad) {
     devices_[0].is_silent = true;
     devices_[1].room = 1;
     begin(0);
-    lend();
+    hand_over();
     while (counters_.chains == 0) std::this_thread::yield();
     begin(1);
     devices_[0].is_broken = true;
     devices_[0].is_silent = false;
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
-    EXPECT_EQ(entries[0].strand, strands_[0]);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
+    EXPECT_EQ(entries[0].queue_pair, queue_pairs_[0]);
     expect_done(entries[1]);
 }
 
-TEST_F(Movers, ASilentStrandHasFailedIfOthersWentOn) {
+TEST_F(Threads, ASilentQueuePairHasFailedIfOthersWentOn) {
     devices_[0].is_silent = true;
     begin(0);
-    lend();
+    hand_over();
     // Alone it may be that nobody gets anything done.
     while (counters_.chains == 0) std::this_thread::yield();
     begin(1);
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
     EXPECT_EQ(entries[0].status, UCS_ERR_TIMED_OUT);
-    EXPECT_EQ(entries[0].strand, strands_[0]);
+    EXPECT_EQ(entries[0].queue_pair, queue_pairs_[0]);
     expect_done(entries[1]);
 }
 
-TEST_F(Movers, AStrandWithoutLinkHasFailedIfAnotherHasOne) {
+TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAnotherHasOne) {
     devices_[0].is_silent = true;
     begin(0);
-    lend();
+    hand_over();
     while (counters_.chains == 0) std::this_thread::yield();
     devices_[0].link_up = false;
     begin(1);
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
-    EXPECT_EQ(entries[0].strand, strands_[0]);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
+    EXPECT_EQ(entries[0].queue_pair, queue_pairs_[0]);
     expect_done(entries[1]);
 }
 
-TEST_F(Movers, AStrandWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
+TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
     devices_[0].is_silent = true;
     begin(0);
-    lend();
+    hand_over();
     while (counters_.chains == 0) std::this_thread::yield();
     {
         std::lock_guard lock(shard_.mutex);
-        crew_.others_have_link = true;
+        queue_.others_have_link = true;
     }
     devices_[0].link_up = false;
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
     EXPECT_EQ(entries[0].status, UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(entries[1].kind, Return::Kind::kLoad);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+    EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Movers, WhatWaitsComesBackWhenTheLinkIsLost) {
+TEST_F(Threads, WhatWaitsComesBackWhenTheLinkIsLost) {
     devices_[0].room = 0;
     begin(0);
-    lend();
+    hand_over();
     devices_[0].link_up = false;
-    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+    EXPECT_EQ(returned(1)[0].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
 }
 
-// The other strand would have it done a thousand times sooner, if it knew the memory.
-TEST_F(Movers, NothingIsLeftToAStrandThatDoesNotServeIt) {
+// The other queue pair would have it done a thousand times sooner, if it knew the memory.
+TEST_F(Threads, NothingIsLeftToAQueuePairThatDoesNotServeIt) {
     begin(1, 1, 1e12);
     begin(0, 0, 1e9);
-    lend();
+    hand_over();
     expect_done(returned(1)[0]);
 }
 
-TEST_F(Movers, WhatNoStrandServesAnyMoreComesBack) {
+TEST_F(Threads, WhatNoQueuePairServesAnyMoreComesBack) {
     devices_[0].room = 0;
     begin(1, 1, 1e12);
     begin(0, 0, 1e9);
-    lend();
-    movers_[0]->stop(*strands_[0]);
+    hand_over();
+    threads_[0]->stop(*queue_pairs_[0]);
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kLoad);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
-    EXPECT_EQ(entries[1].kind, Return::Kind::kStopped);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
+    EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kStopped);
 }
 
-TEST_F(Movers, WhatIsTakenBackWithNothingUnderWayEnds) {
+TEST_F(Threads, WhatIsTakenBackWithNothingUnderWayEnds) {
     std::unique_lock lock(shard_.mutex);
-    crew_.strands.push_back(strands_[0].get());  // that of a mover which takes nothing
+    queue_.queue_pairs.push_back(queue_pairs_[0].get());  // that of a thread which takes nothing
     lock.unlock();
-    lend();
+    hand_over();
     lock.lock();
-    EXPECT_EQ(crew_.take_back(returns_), std::vector<Job*>{&*job_});
-    EXPECT_TRUE(crew_.loads.empty());
-    crew_.strands.clear();
+    EXPECT_EQ(queue_.take_back(events_), std::vector<Transfer*>{&*transfer_});
+    EXPECT_TRUE(queue_.transfers.empty());
+    queue_.queue_pairs.clear();
     lock.unlock();
-    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
-    EXPECT_EQ(job_->work.bytes_waiting(), kLength);
+    EXPECT_EQ(returned(1)[0].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(transfer_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Movers, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
+TEST_F(Threads, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
     devices_[0].is_silent = true;
     begin(0);
-    lend();
+    hand_over();
     while (counters_.chains < 2) std::this_thread::yield();
     {
         std::lock_guard lock(shard_.mutex);
-        EXPECT_EQ(crew_.take_back(returns_), std::vector<Job*>{&*job_});
-        EXPECT_EQ(crew_.loads.size(), 1u);
+        EXPECT_EQ(queue_.take_back(events_), std::vector<Transfer*>{&*transfer_});
+        EXPECT_EQ(queue_.transfers.size(), 1u);
     }
-    EXPECT_FALSE(returns_.any());
+    EXPECT_FALSE(events_.any());
     // A chain that was pulled before is counted when it is posted.
     const auto limit = std::chrono::steady_clock::now() + 60s;
-    while (job_->work.bytes_waiting() != kLength - counters_.bytes &&
+    while (transfer_->slices.bytes_waiting() != kLength - counters_.bytes &&
            std::chrono::steady_clock::now() < limit)
         std::this_thread::yield();
-    EXPECT_EQ(job_->work.bytes_waiting(), kLength - counters_.bytes);
+    EXPECT_EQ(transfer_->slices.bytes_waiting(), kLength - counters_.bytes);
     devices_[0].is_silent = false;
-    EXPECT_EQ(returned(1)[0].kind, Return::Kind::kLoad);
-    EXPECT_TRUE(load_->work.is_over());
+    EXPECT_EQ(returned(1)[0].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_TRUE(shared_->slices.is_over());
 }
 
-TEST_F(Movers, WhatIsUnderWayEndsWhenAStrandIsToldToStop) {
+TEST_F(Threads, WhatIsUnderWayEndsWhenAQueuePairIsToldToStop) {
     devices_[0].is_silent = true;
     begin(0);
-    lend();
+    hand_over();
     while (counters_.chains < 2) std::this_thread::yield();
-    movers_[0]->stop(*strands_[0]);
-    EXPECT_FALSE(returns_.any());
+    threads_[0]->stop(*queue_pairs_[0]);
+    EXPECT_FALSE(events_.any());
     devices_[0].is_silent = false;
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kLoad);
-    EXPECT_EQ(entries[1].kind, Return::Kind::kStopped);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength - counters_.bytes);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kStopped);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength - counters_.bytes);
 }
 
-TEST_F(Movers, AStrandMayBeClosedWithChainsUnderWay) {
+TEST_F(Threads, AQueuePairMayBeClosedWithChainsUnderWay) {
     devices_[0].is_silent = true;
     begin(0);
-    lend(Direction::kGet);
+    hand_over(Direction::kGet);
     while (counters_.chains < 2) std::this_thread::yield();
-    movers_[0]->close(*strands_[0]);
+    threads_[0]->close(*queue_pairs_[0]);
     auto entries = returned(2);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
-    // Gets of a strand that is destroyed write nothing any more.
-    EXPECT_TRUE(entries[0].jobs.empty());
-    EXPECT_EQ(entries[1].kind, Return::Kind::kLoad);
-    EXPECT_EQ(load_->work.bytes_waiting(), kLength);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
+    // Gets of a queue pair that is destroyed write nothing any more.
+    EXPECT_TRUE(entries[0].transfers.empty());
+    EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kReturned);
+    EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Movers, SlicesThatFailTooOftenEndTheTransfer) {
-    // Each new strand fails with the same slices.
+TEST_F(Threads, SlicesThatFailTooOftenEndTheTransfer) {
+    // Each new queue pair fails with the same slices.
     devices_[0].is_broken = true;
     begin(0);
-    lend();
+    hand_over();
     unsigned rounds = 0;
     for (; rounds < 10; ++rounds) {
         returned(2);
-        if (load_->work.status() != UCS_OK) break;
-        movers_[0]->close(*strands_[0]);
-        ASSERT_EQ(movers_[0]->make(&strands_[0]), UCS_OK);
+        if (shared_->slices.status() != UCS_OK) break;
+        threads_[0]->close(*queue_pairs_[0]);
+        ASSERT_EQ(threads_[0]->make_queue_pair(&queue_pairs_[0]), UCS_OK);
         {
             std::lock_guard lock(shard_.mutex);
-            crew_.loads.push_back(*load_);
-            crew_.has_work = true;
+            queue_.transfers.push_back(*shared_);
+            queue_.has_work = true;
         }
         begin(0);
     }
     EXPECT_EQ(rounds, 3u);
-    EXPECT_EQ(load_->work.status(), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(shared_->slices.status(), UCS_ERR_CONNECTION_RESET);
 }
 
 // The queue pair goes down with both.
-TEST_F(Movers, ARefusalIsNoErrorOfAnotherTransferOnTheSameStrand) {
+TEST_F(Threads, ARefusalIsNoErrorOfAnotherTransferOnTheSameQueuePair) {
     devices_[0].is_silent = true;
     const SliceRules slices{.slice = kSlice, .fragment = 0};
     std::vector<uint8_t> bytes(8 * kSlice), more(8 * kSlice);
     std::array<Piece, 2> pieces;
-    std::list<Job> jobs;
-    std::list<Load> loads;
+    std::list<Transfer> transfers;
+    std::list<SharedTransfer> shared_transfers;
     {
         std::lock_guard lock(shard_.mutex);
-        crew_.has_work = true;
+        queue_.has_work = true;
         for (Piece& piece : pieces) {
             piece = {bytes.data(), reinterpret_cast<uintptr_t>(more.data()), bytes.size(), nullptr,
                      nullptr};
-            Job& job = jobs.emplace_back(std::span<const Piece>(&piece, 1), slices);
-            Load& load = loads.emplace_back(job, crew_, Direction::kPut, job.work.pieces(), slices);
-            load.grips = {{Grip{nullptr, 0}}};
-            job.work.lend(load.work);
-            crew_.loads.push_back(load);
+            Transfer& transfer = transfers.emplace_back(std::span<const Piece>(&piece, 1), slices);
+            SharedTransfer& shared =
+                shared_transfers.emplace_back(transfer, transfer.slices, queue_, Direction::kPut);
+            shared.access = {{PieceAccess{nullptr, 0}}};
+            transfer.slices.hand_over(shared.slices);
+            queue_.transfers.push_back(shared);
         }
     }
     begin(0);
@@ -345,43 +346,43 @@ TEST_F(Movers, ARefusalIsNoErrorOfAnotherTransferOnTheSameStrand) {
     devices_[0].refuses_next = true;
     devices_[0].is_silent = false;
     auto entries = returned(3);
-    EXPECT_EQ(entries[0].kind, Return::Kind::kFailed);
+    EXPECT_EQ(entries[0].kind, ThreadEvent::Kind::kFailed);
     EXPECT_EQ(entries[0].status, UCS_ERR_REJECTED);
-    EXPECT_EQ(loads.front().work.status(), UCS_ERR_REJECTED);
-    EXPECT_EQ(loads.back().work.status(), UCS_OK);
-    EXPECT_EQ(loads.back().work.bytes_waiting(), bytes.size());
+    EXPECT_EQ(shared_transfers.front().slices.status(), UCS_ERR_REJECTED);
+    EXPECT_EQ(shared_transfers.back().slices.status(), UCS_OK);
+    EXPECT_EQ(shared_transfers.back().slices.bytes_waiting(), bytes.size());
 }
 
-TEST_F(Movers, RunOnTheProcessorsThatTheyAreGiven) {
+TEST_F(Threads, RunOnTheProcessorsThatTheyAreGiven) {
     cpu_set_t allowed;
     ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
     for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &allowed)) continue;
-        Mover::Params bound = params(0);
+        BulkThread::Params bound = params(0);
         bound.cpus = {cpu};
-        std::unique_ptr<Mover> mover;
-        ASSERT_EQ(Mover::start(bound, domains_[0], "fake", &mover), UCS_OK);
+        std::unique_ptr<BulkThread> thread;
+        ASSERT_EQ(BulkThread::start(bound, domains_[0], "fake", &thread), UCS_OK);
         cpu_set_t set;
-        mover->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
+        thread->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
         EXPECT_EQ(CPU_COUNT(&set), 1);
         EXPECT_TRUE(CPU_ISSET(cpu, &set));
     }
     // Without any: where the program may.
     cpu_set_t set;
-    movers_[0]->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
+    threads_[0]->call([&] { EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0); });
     EXPECT_TRUE(CPU_EQUAL(&set, &allowed));
 }
 
-TEST_F(Movers, WhereNoThreadMayBeStartedNothingIsLeft) {
-    Mover::Params without = params(0);
+TEST_F(Threads, WhereNoThreadMayBeStartedNothingIsLeft) {
+    BulkThread::Params without = params(0);
     without.spawn = [](std::function<void()>) -> std::thread {
         throw std::system_error(EAGAIN, std::generic_category());
     };
     sigset_t before, after;
     pthread_sigmask(SIG_BLOCK, nullptr, &before);
-    std::unique_ptr<Mover> mover;
-    EXPECT_EQ(Mover::start(without, domains_[0], "fake", &mover), UCS_ERR_NO_RESOURCE);
-    EXPECT_EQ(mover, nullptr);
+    std::unique_ptr<BulkThread> thread;
+    EXPECT_EQ(BulkThread::start(without, domains_[0], "fake", &thread), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(thread, nullptr);
     pthread_sigmask(SIG_BLOCK, nullptr, &after);
     EXPECT_EQ(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
     EXPECT_EQ(sigismember(&after, SIGUSR1), 0);

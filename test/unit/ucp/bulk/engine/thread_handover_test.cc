@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What the engine lends to threads and gets back from them. The thread is real, on a device of
+// What the engine hands over to threads and gets back from them. The thread is real, on a device of
 // these tests; its time is that of the cluster, which these tests move.
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <ctime>
 #include <thread>
 
-#include "ucp/bulk/engine/engine_state.h"
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/threads/queue_pair_proxy.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
@@ -33,8 +33,8 @@ class SharedClock final : public ucs::Clock {
     std::atomic<ucs::Duration::rep> now_{0};
 };
 
-/** An endpoint with two rails of its own and a strand of a mover. */
-class Lending : public testing::Test, private PathOwner {
+/** An endpoint with two rails of its own and a queue pair of a thread. */
+class Handover : public testing::Test, private PathOwner {
   protected:
     static Cluster::Options options() {
         Cluster::Options options = BulkCluster::options();
@@ -43,26 +43,28 @@ class Lending : public testing::Test, private PathOwner {
         return options;
     }
 
-    Lending() : pair_(1 << 20, options()) {
+    Handover() : pair_(1 << 20, options()) {
         Worker& worker = pair_.cluster.inner(0);
-        const MoverRules rules{
-            .schedule = state().rules, .max_retries = 3, .stall_timeout = kStall};
-        state().pool = std::make_unique<Pool>(worker, rules);
-        const Mover::Params params{clock_, state().pool->returns, rules, counters_, {}, 1, 1};
-        EXPECT_EQ(Mover::start(params, domain_, "fake", &mover_), UCS_OK);
-        std::shared_ptr<MoverStrand> strand;
-        EXPECT_EQ(mover_->make(&strand), UCS_OK);
-        end_ = std::make_unique<LentEnd>(std::move(strand));
+        const ThreadRules rules{.schedule = {.slice = options().config.bulk_slice_size,
+                                             .window = options().config.bulk_window,
+                                             .chain = options().config.bulk_max_wr_per_post},
+                                .max_retries = 3,
+                                .stall_timeout = kStall};
+        worker.bulk().use_threads(std::make_unique<ThreadPool>(worker, rules));
+        const BulkThread::Params params{clock_, pool().events, rules, counters_, {}, 1, 1};
+        EXPECT_EQ(BulkThread::start(params, domain_, "fake", &thread_), UCS_OK);
+        std::shared_ptr<ThreadQueuePair> queue_pair;
+        EXPECT_EQ(thread_->make_queue_pair(&queue_pair), UCS_OK);
+        proxy_ = std::make_unique<QueuePairProxy>(std::move(queue_pair));
         const Lane lane = unwrap(pair_.endpoint).one_sided_lane();
         worker.bulk().add_path(unwrap(pair_.endpoint),
-                               {.transport = end_.get(),
+                               {.transport = proxy_.get(),
                                 .interface = unwrap(pair_.endpoint).interface_of(lane),
                                 .domains = lane.domains},
                                *this);
     }
 
-    Engine::State& state() { return pair_.cluster.inner(0).bulk().state(); }
-    Group& group() { return *state().find(unwrap(pair_.endpoint)); }
+    ThreadPool& pool() { return *pair_.cluster.inner(0).bulk().threads(); }
     /** Nothing but the thread, and a minute of processor time: a machine may be stopped longer. */
     static bool await(const std::function<bool()>& condition) {
         const std::clock_t limit = std::clock() + 60 * CLOCKS_PER_SEC;
@@ -78,8 +80,8 @@ class Lending : public testing::Test, private PathOwner {
             // everything once, whoever has its processor meanwhile.
             if (now - shown_ >= kStall / 8) {
                 shown_ = now;
-                mover_->call([] {});
-                mover_->call([] {});
+                thread_->call([] {});
+                thread_->call([] {});
             }
             return condition();
         });
@@ -93,32 +95,31 @@ class Lending : public testing::Test, private PathOwner {
     Device device_;
 
   private:
-    void path_failed(Path&, ucs_status_t) override { end_.reset(); }
-    void path_gone(Path&) override { end_.reset(); }
-    void cut_end(uint64_t, uint64_t) override {}
+    void path_failed(Path&, ucs_status_t) override { proxy_.reset(); }
+    void path_gone(Path&) override { proxy_.reset(); }
 
     FakeDomain domain_{device_};
     SharedClock clock_;
     ucs::Time shown_;
-    MoverCounters counters_;
-    std::unique_ptr<Mover> mover_;
-    std::unique_ptr<uct::Endpoint> end_;
+    ThreadCounters counters_;
+    std::unique_ptr<BulkThread> thread_;
+    std::unique_ptr<uct::Endpoint> proxy_;
 
   protected:
     BulkCluster pair_;
 };
 
-TEST_F(Lending, WhatIsLentComesBackDone) {
+TEST_F(Handover, WhatIsHandedOverComesBackDone) {
     pair_.fill(1);
     const ucs_status_ptr_t put = pair_.start_put();
-    EXPECT_TRUE(await([&] { return state().pool->returns.any(); }));
+    EXPECT_TRUE(await([&] { return pool().events.any(); }));
     EXPECT_EQ(moved(), pair_.here.size());
     EXPECT_EQ(finish(put), UCS_OK);
     EXPECT_TRUE(pair_.here == pair_.there);
 }
 
 // Else threads would make a transfer slower that the lane and the rails could carry as well.
-TEST_F(Lending, TheOtherPathsHelpWhileTheProgramMakesCalls) {
+TEST_F(Handover, TheOtherPathsStealWhileTheProgramMakesCalls) {
     // It has no more than its window, and waits.
     device_.is_silent = true;
     pair_.fill(5);
@@ -133,10 +134,10 @@ TEST_F(Lending, TheOtherPathsHelpWhileTheProgramMakesCalls) {
     EXPECT_TRUE(pair_.here == pair_.there);
     EXPECT_GT(pair_.counters().put, 0u);
     EXPECT_LT(moved(), pair_.here.size());
-    EXPECT_EQ(state().pool->loads.in_use(), 0u);
+    EXPECT_EQ(pool().shared_transfers.in_use(), 0u);
 }
 
-TEST_F(Lending, WhatThreadsTakeNothingOfGoesByTheOtherPaths) {
+TEST_F(Handover, WhatThreadsTakeNothingOfGoesByTheOtherPaths) {
     device_.room = 0;
     pair_.fill(2);
     const ucs_status_ptr_t first = pair_.start_put();
@@ -145,11 +146,11 @@ TEST_F(Lending, WhatThreadsTakeNothingOfGoesByTheOtherPaths) {
     EXPECT_EQ(finish(second), UCS_OK);
     EXPECT_TRUE(pair_.here == pair_.there);
     EXPECT_EQ(moved(), 0u);
-    EXPECT_EQ(state().pool->loads.in_use(), 0u);
+    EXPECT_EQ(pool().shared_transfers.in_use(), 0u);
 }
 
 // All of the transfer is under way on it, and the other paths have nothing to do.
-TEST_F(Lending, ASilentStrandIsNoticedThoughNothingWaits) {
+TEST_F(Handover, ASilentQueuePairIsNoticedThoughNothingWaits) {
     device_.is_silent = true;
     pair_.fill(3);
     const ucs_status_ptr_t put =
@@ -159,10 +160,10 @@ TEST_F(Lending, ASilentStrandIsNoticedThoughNothingWaits) {
     EXPECT_EQ(finish(put), UCS_OK);
     EXPECT_LT(pair_.cluster.clock.now() - start, 4 * kStall);
     EXPECT_TRUE(std::equal(pair_.here.begin(), pair_.here.begin() + 16384, pair_.there.begin()));
-    EXPECT_TRUE(until([&] { return state().pool->loads.in_use() == 0; }));
+    EXPECT_TRUE(until([&] { return pool().shared_transfers.in_use() == 0; }));
 }
 
-TEST_F(Lending, AStrandWithoutLinkIsNoticedThoughNothingWaits) {
+TEST_F(Handover, AQueuePairWithoutLinkIsNoticedThoughNothingWaits) {
     device_.is_silent = true;
     pair_.fill(4);
     const ucs_status_ptr_t put =

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ucp/bulk/engine/path.h"
+#include "ucp/bulk/engine/run_queue.h"
+#include "ucs/time.h"
+
+namespace ucp {
+
+class Endpoint;
+
+namespace bulk {
+
+struct SharedQueue;
+
+/** What bulk has for an endpoint, from its first transfer or queue pair on. */
+struct PathGroup {
+    PathGroup(Endpoint& owner, RunQueue& queue);
+    ~PathGroup();
+
+    Path& lane() { return *paths.front(); }
+    /** Its paths and transfers are looked at in the next progress. */
+    void wake() { run_queue.wake(*this); }
+
+    Endpoint& endpoint;
+    RunQueue& run_queue;
+    std::vector<std::unique_ptr<Path>> paths;   //!< the first is the endpoint's own lane
+    WaitingList waiting;                        //!< transfers with slices to post, in their order
+    TransferList transfers;                     //!< all
+    bool is_awake = false;                      //!< in the run queue
+    bool is_watched = false;                    //!< the same
+    std::unique_ptr<SharedQueue> shared_queue;  //!< null: no thread has a queue pair of it
+    ucs::Time shared_at{};                      //!< since when threads have something of it
+};
+
+}  // namespace bulk
+}  // namespace ucp

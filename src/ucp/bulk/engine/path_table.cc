@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/bulk/engine/path_table.h"
+
+#include "ucp/bulk/schedule/limits.h"
+#include "ucp/worker/worker.h"
+
+namespace ucp::bulk {
+
+PathGroup* PathTable::find(const Endpoint& endpoint) const {
+    const auto found = groups_.find(&endpoint);
+    return found == groups_.end() ? nullptr : found->second.get();
+}
+
+Path* PathTable::find(const uct::Endpoint* transport) const {
+    for (const auto& [endpoint, group] : groups_) {
+        for (const auto& path : group->paths) {
+            if (path->transport == transport && path->kind != Path::Kind::kLane) return path.get();
+        }
+    }
+    return nullptr;
+}
+
+/** At first with the bandwidth of its device, less what the distance costs. */
+std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, unsigned interface,
+                                           double weight) {
+    const WorkerInterface& device = worker_.interface(interface);
+    const double rate =
+        expected_rate(device.transport->attributes().bandwidth,
+                      double{worker_.context().resources()[device.resource].distance}, slice_);
+    return std::make_unique<Path>(group, kind, *device.transport, rate * weight);
+}
+
+PathGroup& PathTable::find_or_make(Endpoint& endpoint) {
+    std::unique_ptr<PathGroup>& group = groups_[&endpoint];
+    if (group != nullptr) return *group;
+    group = std::make_unique<PathGroup>(endpoint, run_queue_);
+    if (provider_ != nullptr) provider_->wanted(endpoint);
+    const Lane lane = endpoint.one_sided_lane();
+    auto path = make_path(*group, Path::Kind::kLane, endpoint.interface_of(lane));
+    path->transport = &lane.endpoint;
+    path->domains = lane.domains;
+    group->paths.push_back(std::move(path));
+    add_rails(*group);
+    return *group;
+}
+
+void PathTable::add_rails(PathGroup& group) {
+    for (const Rail& rail : worker_.rails(group.endpoint.remote_uuid())) {
+        auto path = make_path(group, Path::Kind::kRail, rail.interface);
+        path->domains = rail.domains;
+        path->remote_device = rail.remote_device;
+        path->remote_interface = rail.remote_interface;
+        if (path->make_transport() != UCS_OK) path->state = Path::State::kBackingOff;
+        group.paths.push_back(std::move(path));
+    }
+    // The peer must be able to answer a REVOKE.
+    if (group.paths.size() > 1) group.endpoint.greet();
+}
+
+Path* PathTable::add_queue_pair(PathGroup& group, const PathParams& params, PathOwner& owner) {
+    if (group.paths.size() == kMaxPaths) return nullptr;
+    auto path = make_path(group, Path::Kind::kQueuePair, params.interface, params.weight);
+    path->transport = params.transport;
+    path->domains = params.domains;
+    path->owner = &owner;
+    path->name = params.name;
+    group.paths.push_back(std::move(path));
+    return group.paths.back().get();
+}
+
+void PathTable::erase(PathGroup& group) {
+    run_queue_.forget(group);
+    groups_.erase(&group.endpoint);
+}
+
+void PathTable::refresh_lane(PathGroup& group) {
+    Path& path = group.lane();
+    const Lane lane = group.endpoint.one_sided_lane();
+    if (path.transport == &lane.endpoint) return;
+    path.stop_waiting();
+    path.transport = &lane.endpoint;
+    path.device = worker_.interface(group.endpoint.interface_of(lane)).transport.get();
+}
+
+}  // namespace ucp::bulk

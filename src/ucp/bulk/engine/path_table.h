@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+
+#include "ucp/bulk/engine/path_group.h"
+
+namespace ucp {
+
+class Worker;
+
+namespace bulk {
+
+/** The paths of all endpoints with bulk transfers. */
+class PathTable {
+  public:
+    PathTable(Worker& worker, RunQueue& run_queue, size_t slice)
+        : worker_(worker), run_queue_(run_queue), slice_(slice) {}
+
+    PathGroup* find(const Endpoint& endpoint) const;
+    /** With the lane and the rails, if it is new. */
+    PathGroup& find_or_make(Endpoint& endpoint);
+    void erase(PathGroup& group);
+    /** The path, not an endpoint's own lane, with this transport endpoint; null: none. */
+    Path* find(const uct::Endpoint* transport) const;
+    /** Null if the endpoint has kMaxPaths already. */
+    Path* add_queue_pair(PathGroup& group, const PathParams& params, PathOwner& owner);
+    /** The endpoint's lane of the moment: what waits for room on another is woken on this one. */
+    void refresh_lane(PathGroup& group);
+
+    /** Whose queue pairs are asked for and revoked; null: nobody's. */
+    void set_provider(QueuePairProvider* provider) { provider_ = provider; }
+    QueuePairProvider* provider() const { return provider_; }
+
+  private:
+    std::unique_ptr<Path> make_path(PathGroup& group, Path::Kind kind, unsigned interface,
+                                    double weight = 1);
+    void add_rails(PathGroup& group);
+
+    Worker& worker_;
+    RunQueue& run_queue_;
+    const size_t slice_;
+    std::unordered_map<const Endpoint*, std::unique_ptr<PathGroup>> groups_;
+    QueuePairProvider* provider_ = nullptr;
+};
+
+}  // namespace bulk
+}  // namespace ucp
