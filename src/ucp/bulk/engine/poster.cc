@@ -211,7 +211,6 @@ void Poster::post_waiting(PathGroup& group) {
 }
 
 // --- completions
-// -----------------------------------------------------------------------------------
 
 void Poster::chain_done(uct::Completion* self) {
     Chain& chain = *static_cast<Chain*>(self);

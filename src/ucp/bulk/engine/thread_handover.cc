@@ -57,7 +57,6 @@ ThreadHandover::ThreadHandover(std::unique_ptr<ThreadPool> pool, const ucs::Cloc
       pool_(std::move(pool)) {}
 
 // --- queue pairs
-// ---------------------------------------------------------------------------------------
 
 void ThreadHandover::attach(Path& path) {
     const auto* proxy = dynamic_cast<const QueuePairProxy*>(path.transport);
@@ -88,7 +87,6 @@ void ThreadHandover::stop(Path& path) {
 }
 
 // --- transfers
-// -------------------------------------------------------------------------------------
 
 SharedTransfer* ThreadHandover::share(Transfer& transfer, SharedQueue& queue) {
     std::vector<std::vector<PieceAccess>> access;

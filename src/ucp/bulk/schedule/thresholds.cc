@@ -20,18 +20,18 @@ double saved(const TransportCosts& costs) {
 }  // namespace
 
 size_t rendezvous_threshold(const TransportCosts& costs) {
-    const double announcing = 2 * costs.latency + 2 * costs.overhead + 2 * costs.registration;
-    const double bytes = announcing * kCopyBandwidth / 2;
+    const double cost = 2 * costs.latency + 2 * costs.overhead + 2 * costs.registration;
+    const double bytes = cost * kCopyBandwidth / 2;
     const size_t unshared = std::clamp(static_cast<size_t>(bytes), kMinRendezvous, kMaxThreshold);
     if (!costs.are_shared()) return unshared;
-    const double shared = announcing / (2 / kCopyBandwidth + saved(costs));
+    const double shared = cost / (2 / kCopyBandwidth + saved(costs));
     return std::min(unshared, std::max(static_cast<size_t>(shared), 2 * costs.slice));
 }
 
 size_t rendezvous_threshold_in_window(const TransportCosts& costs) {
     if (!costs.are_shared()) return SIZE_MAX;
-    const double announcing = kMoreMessages * costs.overhead + costs.registration;
-    const double bytes = kWorthwhile * announcing / saved(costs);
+    const double cost = kMoreMessages * costs.overhead + costs.registration;
+    const double bytes = kWorthwhile * cost / saved(costs);
     return std::max(static_cast<size_t>(bytes), kMinRendezvous);
 }
 

@@ -101,7 +101,6 @@ BulkThread::~BulkThread() {
 }
 
 // --- commands
-// --------------------------------------------------------------------------------------
 
 void BulkThread::call(const std::function<void()>& command) {
     std::unique_lock lock(mutex_);
@@ -131,7 +130,6 @@ void BulkThread::wake() {
 }
 
 // --- the thread
-// ------------------------------------------------------------------------------------
 
 void BulkThread::run() {
     pthread_setname_np(pthread_self(), "bulk");
@@ -207,7 +205,6 @@ void BulkThread::on_error(void* self, uct::Endpoint* endpoint, ucs_status_t stat
 }
 
 // --- queue pairs
-// ---------------------------------------------------------------------------------------
 
 ucs_status_t BulkThread::make_queue_pair(std::shared_ptr<ThreadQueuePair>* queue_pair) {
     auto made = std::make_shared<ThreadQueuePair>(*this);

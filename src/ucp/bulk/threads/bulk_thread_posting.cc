@@ -36,7 +36,6 @@ bool others_have_link(const ThreadQueuePair& queue_pair) {
 }  // namespace
 
 // --- taking and posting
-// ----------------------------------------------------------------------------
 
 bool BulkThread::pull_all() {
     bool has_posted = false;
@@ -140,7 +139,6 @@ void BulkThread::withdraw(ThreadQueuePair& queue_pair, SharedTransfer& shared, c
 }
 
 // --- completions
-// -----------------------------------------------------------------------------------
 
 void BulkThread::chain_done(uct::Completion* self) {
     auto& chain = *static_cast<ThreadChain*>(self);
@@ -178,7 +176,6 @@ void BulkThread::chain_done(uct::Completion* self) {
 }
 
 // --- queue pairs
-// ---------------------------------------------------------------------------------------
 
 std::shared_ptr<ThreadQueuePair> BulkThread::shared(const ThreadQueuePair& queue_pair) const {
     const auto found = std::ranges::find_if(

@@ -314,17 +314,17 @@ TEST(Faults, ACutGoesOverAFullRailAsSoonAsThereIsRoom) {
         full = broken;
         broken = device;
     }
-    unsigned cuts = 0;
+    unsigned requests = 0;
     pair.cluster.fabric.observe([&](const uct::mock::PacketEvent& event) {
-        const bool is_cut = event.am_id == static_cast<int>(AmId::kBulkRevoke);
-        if (is_cut && event.device == full) ++cuts;
+        const bool is_request = event.am_id == static_cast<int>(AmId::kBulkRevoke);
+        if (is_request && event.device == full) ++requests;
     });
     const ucs_status_ptr_t put = pair.start_put();
     pair.cluster.steps(5);
     pair.cluster.fabric.set_device(pair.home(), Device::kSilent);
     pair.cluster.fabric.set_device(broken, Device::kBroken);
     // Long before it is repeated.
-    EXPECT_TRUE(pair.cluster.until([&] { return cuts != 0; }, 5000));
+    EXPECT_TRUE(pair.cluster.until([&] { return requests != 0; }, 5000));
     pair.cluster.fabric.set_device(pair.home(), Device::kWell);
     EXPECT_EQ(pair.cluster.finish(put), UCS_OK);
 }
@@ -396,7 +396,7 @@ struct OwnedPath : BulkCluster {
     Path* path;
 };
 
-TEST(QueuePairs, AreDrainedBeforeTheyGo) {
+TEST(OwnedPaths, AreDrainedBeforeTheyGo) {
     OwnedPath pair(1 << 20);
     ASSERT_NE(pair.path, nullptr);
     pair.fill(5);
@@ -410,7 +410,7 @@ TEST(QueuePairs, AreDrainedBeforeTheyGo) {
     EXPECT_TRUE(pair.there == pair.here);
 }
 
-TEST(QueuePairs, ThatFailAreRevokedByTheirNameAndGo) {
+TEST(OwnedPaths, ThatFailAreRevokedByTheirNamesAndGo) {
     OwnedPath pair(1 << 20);
     pair.fill(6);
     const ucs_status_ptr_t put = pair.start_put();
@@ -423,7 +423,7 @@ TEST(QueuePairs, ThatFailAreRevokedByTheirNameAndGo) {
     EXPECT_TRUE(pair.there == pair.here);
 }
 
-TEST(QueuePairs, GoWithTheirEndpoint) {
+TEST(OwnedPaths, GoWithTheirEndpoint) {
     OwnedPath pair(1 << 18);
     const ucs_status_ptr_t put = pair.start_put();
     pair.cluster.kill(1);

@@ -141,7 +141,7 @@ TEST(Notifications, ARailThatBreaksAtAnySliceDelaysThem) {
     EXPECT_GE(position, 20u);
 }
 
-// What a silent rail holds may be written until the peer has cut it off: only then is the peer
+// What a silent rail holds may be written until the peer has revoked it: only then is the peer
 // told.
 TEST(Notifications, ASilentRailWritesNothingOnceThePeerIsTold) {
     for (unsigned steps = 0; steps < 12; ++steps) {

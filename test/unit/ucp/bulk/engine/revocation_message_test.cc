@@ -13,26 +13,26 @@ std::vector<std::byte> bytes(size_t length, uint8_t fill) {
 TEST(RevokeMessage, ComesBackAsItWasPackedAndNoOtherLengthIsTaken) {
     const auto device = bytes(3, 1), interface = bytes(5, 2), there = bytes(2, 3),
                port = bytes(4, 4);
-    RevokeMessage cut;
-    cut.header.from = 7;
-    cut.header.number = 9;
-    cut.device = device;
-    cut.interface = interface;
-    cut.target_device = there;
-    cut.target_interface = port;
-    const std::vector<std::byte> message = pack_revoke(cut);
+    RevokeMessage message;
+    message.header.from = 7;
+    message.header.number = 9;
+    message.device = device;
+    message.interface = interface;
+    message.target_device = there;
+    message.target_interface = port;
+    const std::vector<std::byte> packed = pack_revoke(message);
     RevokeMessage read;
-    ASSERT_TRUE(parse_revoke(message, &read));
+    ASSERT_TRUE(parse_revoke(packed, &read));
     EXPECT_EQ(read.header.from, 7u);
     EXPECT_EQ(read.header.number, 9u);
     EXPECT_TRUE(std::ranges::equal(read.device, device));
     EXPECT_TRUE(std::ranges::equal(read.interface, interface));
     EXPECT_TRUE(std::ranges::equal(read.target_device, there));
     EXPECT_TRUE(std::ranges::equal(read.target_interface, port));
-    for (size_t length = 0; length < message.size(); ++length) {
-        EXPECT_FALSE(parse_revoke(std::span(message).first(length), &read)) << length;
+    for (size_t length = 0; length < packed.size(); ++length) {
+        EXPECT_FALSE(parse_revoke(std::span(packed).first(length), &read)) << length;
     }
-    std::vector<std::byte> longer = message;
+    std::vector<std::byte> longer = packed;
     longer.push_back({});
     EXPECT_FALSE(parse_revoke(longer, &read));
 }

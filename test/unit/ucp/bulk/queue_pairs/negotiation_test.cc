@@ -284,13 +284,13 @@ size_t explore(const Habits& lower, const Habits& higher, bool with_losses, bool
     return seen.size();
 }
 
-TEST(QueuePairs, EveryOrderOfEventsEndsInAgreement) {
+TEST(QueuePairNegotiation, EveryOrderOfEventsEndsInAgreement) {
     bool opened = false;
     EXPECT_GT(explore({}, {}, false, &opened), 100u);
     EXPECT_TRUE(opened);
 }
 
-TEST(QueuePairs, FewerAreGrantedWhereThereIsLessRoom) {
+TEST(QueuePairNegotiation, FewerAreGrantedWhereThereIsLessRoom) {
     for (const unsigned room : {1u, 5u}) {
         bool opened = false;
         explore({.room = 3}, {.room = room}, false, &opened);
@@ -298,7 +298,7 @@ TEST(QueuePairs, FewerAreGrantedWhereThereIsLessRoom) {
     }
 }
 
-TEST(QueuePairs, WithoutRoomOrConnectionThereAreNone) {
+TEST(QueuePairNegotiation, WithoutRoomOrConnectionThereAreNone) {
     const Habits fine, full{.room = 0}, broken{.connects = false};
     for (const auto& [lower, higher] :
          {std::pair{full, fine}, {fine, full}, {fine, broken}, {broken, fine}, {broken, broken}}) {
@@ -308,7 +308,7 @@ TEST(QueuePairs, WithoutRoomOrConnectionThereAreNone) {
     }
 }
 
-TEST(QueuePairs, AnEndThatHasLostItsRoundComesToAgreementAgain) {
+TEST(QueuePairNegotiation, AnEndThatHasLostItsRoundComesToAgreementAgain) {
     bool opened = false;
     explore({}, {}, true, &opened);
     EXPECT_TRUE(opened);

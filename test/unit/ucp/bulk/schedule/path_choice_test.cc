@@ -106,7 +106,7 @@ double part_of_ideal(std::vector<Link>& links, uint64_t length, ucs::Duration to
     return static_cast<double>(length) / rates / ucs::seconds(took);
 }
 
-TEST(Schedule, EqualPathsGetEqualShares) {
+TEST(PathChoice, EqualPathsGetEqualShares) {
     std::vector<Link> links(4, Link(1e9, 1e9));
     ucs::Time now{1s};
     const uint64_t length = 1 << 30;
@@ -116,7 +116,7 @@ TEST(Schedule, EqualPathsGetEqualShares) {
     }
 }
 
-TEST(Schedule, UnequalPathsGiveTheSumOfTheirRates) {
+TEST(PathChoice, UnequalPathsGiveTheSumOfTheirRates) {
     // 1 Gbit/s and 250 Mbit/s, believed to be alike at first.
     std::vector<Link> links{Link(125e6, 125e6), Link(125e6, 31.25e6)};
     ucs::Time now{1s};
@@ -127,7 +127,7 @@ TEST(Schedule, UnequalPathsGiveTheSumOfTheirRates) {
     EXPECT_GT(part_of_ideal(links, 16 << 20, carry(links, 16 << 20, now)), 0.95);
 }
 
-TEST(Schedule, OfDevicesThatAreNotMeasuredYetTheNearerGetsMore) {
+TEST(PathChoice, OfDevicesThatAreNotMeasuredYetTheNearerGetsMore) {
     constexpr double kBandwidth = 50e9, kWay = 300e-9;
     EXPECT_DOUBLE_EQ(expected_rate(kBandwidth, 0, kSlice), kBandwidth);
     const double there = expected_rate(kBandwidth, kWay, kSlice);
@@ -152,7 +152,7 @@ TEST(Schedule, OfDevicesThatAreNotMeasuredYetTheNearerGetsMore) {
     }
 }
 
-TEST(Schedule, PathsThatAskForThemselvesGiveTheSumOfTheirRatesToo) {
+TEST(PathChoice, PathsThatAskForThemselvesGiveTheSumOfTheirRatesToo) {
     std::vector<Link> links{Link(125e6, 31.25e6), Link(125e6, 125e6)};
     ucs::Time now{1s};
     const uint64_t length = 1 << 30;
@@ -167,14 +167,14 @@ TEST(Schedule, PathsThatAskForThemselvesGiveTheSumOfTheirRatesToo) {
     EXPECT_EQ(slow[0].carried, 0u);
 }
 
-TEST(Schedule, WhatWasNotPostedLeavesRoom) {
+TEST(PathChoice, WhatWasNotPostedLeavesRoom) {
     Meter meter(1e9);
     meter.posted(3 * kSlice, ucs::Time{1s});
     meter.withdrawn(2 * kSlice);
     EXPECT_EQ(meter.under_way(), kSlice);
 }
 
-TEST(Schedule, FewSlicesAreSharedEvenlyThoughOnePathSeemsALittleFaster) {
+TEST(PathChoice, FewSlicesAreSharedEvenlyThoughOnePathSeemsALittleFaster) {
     std::vector<Link> links{Link(1e9, 1e9), Link(1.05e9, 1e9)};
     ucs::Time now{1s};
     for (Link& link : links) {
@@ -187,7 +187,7 @@ TEST(Schedule, FewSlicesAreSharedEvenlyThoughOnePathSeemsALittleFaster) {
 }
 
 // As over a token bucket: what it has saved passes at once, and is paid for with a wait.
-TEST(Schedule, ABurstIsNotTakenForTheRate) {
+TEST(PathChoice, ABurstIsNotTakenForTheRate) {
     constexpr double kRate = 125e6;
     Meter meter(kRate);
     ucs::Time now{1s};
@@ -203,7 +203,7 @@ TEST(Schedule, ABurstIsNotTakenForTheRate) {
     EXPECT_NEAR(meter.rate(), kRate, 0.1 * kRate);
 }
 
-TEST(Schedule, TheEndOfAMessageIsNotLeftToTheSlow) {
+TEST(PathChoice, TheEndOfAMessageIsNotLeftToTheSlow) {
     std::vector<Link> links{Link(1e9, 1e9), Link(1e6, 1e6)};
     ucs::Time now{1s};
     const ucs::Duration alone = ucs::from_seconds((1 << 20) / 1e9);
@@ -215,7 +215,7 @@ TEST(Schedule, TheEndOfAMessageIsNotLeftToTheSlow) {
     EXPECT_EQ(links[1].carried, 0u);
 }
 
-TEST(Schedule, ARateThatChangedIsFound) {
+TEST(PathChoice, ARateThatChangedIsFound) {
     std::vector<Link> links{Link(1e9, 1e9), Link(1e9, 1e9)};
     ucs::Time now{1s};
     carry(links, 256 << 20, now);
@@ -228,7 +228,7 @@ TEST(Schedule, ARateThatChangedIsFound) {
     EXPECT_GT(part_of_ideal(links, length, carry(links, length, now)), 0.95);
 }
 
-TEST(Schedule, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
+TEST(PathChoice, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
     Meter fast(1e9), forgotten(1e3);
     const Meter* const meters[] = {&fast, &forgotten};
     ucs::Time now{10s};
@@ -241,7 +241,7 @@ TEST(Schedule, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
     EXPECT_EQ(choice.path, 0);
 }
 
-TEST(Schedule, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
+TEST(PathChoice, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
     constexpr size_t kPage = 4096;
     Meter meter(50e9);
     const Meter* const meters[] = {&meter};
@@ -267,7 +267,7 @@ TEST(Schedule, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
     EXPECT_EQ(choose(large_meters, kSlice, 255 * kSlice, now, {}).bytes, 32 * kSlice);
 }
 
-TEST(Schedule, APathThatIsAlmostThroughIsDoneFirst) {
+TEST(PathChoice, APathThatIsAlmostThroughIsDoneFirst) {
     Meter before(1e9), after(1e9);
     const Meter* const meters[] = {&before, &after};
     const ucs::Time start{1s};
@@ -282,7 +282,7 @@ TEST(Schedule, APathThatIsAlmostThroughIsDoneFirst) {
     EXPECT_EQ(before.under_way(), 10 * kSlice);
 }
 
-TEST(Schedule, AWindowHoldsNoMoreThanItsSize) {
+TEST(PathChoice, AWindowHoldsNoMoreThanItsSize) {
     const ScheduleRules rules{.slice = kSlice, .window = 8 * kSlice, .chain = 64};
     Meter meter(1e12);
     const Meter* const meters[] = {&meter};
@@ -298,14 +298,14 @@ TEST(Schedule, AWindowHoldsNoMoreThanItsSize) {
     EXPECT_EQ(posted, rules.window);
 }
 
-TEST(Schedule, ASlowPathHoldsWhatItGetsDoneSoon) {
+TEST(PathChoice, ASlowPathHoldsWhatItGetsDoneSoon) {
     const Meter meter(100e6);
     EXPECT_EQ(meter.window({}), static_cast<size_t>(100e6 * 0.020));
     const Meter crawling(1e3);
     EXPECT_EQ(crawling.window({}), Meter::kMinWindowSlices * kSlice);
 }
 
-TEST(Schedule, APathThatWasGivenUpIsOnProbation) {
+TEST(PathChoice, APathThatWasGivenUpIsOnProbation) {
     Meter meter(1e9);
     const ucs::Time now{1s};
     meter.posted(kSlice, now);

@@ -28,7 +28,7 @@ Run take(SliceQueue& queue, uint32_t count) {
     return queue.take(cursor, count);
 }
 
-TEST(SliceQueue, IsCutIntoSlicesAndAShortTailJoinsTheLast) {
+TEST(SliceQueue, HasEqualSlicesAndAShortTailJoinsTheLast) {
     const SliceRules rules{65536, 4096};
     const struct {
         uint64_t length;
@@ -115,7 +115,7 @@ TEST(SliceQueue, PostsFailedSlicesAgainAndNoOthers) {
     EXPECT_TRUE(queue.is_over());
 }
 
-TEST(SliceQueue, WhatWaitsIsLentAndWhatIsLeftOfItComesBack) {
+TEST(SliceQueue, WhatWaitsIsHandedOverAndWhatIsLeftOfItComesBack) {
     const std::vector<Piece> pieces{piece(3 * 65536), piece(2 * 65536)};
     SliceQueue queue(pieces, {65536, 4096});
     const auto first = take(queue, 1);
@@ -161,7 +161,7 @@ TEST(SliceQueue, WhatWaitsIsLentAndWhatIsLeftOfItComesBack) {
     EXPECT_TRUE(failed.is_over());
 }
 
-TEST(SliceQueue, SomeOfWhatIsLentComesBack) {
+TEST(SliceQueue, SomeOfWhatIsHandedOverComesBack) {
     const Piece only = piece(5 * 65536);
     SliceQueue queue({&only, 1}, {65536, 4096});
     SliceQueue other({&only, 1}, {65536, 4096});

@@ -107,7 +107,7 @@ class Threads : public testing::Test {
     std::array<std::shared_ptr<ThreadQueuePair>, 2> queue_pairs_;
 };
 
-TEST_F(Threads, CarryWhatTheyAreLent) {
+TEST_F(Threads, CarryWhatTheyAreGiven) {
     begin(0);
     begin(1);
     for (const Direction direction : {Direction::kPut, Direction::kGet}) {
