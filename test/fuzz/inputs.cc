@@ -55,7 +55,7 @@ void open_remote_key(Victim& victim, const std::vector<std::byte>& bytes) {
     if (PackedKey::parse(bytes, &key) != UCS_OK) return;
     RemoteMemory remote;
     const DomainPair pairs[] = {{0, 0}, {0, 1}, {1, 0}};
-    remote.open(victim.context(), key, pairs);
+    remote.open(victim.context().domains(), key, pairs);
     void* pointer = nullptr;
     remote.pointer(key.header().address, &pointer);
 }

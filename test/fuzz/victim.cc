@@ -72,8 +72,8 @@ Endpoint* Victim::endpoint(Side& from, const Side& to) {
 Victim::Victim(Links links) {
     create(victim_, 1);
     create(peer_, 2);
-    Memory::create(*victim_.context, mapped_, sizeof(mapped_), &memory_);
-    Memory::create(*peer_.context, peer_mapped_, sizeof(peer_mapped_), &peer_memory_);
+    Memory::create(victim_.context->domains(), mapped_, sizeof(mapped_), &memory_);
+    Memory::create(peer_.context->domains(), peer_mapped_, sizeof(peer_mapped_), &peer_memory_);
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                          UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -94,7 +94,7 @@ Victim::~Victim() {
     ucp_rkey_destroy(peer_key_);
     // A worker that goes waits for the peers of its lanes. This one does not run any more.
     for (Side* side : {&victim_, &peer_}) {
-        side->worker->for_each_endpoint([](Endpoint& endpoint) {
+        side->worker->endpoints().for_each([](Endpoint& endpoint) {
             endpoint.take_from_user();
             endpoint.fail(UCS_ERR_CANCELED);
         });
@@ -128,7 +128,7 @@ void Victim::start_requests(Endpoint& to_peer) {
     const OpParams params(&param);
     for (const TagMode mode : {TagMode::kNormal, TagMode::kSync}) {
         const size_t length = mode == TagMode::kNormal ? sizeof(source_) : 100;
-        requests_.push_back(tag_send(to_peer, source_, length, 1, mode, params));
+        requests_.push_back(victim_.worker->tags().send(to_peer, source_, length, 1, mode, params));
     }
     for (Tag tag = 0; tag < 3; ++tag) {
         const size_t length = tag == 0 ? 100 : sizeof(target_);
@@ -164,7 +164,7 @@ void Victim::step(unsigned count) {
 void Victim::message(uint8_t id, std::span<const std::byte> bytes) {
     // A copy of its own size, so that a sanitizer sees every read past it.
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
-    victim_.worker->deliver_held(id, copy.data(), copy.size());
+    victim_.worker->interfaces().deliver(id, copy.data(), copy.size());
     step(1);
 }
 
@@ -176,7 +176,7 @@ void Victim::connect(std::span<const std::byte> address) {
     Endpoint* made = nullptr;
     if (victim_.worker->create_endpoint(params, &made) != UCS_OK) return;
     const ucp_request_param_t param{};
-    requests_.push_back(tag_send(*made, source_, 10, 1, TagMode::kNormal, OpParams(&param)));
+    requests_.push_back(victim_.worker->tags().send(*made, source_, 10, 1, TagMode::kNormal, OpParams(&param)));
     step(10);
 }
 
@@ -198,7 +198,7 @@ void Victim::speak_to(std::span<std::byte> bytes) const {
                 word = reinterpret_cast<uintptr_t>(mapped_) + (word >> 8) % sizeof(mapped_);
                 break;
             case 'i':
-                word = victim_.context->regions().identity();
+                word = victim_.context->domains().regions().identity();
                 break;
             case 'k':
                 word = memory_->region();

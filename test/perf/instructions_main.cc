@@ -48,7 +48,7 @@ ucs_status_ptr_t receive(ucp_worker_h worker, uint64_t* value, const ucp_request
 }
 
 bool is_armed(perf::Pair& pair) {
-    return (pair.worker(0).gate() & ucp::Worker::kGateTracker) != 0;
+    return (pair.worker(0).gate().bits() & ucp::Gate::kTracker) != 0;
 }
 
 void promote(perf::Pair& pair, ucp_ep_h endpoint) {

@@ -6,7 +6,7 @@
 
 #include "system/soft_world.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/lanes/driver/lane_state.h"
+#include "ucp/endpoint/lane_state.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/rc/rc_endpoint.h"
 
@@ -22,7 +22,7 @@ enum Family : unsigned { kDc, kRc, kFamilies };
 class Shortages {
   public:
     void look(Worker& worker) {
-        worker.for_each_endpoint([&](Endpoint& endpoint) {
+        worker.endpoints().for_each([&](Endpoint& endpoint) {
             look_at(endpoint.scalable());
             if (const LaneState* lane = endpoint.lane_state()) look_at(lane->dedicated.get());
         });

@@ -160,7 +160,7 @@ TEST(BulkThreads, NothingThatAThreadSaysIsOverlooked) {
     bool is_heard = true;
     while (is_heard && std::chrono::steady_clock::now() < end) {
         const uint64_t before = pushed;
-        pair.inner(0).work_later();
+        pair.inner(0).host().work.notify();
         ucp_worker_progress(pair.worker(0));
         is_heard = pair.until([&] { return pushed > before; }, 10s);
     }

@@ -67,7 +67,7 @@ class Scene {
 
     size_t count_endpoints() const {
         size_t count = 0;
-        cluster_.inner(0).for_each_endpoint([&](Endpoint&) { ++count; });
+        cluster_.inner(0).endpoints().for_each([&](Endpoint&) { ++count; });
         return count;
     }
 

@@ -18,7 +18,7 @@
 namespace ucp {
 
 class Endpoint;
-class Worker;
+class RequestPool;
 
 /** A transport endpoint as the data path sees it at one moment. */
 struct Lane {
@@ -30,8 +30,8 @@ struct Lane {
 /**
  * An operation under way. Its handle points just behind it, at the user's area.
  *
- * Life: Worker::allocate_request() or adopt_request() (memory of the user's) -> a protocol fills
- * its part with emplace() and the hooks below -> Endpoint::submit() or Worker::finish_later() ->
+ * Life: RequestPool::allocate() or begin() -> a protocol fills
+ * its part with emplace() and the hooks below -> Endpoint::submit() or RequestPool::finish_later() ->
  * `count` references are dropped -> finished: cleanup(), the user's callback, memory back when the
  * user has given it up too.
  *
@@ -102,7 +102,7 @@ struct Request : uct::Completion {
     }
 
     // --- set up by the protocol ---
-    Worker* worker = nullptr;
+    RequestPool* pool = nullptr;
     uint32_t flags = 0;
     CallbackKind callback_kind = CallbackKind::kSend;
 
@@ -164,8 +164,8 @@ struct Request : uct::Completion {
     Endpoint* endpoint;  //!< null for receives
     Post post;
     Abort abort;       //!< null: complete(status)
-    uint32_t fence;    //!< Worker::fence_sequence() when it was started
-    uint64_t wire_id;  //!< Worker::name_request(), if kNamed; released at the finish
+    uint32_t fence;    //!< EndpointHost::fence_sequence when it was started
+    uint64_t wire_id;  //!< RequestPool::name(), if kNamed; released at the finish
     size_t received;   //!< result of receives of AM data and streams: bytes
 };
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
 
-#include "ucp/proto/am/am_handlers.h"
 #include "ucp/api/ucp.h"
-#include "ucp/capi/compat.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/capi/compat.h"
 #include "ucp/dt/datatype.h"
+#include "ucp/proto/am/am_handlers.h"
+#include "ucp/worker/worker.h"
 
 using namespace ucp;
 
 ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker_h,
                                             const ucp_am_handler_param_t* param) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return worker.am_handlers().set(*param);
 }
 
 ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker_h, uint16_t id, ucp_am_callback_t cb,
                                        void* arg, uint32_t flags) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return worker.am_handlers().set(id, cb, arg, flags);
 }
 
@@ -28,12 +28,11 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
                                  const void* buffer, size_t count,
                                  const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
-    Worker& worker = endpoint.worker();
     if (id > UINT16_MAX) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     constexpr uint32_t kUnusual =
         UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_FLAGS;
-    WorkerLock lock(worker);
-    worker.touch_if_armed(endpoint, count);
+    GateLock lock(endpoint.gate());
+    endpoint.touch_if_armed(count);
     if ((param->op_attr_mask & kUnusual) == 0 && header_length == 0 && endpoint.fits_short(count)) {
         const AmHeader am{static_cast<uint16_t>(id), 0, 0};
         uint64_t word;
@@ -42,8 +41,8 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
             static_cast<uint8_t>(AmId::kAmShort), word, buffer, static_cast<uint32_t>(count));
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
-    return am_send(endpoint, static_cast<uint16_t>(id), header, header_length, buffer, count,
-                   OpParams(param));
+    return worker_of(endpoint).am_handlers().send(endpoint, static_cast<uint16_t>(id), header,
+                                                  header_length, buffer, count, OpParams(param));
 }
 
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
@@ -57,12 +56,12 @@ ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, si
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker_h, void* data_desc, void* buffer,
                                       size_t count, const ucp_request_param_t* param) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return worker.am_handlers().receive(data_desc, buffer, count, OpParams(param));
 }
 
 void ucp_am_data_release(ucp_worker_h worker_h, void* data) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     worker.am_handlers().release(data);
 }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "ucp/api/ucp.h"
-#include "ucp/worker/worker.h"
 
 // Helpers of the C functions: parameters for the older calls, and calls that wait.
 namespace ucp {
+
+class Worker;
 
 /**
  * Parameters of ucp_*_nbx for an older call: a callback without user data, a datatype. The

@@ -4,11 +4,15 @@
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
+
+#include <iterator>
+
 #include "ucp/api/ucp.h"
-#include "ucp/worker/announce.h"
-#include "ucp/context/context.h"
 #include "ucp/base/handles.h"
 #include "ucp/base/request.h"
+#include "ucp/capi/announce.h"
+#include "ucp/context/context.h"
 #include "ucs/config/registry.h"
 #include "ucs/config/source.h"
 #include "ucs/log.h"
@@ -116,7 +120,7 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
     }
     if ((attr->field_mask & UCP_ATTR_FIELD_THREAD_MODE) != 0) {
         attr->thread_mode =
-            context.is_shared_by_threads() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
+            context.domains().is_shared() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
     }
     if ((attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) != 0) {
         attr->memory_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
@@ -127,6 +131,43 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
     return UCS_OK;
 }
 
+namespace {
+
+// Runtimes look for names in this text.
+void print_info(const Context& context, FILE* stream) {
+    std::string text = fmt::format("#\n# Swiftlane context {}\n#\n", context.name());
+    auto out = std::back_inserter(text);
+    for (size_t index = 0; index < context.domains().size(); ++index) {
+        const Domain& domain = context.domains()[index];
+        fmt::format_to(out, "#            md {}  :  component {}, device {}\n", index,
+                       domain.component->name(), domain.device);
+        for (const uct::DeviceFact& fact : domain.memory->describe()) {
+            fmt::format_to(out, "#                     {}: {}\n", fact.name, fact.value);
+        }
+        for (const TransportResource& resource : context.resources()) {
+            if (resource.domain != index || resource.distance == 0) continue;
+            fmt::format_to(out, "#                     distance: {:.0f} ns from the CPUs\n",
+                           double{resource.distance} * 1e9);
+            break;
+        }
+    }
+    text += "#\n";
+    // Open MPI looks for transports and devices that it trusts in lines of just this form.
+    for (size_t index = 0; index < context.resources().size(); ++index) {
+        const TransportResource& resource = context.resources()[index];
+        fmt::format_to(out, "#      resource {}  :  md {}  dev {}  flags -- {}/{}\n", index,
+                       resource.domain, resource.domain, resource.transport, resource.device);
+    }
+    for (const LeftOut& left_out : context.left_out()) {
+        fmt::format_to(out, "#      not used:  {}/{}, {}\n", left_out.transport, left_out.device,
+                       left_out.reason);
+    }
+    text += "#\n";
+    fwrite(text.data(), 1, text.size(), stream);
+}
+
+}  // namespace
+
 void ucp_context_print_info(const ucp_context_h context, FILE* stream) {
-    unwrap(context).print_info(stream);
+    print_info(unwrap(context), stream);
 }

@@ -4,13 +4,16 @@
 #include <cstring>
 #include <span>
 
+#include <cinttypes>
+
 #include "ucp/api/ucp.h"
-#include "ucp/capi/compat.h"
-#include "ucp/endpoint/endpoint_extras.h"
-#include "ucp/endpoint/flush.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/capi/compat.h"
+#include "ucp/endpoint/extras.h"
+#include "ucp/endpoint/flush.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/wireup/connection.h"
+#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 using namespace ucp;
@@ -20,7 +23,7 @@ namespace {
 
 ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    Request* request = endpoint.worker().begin_request(params, Request::CallbackKind::kSend);
+    Request* request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     make_flush(*request, endpoint);
     return endpoint.submit(*request, params);
@@ -31,7 +34,7 @@ ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
 
 ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params, ucp_ep_h* ep_p) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     Endpoint* endpoint = nullptr;
     const ucs_status_t status = worker.create_endpoint(*params, &endpoint);
     if (status == UCS_OK) *ep_p = wrap(endpoint);
@@ -40,9 +43,9 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params,
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     const OpParams params(param);
-    return endpoint.worker().close_endpoint(endpoint, params.flags(), params);
+    return worker_of(endpoint).close_endpoint(endpoint, params.flags(), params);
 }
 
 ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
@@ -51,8 +54,8 @@ ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
 }
 
 void ucp_ep_destroy(ucp_ep_h ep) {
-    Worker& worker = unwrap(ep).worker();
-    WorkerLock lock(worker);
+    Worker& worker = worker_of(unwrap(ep));
+    GateLock lock(worker.gate());
     wait_for(worker, worker.close_endpoint(unwrap(ep), 0, OpParams(OldParams().get())));
 }
 
@@ -62,13 +65,13 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
 
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     return UCS_STATUS_PTR(endpoint.modify(*params));
 }
 
 ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     return flush(endpoint, OpParams(param));
 }
 
@@ -78,19 +81,19 @@ ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned, ucp_send_callback_t cb) 
 
 ucs_status_t ucp_ep_flush(ucp_ep_h ep) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    return wait_for(endpoint.worker(), flush(endpoint, OpParams(OldParams().get())));
+    GateLock lock(endpoint.gate());
+    return wait_for(worker_of(endpoint), flush(endpoint, OpParams(OldParams().get())));
 }
 
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     const EndpointExtras* extras = endpoint.extras();
     constexpr uint64_t kSocketFields =
         UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR;
     if ((attr->field_mask & kSocketFields) != 0) {
         if (extras == nullptr || extras->connection == nullptr) return UCS_ERR_NOT_CONNECTED;
-        const wireup::Connection& connection = *extras->connection;
+        const auto& connection = static_cast<const wireup::Connection&>(*extras->connection);
         if ((attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) != 0) {
             attr->local_sockaddr = connection.local().storage();
         }
@@ -129,7 +132,7 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
 ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_t* param,
                                   ucp_ep_evaluate_perf_attr_t* attr) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     if ((param->field_mask & UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE) == 0) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -143,8 +146,43 @@ ucs_status_t ucp_ep_evaluate_perf(ucp_ep_h ep, const ucp_ep_evaluate_perf_param_
     return UCS_OK;
 }
 
+namespace {
+
+// Runtimes look for names in this text.
+void print_info(const Endpoint& endpoint, FILE* stream) {
+    const LaneDriver& lanes = worker_of(endpoint).lanes();
+    fprintf(stream, "#\n# Swiftlane endpoint to worker %016" PRIx64 "\n#\n",
+            endpoint.remote_uuid());
+    const auto& scalable = endpoint.scalable_lane().attributes;
+    fprintf(stream, "#     scalable lane: %s/%s\n", scalable.transport.c_str(),
+            scalable.device.c_str());
+    if (endpoint.lane_state() != nullptr) {
+        const auto& dedicated = endpoint.dedicated_lane().attributes;
+        fprintf(stream, "#     dedicated lane: %s/%s\n", dedicated.transport.c_str(),
+                dedicated.device.c_str());
+    }
+    const char* promotion = "yes";
+    if (!endpoint.has_flag(Endpoint::kPromotable)) {
+        promotion = "no: the two ends have nothing dedicated in common on these devices";
+    } else if (!endpoint.is_primary()) {
+        promotion = "no: another endpoint to the same worker takes part";
+    } else if (!lanes.is_adaptive(endpoint)) {
+        promotion = "no: lane switching is off (UCX_LANES, UCX_MAX_PRIORITY_EPS)";
+    }
+    fprintf(stream, "#     a dedicated lane when hot: %s\n", promotion);
+    const lanes::Link* link = lanes.link_of(endpoint);
+    if (link != nullptr) {
+        fprintf(stream, "#     link: %s (%s), score %" PRIu64 "\n", lanes::name(link->state),
+                lanes::name(link->reason), link->score());
+    }
+    fprintf(stream, "#     short messages: up to %zd bytes\n#\n",
+            static_cast<ssize_t>(endpoint.short_limit()));
+}
+
+}  // namespace
+
 void ucp_ep_print_info(ucp_ep_h ep, FILE* stream) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    endpoint.print_info(stream);
+    GateLock lock(endpoint.gate());
+    print_info(endpoint, stream);
 }

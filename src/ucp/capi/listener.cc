@@ -12,7 +12,7 @@ using namespace ucp;
 ucs_status_t ucp_listener_create(ucp_worker_h worker_h, const ucp_listener_params_t* params,
                                  ucp_listener_h* listener_p) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     wireup::ConnectionManager* manager = nullptr;
     ucs_status_t status = worker.connections(&manager);
     if (status != UCS_OK) return status;
@@ -24,13 +24,13 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker_h, const ucp_listener_param
 
 void ucp_listener_destroy(ucp_listener_h listener_h) {
     wireup::Listener& listener = unwrap(listener_h);
-    WorkerLock lock(listener.worker());
+    GateLock lock(listener.gate());
     delete &listener;
 }
 
 ucs_status_t ucp_listener_query(ucp_listener_h listener_h, ucp_listener_attr_t* attr) {
     wireup::Listener& listener = unwrap(listener_h);
-    WorkerLock lock(listener.worker());
+    GateLock lock(listener.gate());
     if ((attr->field_mask & UCP_LISTENER_ATTR_FIELD_SOCKADDR) != 0) {
         attr->sockaddr = listener.address().storage();
     }

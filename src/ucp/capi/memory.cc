@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/worker/worker.h"
 #include "ucs/config/values.h"
 
 using namespace ucp;
@@ -21,8 +21,11 @@ extern "C" {
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* params,
                          ucp_mem_h* memh_p) {
     if (params == nullptr || memh_p == nullptr) return UCS_ERR_INVALID_PARAM;
+    ucp_mem_map_params_t known = *params;
+    if ((known.field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0)
+        known.memory_type = unwrap(context).memory_type_from_program(known.memory_type);
     Memory* memory = nullptr;
-    const ucs_status_t status = Memory::map(unwrap(context), *params, &memory);
+    const ucs_status_t status = Memory::map(unwrap(context).domains(), known, &memory);
     if (status == UCS_OK) *memh_p = wrap(memory);
     return status;
 }
@@ -39,7 +42,7 @@ ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr) {
     if ((attr->field_mask & UCP_MEM_ATTR_FIELD_ADDRESS) != 0) attr->address = memory.address();
     if ((attr->field_mask & UCP_MEM_ATTR_FIELD_LENGTH) != 0) attr->length = memory.length();
     if ((attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) != 0) {
-        attr->mem_type = memory.context().memory_type_for_program(memory.type());
+        attr->mem_type = memory.type();
     }
     return UCS_OK;
 }
@@ -74,7 +77,7 @@ void ucp_mem_print_info(const char* mem_size, ucp_context_h context, FILE* strea
     fprintf(stream, "#     address: %p\n#     kind: %s\n#     packed key: %zu bytes\n",
             memory.address(), ucs_memory_type_names[memory.type()], packed_key_size(memory));
     unsigned index = 0;
-    for (const Domain& domain : unwrap(context).domains()) {
+    for (const Domain& domain : unwrap(context).domains().list()) {
         fprintf(stream, "#     md %u (%s): %s\n", index, domain.device.c_str(),
                 memory.handle(index) != nullptr ? "registered" : "not registered");
         ++index;
@@ -126,12 +129,12 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     ucs_status_t status = PackedKey::parse(rkey_buffer, &packed);
     if (status != UCS_OK) return status;
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
     if (!remote) return UCS_ERR_NO_MEMORY;
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    status = remote->open(endpoint.worker().context(), packed,
-                          endpoint.worker().domain_pairs(endpoint, pairs));
+    status = remote->open(worker_of(endpoint).context().domains(), packed,
+                          worker_of(endpoint).rails().domain_pairs(endpoint, pairs));
     if (status == UCS_OK) *rkey_p = wrap(remote.release());
     return status;
 }

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "ucp/api/ucp.h"
+#include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucp/proto/stream/streams.h"
 #include "ucp/proto/tag/engine.h"
+#include "ucp/worker/worker.h"
 
 using namespace ucp;
 
@@ -21,12 +21,9 @@ ucs_status_t status_of(const Request& request) {
 /** The lane of its endpoint, which the request may have outlived: then it is none of the worker's.
  */
 std::string lane_of(const Request& request) {
-    std::string name = "any";
-    if ((request.flags & Request::kLight) != 0 || request.endpoint == nullptr) return name;
-    request.worker->for_each_endpoint([&](Endpoint& endpoint) {
-        if (&endpoint == request.endpoint) name = endpoint.one_sided_lane().attributes.transport;
-    });
-    return name;
+    if ((request.flags & Request::kLight) != 0 || request.endpoint == nullptr) return "any";
+    if (!request.pool->owner()->endpoints().contains(request.endpoint)) return "any";
+    return request.endpoint->one_sided_lane().attributes.transport;
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ int ucp_request_is_completed(void* request) {
 
 ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
     Request& request = Request::from_handle(handle);
-    WorkerLock lock(*request.worker);
+    GateLock lock(request.pool->gate());
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) != 0) {
         if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE) == 0) {
             return UCS_ERR_INVALID_PARAM;
@@ -64,34 +61,34 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
 
 void ucp_request_cancel(ucp_worker_h worker_h, void* handle) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     Request& request = Request::from_handle(handle);
     if (request.is_finished()) return;
     if (request.callback_kind == Request::CallbackKind::kTagReceive) {
         worker.tags().cancel(request);
     } else if (request.callback_kind == Request::CallbackKind::kStreamReceive) {
-        Streams::of(*request.endpoint).cancel(request);
+        worker.streams().of(*request.endpoint).cancel(request);
     }
 }
 
 void ucp_request_free(void* handle) {
     Request& request = Request::from_handle(handle);
-    Worker& worker = *request.worker;
-    WorkerLock lock(worker);
-    worker.free_request(request);
+    RequestPool& requests = *request.pool;
+    GateLock lock(requests.gate());
+    requests.free(request);
 }
 
 void ucp_request_release(void* handle) {
     Request& request = Request::from_handle(handle);
-    Worker& worker = *request.worker;
-    WorkerLock lock(worker);
-    worker.release_request(request);
+    RequestPool& requests = *request.pool;
+    GateLock lock(requests.gate());
+    requests.release(request);
 }
 
 void* ucp_request_alloc(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
-    Request* request = worker.lend_request();
+    GateLock lock(worker.gate());
+    Request* request = worker.requests().lend();
     return request == nullptr ? nullptr : request->handle();
 }
 

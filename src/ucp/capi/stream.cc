@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/api/ucp.h"
-#include "ucp/capi/compat.h"
-#include "ucp/endpoint/endpoint_extras.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/capi/compat.h"
+#include "ucp/endpoint/extras.h"
 #include "ucp/proto/stream/streams.h"
+#include "ucp/worker/worker.h"
 
 using namespace ucp;
 
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
                                      const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
-    Worker& worker = endpoint.worker();
-    WorkerLock lock(worker);
-    worker.touch_if_armed(endpoint, count);
+    GateLock lock(endpoint.gate());
+    endpoint.touch_if_armed(count);
     constexpr uint32_t kUnusual = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     if ((param->op_attr_mask & kUnusual) == 0 && count != 0 && endpoint.fits_short(count) &&
-        endpoint.has_flag(Endpoint::kGreeted)) {
+        endpoint.has_greeted()) {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(static_cast<uint8_t>(AmId::kStream), stream_name(endpoint),
                                         buffer, static_cast<uint32_t>(count));
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
-    return stream_send(endpoint, buffer, count, OpParams(param));
+    return worker_of(endpoint).streams().send(endpoint, buffer, count, OpParams(param));
 }
 
 ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
@@ -34,8 +33,9 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t coun
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void* buffer, size_t count, size_t* length,
                                      const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    return Streams::of(endpoint).receive(buffer, count, length, OpParams(param));
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).streams().of(endpoint).receive(buffer, count, length,
+                                                              OpParams(param));
 }
 
 ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
@@ -48,20 +48,20 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
 
 ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    return Streams::of(endpoint).borrow(length);
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).streams().of(endpoint).borrow(length);
 }
 
 void ucp_stream_data_release(ucp_ep_h ep, void* data) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    Streams::of(endpoint).give_back(data);
+    GateLock lock(endpoint.gate());
+    worker_of(endpoint).streams().of(endpoint).give_back(data);
 }
 
 ssize_t ucp_stream_worker_poll(ucp_worker_h worker_h, ucp_stream_poll_ep_t* poll_eps,
                                size_t max_eps, unsigned) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return static_cast<ssize_t>(worker.streams().poll(poll_eps, max_eps));
 }
 

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <memory>
 
-#include "ucp/proto/am/am_handlers.h"
+#include <cinttypes>
+#include <string>
+
 #include "ucp/api/ucp.h"
-#include "ucp/capi/compat.h"
 #include "ucp/base/handles.h"
+#include "ucp/capi/compat.h"
+#include "ucp/proto/am/am_handlers.h"
 #include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
@@ -24,7 +27,7 @@ ucs_status_t wait_for(Worker& worker, ucs_status_ptr_t operation) {
         if (worker.progress() == 0) sched_yield();
     }
     const ucs_status_t status = request.status;
-    worker.free_request(request);
+    worker.requests().free(request);
     return status;
 }
 
@@ -56,17 +59,18 @@ void ucp_worker_destroy(ucp_worker_h worker) {
 
 ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
     if (wants(UCP_WORKER_ATTR_FIELD_THREAD_MODE)) attr->thread_mode = worker.thread_mode();
     if (wants(UCP_WORKER_ATTR_FIELD_ADDRESS)) {
         const uint32_t flags = wants(UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
-        const std::vector<std::byte> address = worker.address(flags);
+        const std::vector<std::byte> address = worker.connector().address(flags);
         attr->address = copy_address(address);
         if (attr->address == nullptr) return UCS_ERR_NO_MEMORY;
         attr->address_length = address.size();
     }
-    if (wants(UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER)) attr->max_am_header = max_am_header(worker);
+    if (wants(UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER))
+        attr->max_am_header = max_am_header(worker.interfaces());
     if (wants(UCP_WORKER_ATTR_FIELD_NAME)) {
         snprintf(attr->name, sizeof(attr->name), "%s", worker.name().c_str());
     }
@@ -74,9 +78,51 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) {
     return UCS_OK;
 }
 
+namespace {
+
+/** What endpoints can be given of a transport. */
+std::string use_of(const uct::InterfaceAttributes& attributes, bool auxiliary) {
+    if (attributes.device_type == uct::DeviceType::kAccelerator) return "memory of the device";
+    if (attributes.reach == uct::Reach::kEndpoint) return "hot peers: a dedicated lane each";
+    if (auxiliary) return "sets up dedicated lanes";
+    switch (attributes.device_type) {
+        case uct::DeviceType::kSelf:
+            return "messages of the worker to itself";
+        case uct::DeviceType::kSharedMemory:
+            return "all peers on this host";
+        default:
+            return "all peers on other hosts, and on this one if nothing nearer reaches them";
+    }
+}
+
+// Runtimes look for names in this text.
+void print_info(Worker& worker, FILE* stream) {
+    fprintf(stream, "#\n# Swiftlane worker %s (%016" PRIx64 ")\n#\n", worker.name().c_str(),
+            worker.uuid());
+    fprintf(stream, "#     address: %zu bytes, endpoints: %zu\n", worker.address().size(),
+            worker.endpoints().size());
+    for (const WorkerInterface& interface : worker.interfaces().list()) {
+        const auto& attributes = interface.transport->attributes();
+        const bool auxiliary = worker.context().resources()[interface.resource].auxiliary;
+        fprintf(stream, "#     %s/%s: %s\n", attributes.transport.c_str(),
+                attributes.device.c_str(), use_of(attributes, auxiliary).c_str());
+        fprintf(
+            stream,
+            "#         latency %.0f ns + %.1f ns for each endpoint, %.2f GB/s, overhead %.0f ns, "
+            "short up to %zu bytes\n",
+            attributes.latency.base * 1e9, attributes.latency.per_endpoint * 1e9,
+            attributes.bandwidth * 1e-9, attributes.overhead * 1e9, attributes.am.max_short);
+    }
+    const lanes::Negotiator& negotiator = worker.lanes().negotiator();
+    fprintf(stream, "#     dedicated lanes: %" PRIu32 " of %" PRIu32 "\n#\n", negotiator.held(),
+            negotiator.config().cap);
+}
+
+}  // namespace
+
 void ucp_worker_print_info(ucp_worker_h worker, FILE* stream) {
-    WorkerLock lock(unwrap(worker));
-    unwrap(worker).print_info(stream);
+    GateLock lock(unwrap(worker).gate());
+    print_info(unwrap(worker), stream);
 }
 
 ucs_status_t ucp_worker_get_address(ucp_worker_h worker_h, ucp_address_t** address_p,
@@ -104,8 +150,8 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
 
 unsigned ucp_worker_progress(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
-    if ((worker.gate() & Worker::kGateThreads) != 0) [[unlikely]] {
-        WorkerLock lock(worker);
+    if (worker.gate().has_threads()) [[unlikely]] {
+        GateLock lock(worker.gate());
         return worker.progress();
     }
     return worker.progress();
@@ -113,14 +159,14 @@ unsigned ucp_worker_progress(ucp_worker_h worker_h) {
 
 ucs_status_t ucp_worker_fence(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     worker.fence();
     return UCS_OK;
 }
 
 ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_param_t* param) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return worker.flush(OpParams(param));
 }
 
@@ -130,6 +176,48 @@ ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned, ucp_send_cal
 
 ucs_status_t ucp_worker_flush(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     return wait_for(worker, worker.flush(OpParams(OldParams().get())));
+}
+
+// --- sleeping ---
+
+ucs_status_t ucp_worker_get_efd(ucp_worker_h worker_h, int* fd) {
+    Worker& worker = unwrap(worker_h);
+    GateLock lock(worker.gate());
+    Wakeup* wakeup = nullptr;
+    const ucs_status_t status = worker.wakeup(&wakeup);
+    if (status == UCS_OK) *fd = wakeup->descriptor();
+    return status;
+}
+
+ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) {
+    Worker& worker = unwrap(worker_h);
+    GateLock lock(worker.gate());
+    Wakeup* wakeup = nullptr;
+    const ucs_status_t status = worker.wakeup(&wakeup);
+    return status == UCS_OK ? wakeup->arm() : status;
+}
+
+ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) {
+    Worker& worker = unwrap(worker_h);
+    Wakeup* wakeup = nullptr;
+    {
+        GateLock lock(worker.gate());
+        ucs_status_t status = worker.wakeup(&wakeup);
+        if (status == UCS_OK) status = wakeup->arm();
+        if (status == UCS_ERR_BUSY) return UCS_OK;
+        if (status != UCS_OK) return status;
+    }
+    return wakeup->wait();
+}
+
+void ucp_worker_wait_mem(ucp_worker_h, void*) {
+    sched_yield();
+}
+
+ucs_status_t ucp_worker_signal(ucp_worker_h worker_h) {
+    Wakeup* wakeup = nullptr;
+    const ucs_status_t status = unwrap(worker_h).wakeup(&wakeup);
+    return status == UCS_OK ? wakeup->signal() : status;
 }

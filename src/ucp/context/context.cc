@@ -96,12 +96,12 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     if (config.estimated_endpoints) {
         made->estimated_endpoints_ = std::max<size_t>(*config.estimated_endpoints, 1);
     }
-    if (has(UCP_PARAM_FIELD_MT_WORKERS_SHARED)) {
-        made->mt_workers_shared_ = params.mt_workers_shared != 0;
-    }
     if (has(UCP_PARAM_FIELD_NAME) && params.name != nullptr) made->name_ = params.name;
     if (made->name_.empty()) made->name_ = "swiftlane";
-    made->regions_ = RegionTable(made->draw_uuid());
+    made->domains_.set_options(
+        {.is_shared = has(UCP_PARAM_FIELD_MT_WORKERS_SHARED) && params.mt_workers_shared != 0,
+         .exports_memory = made->has_feature(UCP_FEATURE_EXPORTED_MEMH),
+         .identity = made->draw_uuid()});
 
     ucs_status_t status = made->find_resources(seams);
     if (status == UCS_OK) status = made->open_registration_cache();
@@ -113,10 +113,10 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
 Context::~Context() = default;
 
 std::optional<unsigned> Context::open_domain(uct::Component& component, const std::string& device) {
-    const auto known = std::ranges::find_if(domains_, [&](const Domain& domain) {
+    const auto known = std::ranges::find_if(domains_.list(), [&](const Domain& domain) {
         return domain.component == &component && domain.device == device;
     });
-    if (known != domains_.end()) return static_cast<unsigned>(known - domains_.begin());
+    if (known != domains_.list().end()) return static_cast<unsigned>(known - domains_.list().begin());
     std::unique_ptr<uct::MemoryDomain> memory;
     const ucs_status_t status = component.open_domain(device, &memory);
     if (status != UCS_OK) {
@@ -124,7 +124,7 @@ std::optional<unsigned> Context::open_domain(uct::Component& component, const st
                       ucs_status_string(status));
         return std::nullopt;
     }
-    domains_.push_back({&component, device, std::move(memory), kind_of(component.name())});
+    domains_.list().push_back({&component, device, std::move(memory), kind_of(component.name())});
     return static_cast<unsigned>(domains_.size() - 1);
 }
 
@@ -177,12 +177,9 @@ ucs_status_t Context::find_resources(const ContextSeams& seams) {
 ucs_status_t Context::open_registration_cache() {
     using ucs::config::Ternary;
     if (config_.registration_cache == Ternary::kNo) return UCS_OK;
-    registrations_ = std::make_unique<RegistrationCache>(
-        domains_, RegistrationCache::Limits{.regions = config_.cached_regions,
-                                            .bytes = config_.cached_bytes});
-    if (config_.memory_events && memory_events_.report_to(registrations_->invalidations()))
+    if (domains_.open_cache({.regions = config_.cached_regions, .bytes = config_.cached_bytes},
+                            config_.memory_events))
         return UCS_OK;
-    registrations_.reset();
     if (config_.registration_cache == Ternary::kYes) {
         ucs::log_error(
             "UCX_RCACHE_ENABLE=y: registrations cannot be kept, as nothing tells when memory is "
@@ -248,12 +245,6 @@ void Context::measure_distances() {
         resource.distance =
             static_cast<float>(topology->distance(adapter_of(resource.device), cpus));
     }
-}
-
-void Context::collect_registrations() {
-    if (registrations_ == nullptr) return;
-    ContextLock lock(*this);
-    registrations_->collect();
 }
 
 uint64_t Context::draw_uuid() {

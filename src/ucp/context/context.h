@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,24 +9,12 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/context/config.h"
-#include "ucp/mem/memory_events.h"
-#include "ucp/mem/region_table.h"
-#include "ucp/mem/registration_cache.h"
+#include "ucp/mem/domain_set.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
 
 namespace ucp {
-
-class Worker;
-
-/** A device opened by this context. */
-struct Domain {
-    uct::Component* component;
-    std::string device;
-    std::unique_ptr<uct::MemoryDomain> memory;
-    uint32_t kind;  //!< hash of the component's name: whose keys and handles a peer's can be
-};
 
 /** A transport on a device that the configuration admits. */
 struct TransportResource {
@@ -61,8 +48,6 @@ struct ContextSeams {
 
 /**
  * Configuration, devices and memory of one program.
- *
- * Thread rule: domains are used under mutex() by whoever registers memory if mt_workers_shared.
  */
 class Context {
   public:
@@ -74,7 +59,8 @@ class Context {
     Context& operator=(const Context&) = delete;
 
     const Config& config() const { return config_; }
-    std::span<Domain> domains() { return domains_; }
+    DomainSet& domains() { return domains_; }
+    const DomainSet& domains() const { return domains_; }
     std::span<const TransportResource> resources() const { return resources_; }
     std::span<const LeftOut> left_out() const { return left_out_; }
     const ucs::Clock& clock() const { return *clock_; }
@@ -87,10 +73,6 @@ class Context {
     ucp_request_cleanup_callback_t request_cleanup() const { return request_cleanup_; }
     size_t estimated_endpoints() const { return estimated_endpoints_; }
     const std::string& name() const { return name_; }
-    bool is_shared_by_threads() const { return mt_workers_shared_; }
-    /** Serialises memory domains; recursive, taken only if is_shared_by_threads(). */
-    std::recursive_mutex& mutex() { return mutex_; }
-
     /** The program was compiled for this minor version of the interface (ucp_init_version). */
     void set_interface_minor(unsigned minor) { interface_minor_ = minor; }
     /** A kind of memory as the program means it: "unknown" was 5 before version 1.16. */
@@ -103,13 +85,7 @@ class Context {
                                                                         : type;
     }
 
-    RegionTable& regions() { return regions_; }
-    /** Null: every operation registers for itself. */
-    RegistrationCache* registrations() { return registrations_.get(); }
-    /** From time to time: what was unmapped does not stay pinned until the next lookup. */
-    void collect_registrations();
     uint64_t draw_uuid();
-    void print_info(FILE* stream) const;
 
   private:
     Context() = default;
@@ -121,7 +97,7 @@ class Context {
     ucs_status_t open_registration_cache();
 
     Config config_;
-    std::vector<Domain> domains_;
+    DomainSet domains_;
     std::vector<TransportResource> resources_;
     std::vector<LeftOut> left_out_;
     const ucs::Clock* clock_ = nullptr;
@@ -133,30 +109,8 @@ class Context {
     ucp_request_init_callback_t request_init_ = nullptr;
     ucp_request_cleanup_callback_t request_cleanup_ = nullptr;
     size_t estimated_endpoints_ = 1;
-    bool mt_workers_shared_ = false;
     unsigned interface_minor_ = UCP_API_MINOR;
     std::string name_;
-    std::recursive_mutex mutex_;
-    RegionTable regions_;
-    std::unique_ptr<RegistrationCache> registrations_;
-    MemoryEvents memory_events_;
-};
-
-/** Takes the context's mutex for a scope, if several threads use it. */
-class ContextLock {
-  public:
-    explicit ContextLock(Context& context)
-        : mutex_(context.is_shared_by_threads() ? &context.mutex() : nullptr) {
-        if (mutex_ != nullptr) mutex_->lock();
-    }
-    ~ContextLock() {
-        if (mutex_ != nullptr) mutex_->unlock();
-    }
-    ContextLock(const ContextLock&) = delete;
-    ContextLock& operator=(const ContextLock&) = delete;
-
-  private:
-    std::recursive_mutex* mutex_;
 };
 
 }  // namespace ucp

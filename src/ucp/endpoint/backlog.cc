@@ -6,9 +6,6 @@
 #include <cstring>
 #include <new>
 
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
-
 namespace ucp {
 
 ControlMessage* ControlMessage::make(AmId id, std::span<const std::byte> message, Then then) {
@@ -47,53 +44,10 @@ ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std
     return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
 }
 
-Backlog::Backlog(Endpoint& endpoint)
-    : request_wait(endpoint, serve_requests), control_wait(endpoint, serve_controls) {}
-
 Backlog::~Backlog() {
     assert(requests.empty() && controls.empty());
     request_wait.end();
     control_wait.end();
-}
-
-// Inside a transport's call a wait can neither leave its queue nor join another: `serving` makes
-// pump() keep off, and what has to go on elsewhere is left to the worker's progress.
-ucs_status_t Backlog::serve_requests(uct::Pending* pending) {
-    auto& wait = *static_cast<LaneWait*>(pending);
-    Endpoint& endpoint = wait.endpoint;
-    wait.serving = true;
-    // Control messages go first, and what is tried here may need one of them.
-    if (wait.lane == endpoint.scalable() && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
-        wait.serving = false;
-        return UCS_ERR_NO_RESOURCE;
-    }
-    const auto step = endpoint.next_step();
-    if (step && &step->lane.endpoint == wait.lane) {
-        const ucs_status_t status = endpoint.take(*step);
-        if (status == UCS_ERR_NO_RESOURCE) {
-            wait.serving = false;
-            return status;
-        }
-    }
-    wait.serving = false;
-    const auto next = endpoint.next_step();
-    if (next && &next->lane.endpoint == wait.lane) return UCS_INPROGRESS;
-    wait.lane = nullptr;
-    if (next) endpoint.worker().pump_later(endpoint);
-    return UCS_OK;
-}
-
-ucs_status_t Backlog::serve_controls(uct::Pending* pending) {
-    auto& wait = *static_cast<LaneWait*>(pending);
-    Endpoint& endpoint = wait.endpoint;
-    wait.serving = true;
-    ucs_status_t status = UCS_OK;
-    if (!endpoint.backlog().controls.empty()) status = endpoint.post_first_control();
-    wait.serving = false;
-    if (status == UCS_ERR_NO_RESOURCE) return status;
-    if (!endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
-    wait.lane = nullptr;
-    return UCS_OK;
 }
 
 }  // namespace ucp

@@ -69,7 +69,9 @@ class LaneWait : public uct::Pending {
  */
 class Backlog {
   public:
-    explicit Backlog(Endpoint& endpoint);
+    Backlog(Endpoint& endpoint, uct::Pending::Progress serve_requests,
+            uct::Pending::Progress serve_controls)
+        : request_wait(endpoint, serve_requests), control_wait(endpoint, serve_controls) {}
     /** Both queues are empty. */
     ~Backlog();
 
@@ -77,10 +79,6 @@ class Backlog {
     ControlQueue controls;
     LaneWait request_wait;
     LaneWait control_wait;
-
-  private:
-    static ucs_status_t serve_requests(uct::Pending* pending);
-    static ucs_status_t serve_controls(uct::Pending* pending);
 };
 
 }  // namespace ucp

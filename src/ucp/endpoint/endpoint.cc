@@ -4,28 +4,24 @@
 #include <algorithm>
 
 #include "ucp/base/handles.h"
-#include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/endpoint/backlog.h"
-#include "ucp/endpoint/endpoint_extras.h"
+#include "ucp/endpoint/extras.h"
 #include "ucp/endpoint/flush.h"
-#include "ucp/lanes/driver/lane_driver.h"
-#include "ucp/proto/eager/reassembly.h"
-#include "ucp/worker/worker.h"
+#include "ucp/endpoint/lane_state.h"
 #include "ucs/log.h"
 
 namespace ucp {
 
-Endpoint::Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index,
+Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_index,
                    DomainPair domains, std::unique_ptr<uct::Endpoint> scalable)
     : tx_lane_(scalable.get()),
-      worker_(&worker),
+      host_(&host),
       remote_uuid_(remote_uuid),
-      fence_seen_(worker.fence_sequence()),
+      fence_seen_(host.fence_sequence),
       scalable_index_(static_cast<uint8_t>(scalable_index)),
       domains_(domains),
       scalable_(std::move(scalable)),
-      serial_(worker.next_serial()) {
+      serial_(++host.serials) {
     update_fast_path();
 }
 
@@ -55,12 +51,12 @@ void Endpoint::take_lanes(Endpoint& made) {
 }
 
 Lane Endpoint::scalable_lane() const {
-    return {*scalable_, worker_->interface(scalable_index_).transport->attributes(), domains_};
+    return {*scalable_, host_->interfaces.attributes(scalable_index_), domains_};
 }
 
 Lane Endpoint::dedicated_lane() const {
-    return {*lane_state_->dedicated,
-            worker_->interface(lane_state_->interface_index).transport->attributes(), domains_};
+    return {*lane_state_->dedicated, host_->interfaces.attributes(lane_state_->interface_index),
+            domains_};
 }
 
 Lane Endpoint::one_sided_lane() {
@@ -101,8 +97,23 @@ bool Endpoint::owns(const uct::Endpoint* lane) const {
            (lane_state_ != nullptr && lane == lane_state_->dedicated.get());
 }
 
-uint32_t Endpoint::fence_sequence() const {
-    return worker_->fence_sequence();
+void Endpoint::attach_lane(std::unique_ptr<LaneState> state) {
+    lane_state_ = state.release();
+    update_fast_path();
+}
+
+std::unique_ptr<LaneState> Endpoint::detach_lane() {
+    std::unique_ptr<LaneState> state(lane_state_);
+    if (state == nullptr) return state;
+    if (backlog_ != nullptr && backlog_->request_wait.lane == state->dedicated.get())
+        backlog_->request_wait.end();
+    lane_state_ = nullptr;
+    forget_one_sided(kDedicatedBit);
+    return state;
+}
+
+size_t Endpoint::waiting_requests() const {
+    return backlog_ == nullptr ? 0 : backlog_->requests.size();
 }
 
 void Endpoint::give_to_user(const ucp_ep_params_t& params) {
@@ -164,11 +175,11 @@ void Endpoint::update_fast_path() {
     }
     // With several threads every send takes the lock first, so none may be fast; the limit that
     // they read without the lock is never written then.
-    if (worker_->has_threads()) return;
+    if (gate().has_threads()) return;
     const bool is_fast = !is_switching && !is_failed() && !has_backlog_ &&
                          (attributes->capabilities & uct::kAmShort) != 0;
     short_limit_ =
-        is_fast ? static_cast<ptrdiff_t>(std::min(attributes->am.max_short, worker_->short_limit()))
+        is_fast ? static_cast<ptrdiff_t>(std::min(attributes->am.max_short, host_->short_limit))
                 : -1;
 }
 
@@ -189,47 +200,37 @@ void Endpoint::fail(ucs_status_t status) {
     if (is_failed()) return;
     status_ = status;
     update_fast_path();
-    worker_->purge_later(*this);
+    host_->events.endpoint_failed(*this);
 }
 
-// Everything that holds a reference of a request of this endpoint gives it up. User callbacks run
-// here, so the endpoint may be closed meanwhile; it is not freed before the worker's reap().
-void Endpoint::purge() {
-    set_flag(kPurged);
+void Endpoint::end_waiting() {
+    if (backlog_ == nullptr) return;
+    backlog_->request_wait.end();
+    backlog_->control_wait.end();
+    backlog_->controls.clear_and_dispose(ControlMessage::free);
+    while (!backlog_->requests.empty()) {
+        Request& request = backlog_->requests.front();
+        backlog_->requests.pop_front();
+        request.flags &= ~Request::kQueued;
+        request.complete(status_);
+    }
+    has_backlog_ = false;
+}
+
+void Endpoint::tell_failure() {
+    if (error_callback_ == nullptr || !is_users() || !has_flag(kPeerErrors)) return;
+    const auto callback = error_callback_;
+    error_callback_ = nullptr;
+    callback(error_argument_, wrap(this), status_);
+}
+
+void Endpoint::log_failure() const {
     if (is_users() && error_callback_ == nullptr && has_flag(kPeerErrors)) {
         ucs::log_warn("endpoint to worker {:016x} failed: {}", remote_uuid_,
                       ucs_status_string(status_));
     } else {
         ucs::log_debug("endpoint to worker {:016x} failed: {}", remote_uuid_,
                        ucs_status_string(status_));
-    }
-    worker_->lanes().endpoint_failed(*this);
-    if (backlog_ != nullptr) {
-        backlog_->request_wait.end();
-        backlog_->control_wait.end();
-        backlog_->controls.clear_and_dispose(ControlMessage::free);
-        while (!backlog_->requests.empty()) {
-            Request& request = backlog_->requests.front();
-            backlog_->requests.pop_front();
-            request.flags &= ~Request::kQueued;
-            request.complete(status_);
-        }
-        has_backlog_ = false;
-    }
-    worker_->bulk_queue_pairs().endpoint_failed(*this);
-    worker_->bulk().endpoint_failed(*this);
-    worker_->abort_named(*this, status_);
-    flush_endpoint_failed(*this, status_);
-    if (extras_ != nullptr && extras_->stream != nullptr) {
-        extras_->stream->cancel_receives(status_);
-    }
-    if (worker_->find_endpoint(remote_uuid_) == nullptr) {
-        worker_->reassembly().sender_failed(remote_uuid_, status_);
-    }
-    if (error_callback_ != nullptr && is_users() && has_flag(kPeerErrors)) {
-        const auto callback = error_callback_;
-        error_callback_ = nullptr;
-        callback(error_argument_, wrap(this), status_);
     }
 }
 

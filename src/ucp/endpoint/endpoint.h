@@ -14,6 +14,8 @@
 #include "ucp/api/ucp.h"
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
+#include "ucp/endpoint/endpoint_host.h"
+#include "ucp/endpoint/extras.h"
 #include "ucp/lanes/switch.h"
 #include "ucs/usage_tracker.h"
 #include "uct/api/interface.h"
@@ -21,9 +23,6 @@
 namespace ucp {
 
 class Backlog;
-class LaneDriver;
-class Worker;
-struct EndpointExtras;
 struct LaneState;
 
 /**
@@ -31,8 +30,8 @@ struct LaneState;
  *
  * Small: what only few endpoints need at a time lies in records of their own, the Backlog (messages
  * that wait for room) and the LaneState (a dedicated lane on its way up, in use, or on its way
- * down). Owned by its worker; freed only from Worker::progress() or when the worker goes, so that
- * callbacks may close endpoints.
+ * down). Owned by its worker's EndpointTable; freed only from the worker's progress or when the
+ * worker goes, so that callbacks may close endpoints.
  *
  * Order: requests are posted in the order of submit(); control messages have a queue of their own,
  * always use the scalable lane and never wait behind requests. Which lane a request takes is
@@ -41,13 +40,16 @@ struct LaneState;
 class Endpoint : public boost::intrusive::list_base_hook<>,
                  public boost::intrusive::unordered_set_base_hook<> {
   public:
-    Endpoint(Worker& worker, uint64_t remote_uuid, unsigned scalable_index, DomainPair domains,
+    Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_index, DomainPair domains,
              std::unique_ptr<uct::Endpoint> scalable);
     ~Endpoint();
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
 
-    Worker& worker() const { return *worker_; }
+    EndpointHost& host() const { return *host_; }
+    Gate& gate() const { return host_->gate; }
+    RequestPool& requests() const { return host_->requests; }
+    uint64_t local_uuid() const { return host_->uuid; }
     uint64_t remote_uuid() const { return remote_uuid_; }
     /** Names the endpoint within its worker; never used twice. */
     uint32_t serial() const { return serial_; }
@@ -60,13 +62,16 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
     bool message_ready() const;
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
+    /** The usage tracker is armed: count a send. */
+    void touch(size_t bytes) { gate().touch(tracker_hook_, remote_uuid_, bytes); }
+    void touch_if_armed(size_t bytes) { gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes); }
 
     /**
      * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it
      * and no fence is due.
      */
     bool one_sided_ready() const {
-        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == fence_sequence() &&
+        return !has_backlog_ && status_ == UCS_OK && fence_seen_ == host_->fence_sequence &&
                (one_sided_fenced_ == 0 || one_sided_fenced_ == one_sided_bit());
     }
     /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
@@ -111,6 +116,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      *         with kNeedsGreeting are held back by themselves.
      */
     ucs_status_t greet();
+    /** HELLO was posted. */
+    bool has_greeted() const { return greeting_ == Greeting::kPosted; }
     /** The peer does not answer, and may have no endpoint to this worker any more: it makes one. */
     void greet_again();
 
@@ -133,11 +140,31 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t status() const { return status_; }
     /**
      * Later operations return `status`; all that the endpoint holds fails, and the user is told, in
-     * the next Worker::progress().
+     * the next progress of the worker.
      */
     void fail(ucs_status_t status);
+    void log_failure() const;
+    /** It has failed: what waits in it ends with its status. */
+    void end_waiting();
+    /** It has failed, and nothing is left in it: tell the user, if he wants to know. */
+    void tell_failure();
+    /** It has failed, and nothing is left in it. */
+    bool is_purged() const { return has_flag(kPurged); }
 
-    // --- used by Worker, LaneDriver, the flush protocol ---
+    // --- its life ---
+
+    bool is_closing() const { return life_ != Life::kOpen; }
+    bool is_doomed() const { return life_ == Life::kDoomed; }
+    /** The user closes it, or another takes its place. */
+    void begin_closing() {
+        if (life_ == Life::kOpen) life_ = Life::kClosing;
+    }
+    /** The user has closed it, and it stays as the library's own. */
+    void end_closing() { life_ = Life::kOpen; }
+    /** It is to be freed. */
+    void set_doomed() { life_ = Life::kDoomed; }
+
+    // --- roles ---
 
     bool is_primary() const { return (flags_ & kPrimary) != 0; }
     bool is_users() const { return (flags_ & kUser) != 0; }
@@ -148,13 +175,27 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t modify(const ucp_ep_params_t& params);
 
     unsigned scalable_index() const { return scalable_index_; }
-    /** Worker::interface() of the dedicated lane that hot endpoints get; for kPromotable ones. */
+    /** Transport of the dedicated lane that hot endpoints get; for kPromotable ones. */
     unsigned dedicated_index() const { return dedicated_index_; }
     void set_dedicated_index(unsigned index) { dedicated_index_ = static_cast<uint8_t>(index); }
     DomainPair domains() const { return domains_; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
+    Lane dedicated_lane() const;
+    /** Has a dedicated lane from now on, which its direction does not use yet. */
+    void attach_lane(std::unique_ptr<LaneState> state);
+    /** Has none any more; lanes_changed() is to follow. Null if there was none. */
+    std::unique_ptr<LaneState> detach_lane();
+    /** All one-sided operations on the dedicated lane are done. */
+    void dedicated_drained() { forget_one_sided(kDedicatedBit); }
+    /** The flush that a fence waited for is done on that lane (LaneState::Fence). */
+    void fence_flushed(uint8_t lane_bit) {
+        forget_one_sided(lane_bit);
+        pump();
+    }
+    /** Requests in the send queue. */
+    size_t waiting_requests() const;
     /** What few endpoints have; null: nothing of it. */
     EndpointExtras* extras() const { return extras_.get(); }
     EndpointExtras& make_extras();
@@ -168,7 +209,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** The argument of the error callback, and what stream polls report. */
     void* user_argument() const { return error_argument_; }
     bool owns(const uct::Endpoint* lane) const;
-    /** Worker::interface() of one of its lanes. */
+    /** Place of one of its lanes' transports in the InterfaceSet. */
     unsigned interface_of(const Lane& lane) const;
     /** The peer is not known yet. */
     bool is_waiting() const { return remote_uuid_ == 0; }
@@ -186,40 +227,46 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     }
     /** Whether all that was posted on one of the lanes is complete since it is gone or about to. */
     bool is_drained(const uct::Endpoint* lane) const;
-    void print_info(FILE* stream) const;
+    /** Of short messages on the lane of the moment, in bytes; -1 if none may go that way. */
+    ptrdiff_t short_limit() const { return short_limit_; }
 
     /** Lanes or directions changed: choose again where to wait, and post what may be posted. */
     void lanes_changed();
     void pump();
+    /** In the next progress of the worker. */
+    void pump_later();
+    /** What pump_later() put off. */
+    void pump_now();
+    bool is_to_be_pumped() const { return has_flag(kPumpLater); }
     void pump_controls();
     /** The last message of its direction on the scalable lane. */
     void send_marker(std::span<const std::byte> message);
 
+    /** What is true of an endpoint independently of all else. */
     enum Flag : uint32_t {
         kUser = 1u << 0,
         kPrimary = 1u << 1,     //!< the endpoint of its uuid that takes part in lane selection
-        kGreeting = 1u << 2,    //!< HELLO is in the control queue
-        kGreeted = 1u << 3,     //!< HELLO was posted
-        kGreetedUs = 1u << 4,   //!< the peer's HELLO came: it may name us at any time
-        kPeerErrors = 1u << 5,  //!< UCP_ERR_HANDLING_MODE_PEER
-        kPromotable = 1u << 6,  //!< both sides have a dedicated transport beside the scalable one
-        kClosing = 1u << 7,
-        kPumpLater = 1u << 9,
-        kPurged = 1u << 10,     //!< failed, and nothing is left in it
-        kDoomed = 1u << 8,      //!< freed by the next progress
-        kMakingWay = 1u << 11,  //!< control messages go before a request that is being posted
+        kGreetedUs = 1u << 2,   //!< the peer's HELLO came: it may name us at any time
+        kPeerErrors = 1u << 3,  //!< UCP_ERR_HANDLING_MODE_PEER
+        kPromotable = 1u << 4,  //!< both sides have a dedicated transport beside the scalable one
+        kPumpLater = 1u << 5,
+        kPurged = 1u << 6,     //!< failed, and nothing is left in it
+        kMakingWay = 1u << 7,  //!< control messages go before a request that is being posted
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
     void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
 
   private:
-    uint32_t fence_sequence() const;
-
-    friend class Backlog;
-    friend class LaneDriver;
-    friend class Worker;
     class MakingWay;
+
+    /** HELLO, which tells the peer this worker's address. */
+    enum class Greeting : uint8_t { kNone, kQueued, kPosted };
+    enum class Life : uint8_t {
+        kOpen,
+        kClosing,  //!< the user has closed it, or another has taken its place
+        kDoomed,   //!< freed by the next progress
+    };
 
     /** What may be done next, and on which lane. */
     struct Step {
@@ -243,7 +290,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void enqueue(Request& request);
     void end_posting(Request& request, ucs_status_t status);
     Backlog& backlog();
-    Lane dedicated_lane() const;
     uint8_t lane_bit(const Lane& lane) const {
         return &lane.endpoint == scalable_.get() ? kScalableBit : kDedicatedBit;
     }
@@ -255,7 +301,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     }
     void set_handlers(const ucp_ep_params_t& params);
     void update_fast_path();
-    void purge();
+    static ucs_status_t serve_requests(uct::Pending* pending);
+    static ucs_status_t serve_controls(uct::Pending* pending);
 
     static constexpr uint8_t kScalableBit = 1;
     static constexpr uint8_t kDedicatedBit = 2;
@@ -263,18 +310,20 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     // First cache line: all that a short send reads.
     uct::Endpoint* tx_lane_;
     ptrdiff_t short_limit_ = -1;  //!< -1 whenever anything is unusual
-    Worker* worker_;
+    EndpointHost* host_;
     uint64_t remote_uuid_;
     ucs::UsageTracker::Hook tracker_hook_;
     uint32_t flags_ = 0;
-    uint32_t fence_seen_ = 0;       //!< Worker::fence_sequence() that one-sided operations obey
+    uint32_t fence_seen_ = 0;       //!< EndpointHost::fence_sequence that one-sided operations obey
     uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
     uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
-    uint8_t scalable_index_;        //!< Worker::interface()
+    uint8_t scalable_index_;        //!< place in the InterfaceSet
     uint8_t dedicated_index_ = 0;
     DomainPair domains_;  //!< of both lanes: they share a device at either end
     ucs_status_t status_ = UCS_OK;
     bool has_backlog_ = false;  //!< a request waits
+    Greeting greeting_ = Greeting::kNone;
+    Life life_ = Life::kOpen;
 
     std::unique_ptr<uct::Endpoint> scalable_;
     LaneState* lane_state_ = nullptr;

@@ -2,7 +2,6 @@
 #include "ucp/endpoint/flush.h"
 
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp {
 namespace {
@@ -33,6 +32,15 @@ ucs_status_t flush_dedicated(Request& request, const Lane& lane) {
     return status;
 }
 
+void wait_for_answers(Request& request) {
+    Endpoint& endpoint = *request.endpoint;
+    if (!endpoint.has_remote_operations()) return;
+    ++request.count;
+    request.part<FlushPart>().target = endpoint.remote_started();
+    // The request leaves the send queue only after this call: it waits by a pointer of its own.
+    endpoint.host().flushes.push_back(&request);
+}
+
 ucs_status_t post_flush(Request& request, const Lane& lane) {
     auto& part = request.part<FlushPart>();
     const bool on_scalable = &lane.endpoint == request.endpoint->scalable();
@@ -50,7 +58,7 @@ ucs_status_t post_flush(Request& request, const Lane& lane) {
         return UCS_INPROGRESS;
     }
     part.stage = FlushPart::Stage::kAnswers;
-    request.worker->wait_for_answers(request);
+    wait_for_answers(request);
     return UCS_OK;
 }
 
@@ -67,18 +75,8 @@ bool flush_wants_dedicated(Request& request) {
     return request.part<FlushPart>().stage != FlushPart::Stage::kScalable;
 }
 
-void Worker::wait_for_answers(Request& request) {
-    Endpoint& endpoint = *request.endpoint;
-    if (!endpoint.has_remote_operations()) return;
-    ++request.count;
-    request.part<FlushPart>().target = endpoint.remote_started();
-    // The request leaves the send queue only after this call: it waits by a pointer of its own.
-    answer_waiters_.push_back(&request);
-}
-
 void flush_remote_finished(Endpoint& endpoint) {
-    if (endpoint.worker().answer_waiters_.empty()) return;
-    auto& waiters = endpoint.worker().answer_waiters_;
+    auto& waiters = endpoint.host().flushes;
     for (size_t index = 0; index < waiters.size();) {
         Request& request = *waiters[index];
         const auto ahead =
@@ -94,7 +92,7 @@ void flush_remote_finished(Endpoint& endpoint) {
 }
 
 void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status) {
-    auto& waiters = endpoint.worker().answer_waiters_;
+    auto& waiters = endpoint.host().flushes;
     for (size_t index = 0; index < waiters.size();) {
         Request& request = *waiters[index];
         if (request.endpoint != &endpoint) {

@@ -9,7 +9,6 @@
 namespace ucp {
 
 class Endpoint;
-class Worker;
 
 /** Make a request a flush of `endpoint`; start it with Endpoint::submit() or start(). */
 void make_flush(Request& request, Endpoint& endpoint);

@@ -9,14 +9,14 @@
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/endpoint/flush.h"
-#include "ucp/worker/worker.h"
-#include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/endpoint/lane_state.h"
 #include "ucs/log.h"
 
 namespace ucp {
 
 Backlog& Endpoint::backlog() {
-    if (backlog_ == nullptr) backlog_ = std::make_unique<Backlog>(*this);
+    if (backlog_ == nullptr)
+        backlog_ = std::make_unique<Backlog>(*this, serve_requests, serve_controls);
     return *backlog_;
 }
 
@@ -40,8 +40,7 @@ class Endpoint::MakingWay {
     const bool is_outermost_;
 };
 
-// --- requests
-// --------------------------------------------------------------------------------------
+// --- requests ---
 
 ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
     request.flags |= Request::kInCall;
@@ -50,11 +49,11 @@ ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
         (request.flags & Request::kDoneInCall) == 0 && withdraw(request)) {
         end_posting(request, UCS_ERR_NO_RESOURCE);
     }
-    return worker_->end_call(request, params);
+    return host_->requests.end_call(request, params);
 }
 
 void Endpoint::start(Request& request) {
-    request.fence = fence_sequence();
+    request.fence = host_->fence_sequence;
     if (is_failed()) {
         end_posting(request, status_);
         return;
@@ -156,7 +155,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
 }
 
 ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
-    if ((request.flags & Request::kNeedsGreeting) != 0 && !has_flag(kGreeted)) {
+    if ((request.flags & Request::kNeedsGreeting) != 0 && greeting_ != Greeting::kPosted) {
         const MakingWay way(*this);
         const ucs_status_t status = greet();
         // Its lane may be another now.
@@ -215,7 +214,7 @@ ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
 ucs_status_t Endpoint::take(const Step& step) {
     switch (step.kind) {
         case Step::Kind::kEndMarker:
-            return worker_->lanes().post_end_marker(*this);
+            return host_->events.post_end_marker(*this);
         case Step::Kind::kFenceFlush: {
             const ucs_status_t status = flush_for_fence(step.lane);
             if (status == UCS_OK || status == UCS_ERR_NO_RESOURCE) return status;
@@ -244,14 +243,14 @@ ucs_status_t Endpoint::take(const Step& step) {
 // A request that could not be posted gets no answer either: that reference goes as well.
 void Endpoint::end_posting(Request& request, ucs_status_t status) {
     if (status != UCS_OK && request.wire_id != 0) {
-        worker_->unname_request(request);
-        worker_->abort(request, status);
+        host_->requests.unname(request);
+        host_->requests.abort(request, status);
     }
     request.complete(status);
 }
 
 void Endpoint::pump() {
-    if (has_flag(kMakingWay)) return worker_->pump_later(*this);
+    if (has_flag(kMakingWay)) return pump_later();
     if (backlog_ == nullptr) {
         if (lane_state_ == nullptr || lane_state_->end_marker.empty()) return;
         backlog();
@@ -273,13 +272,24 @@ void Endpoint::pump() {
     }
 }
 
+void Endpoint::pump_later() {
+    if (has_flag(kPumpLater)) return;
+    set_flag(kPumpLater);
+    host_->to_pump.push_back(this);
+    host_->work.notify();
+}
+
+void Endpoint::pump_now() {
+    clear_flag(kPumpLater);
+    pump();
+}
+
 void Endpoint::lanes_changed() {
     update_fast_path();
     pump();
 }
 
-// --- control messages
-// ------------------------------------------------------------------------------
+// --- control messages ---
 
 bool Endpoint::post_waiting_controls() {
     if (backlog_ == nullptr || backlog_->control_wait.serving) return true;
@@ -301,24 +311,24 @@ void Endpoint::send_marker(std::span<const std::byte> message) {
 }
 
 ucs_status_t Endpoint::greet() {
-    if (has_flag(kGreeted)) return UCS_OK;
-    if (!has_flag(kGreeting)) {
-        set_flag(kGreeting);
+    if (greeting_ == Greeting::kPosted) return UCS_OK;
+    if (greeting_ == Greeting::kNone) {
+        greeting_ = Greeting::kQueued;
         queue_hello();
     } else {
         post_controls();
     }
-    return has_flag(kGreeted) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    return greeting_ == Greeting::kPosted ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
 void Endpoint::greet_again() {
-    if (has_flag(kGreeted)) return queue_hello();
+    if (greeting_ == Greeting::kPosted) return queue_hello();
     greet();
 }
 
 void Endpoint::queue_hello() {
-    const HelloHeader header{worker_->uuid()};
-    const auto& address = worker_->address();
+    const HelloHeader header{host_->uuid};
+    const auto& address = host_->address;
     std::vector<std::byte> message(sizeof(header) + address.size());
     std::memcpy(message.data(), &header, sizeof(header));
     std::memcpy(message.data() + sizeof(header), address.data(), address.size());
@@ -359,8 +369,8 @@ ucs_status_t Endpoint::post_first_control() {
         fail(status);
         return UCS_OK;
     }
-    if (then == ControlMessage::Then::kGreeted) set_flag(kGreeted);
-    if (then == ControlMessage::Then::kMarked) worker_->lanes().marker_posted(*this);
+    if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;
+    if (then == ControlMessage::Then::kMarked) host_->events.marker_posted(*this);
     return UCS_OK;
 }
 
@@ -378,6 +388,48 @@ void Endpoint::pump_controls() {
         // What the posted ones brought about may have found as little room, and wait already.
         if (wait.lane == nullptr) wait.begin(*scalable_);
     }
+}
+
+// --- called by a lane that has room again ---
+
+// Inside a transport's call a wait can neither leave its queue nor join another: `serving` makes
+// pump() keep off, and what has to go on elsewhere is left to the worker's progress.
+ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
+    auto& wait = *static_cast<LaneWait*>(pending);
+    Endpoint& endpoint = wait.endpoint;
+    wait.serving = true;
+    // Control messages go first, and what is tried here may need one of them.
+    if (wait.lane == endpoint.scalable() && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
+        wait.serving = false;
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const auto step = endpoint.next_step();
+    if (step && &step->lane.endpoint == wait.lane) {
+        const ucs_status_t status = endpoint.take(*step);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            wait.serving = false;
+            return status;
+        }
+    }
+    wait.serving = false;
+    const auto next = endpoint.next_step();
+    if (next && &next->lane.endpoint == wait.lane) return UCS_INPROGRESS;
+    wait.lane = nullptr;
+    if (next) endpoint.pump_later();
+    return UCS_OK;
+}
+
+ucs_status_t Endpoint::serve_controls(uct::Pending* pending) {
+    auto& wait = *static_cast<LaneWait*>(pending);
+    Endpoint& endpoint = wait.endpoint;
+    wait.serving = true;
+    ucs_status_t status = UCS_OK;
+    if (!endpoint.backlog().controls.empty()) status = endpoint.post_first_control();
+    wait.serving = false;
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if (!endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
+    wait.lane = nullptr;
+    return UCS_OK;
 }
 
 }  // namespace ucp

@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "ucp/context/context.h"
+#include "ucp/mem/domain_set.h"
 #include "ucp/mem/registration_cache.h"
 #include "ucs/datastruct/bits.h"
 #include "ucs/log.h"
@@ -35,10 +35,10 @@ bool is_host_or_unknown(ucs_memory_type_t type) {
 
 }  // namespace
 
-ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, Memory** result) {
+ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params, Memory** result) {
     const uint64_t fields = params.field_mask;
     if ((fields & UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER) != 0) {
-        return import(context, params.exported_memh_buffer, result);
+        return import(domains, params.exported_memh_buffer, result);
     }
     if ((fields & UCP_MEM_MAP_PARAM_FIELD_LENGTH) == 0) return UCS_ERR_INVALID_PARAM;
     void* address = (fields & UCP_MEM_MAP_PARAM_FIELD_ADDRESS) ? params.address : nullptr;
@@ -52,10 +52,10 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     if (address == nullptr && !allocate && params.length > 0) return UCS_ERR_INVALID_PARAM;
     if (params.length > PTRDIFF_MAX) return UCS_ERR_INVALID_PARAM;
     if ((fields & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0 &&
-        !is_host_or_unknown(context.memory_type_from_program(params.memory_type)))
+        !is_host_or_unknown(params.memory_type))
         return UCS_ERR_UNSUPPORTED;
 
-    auto* memory = new (std::nothrow) Memory(context);
+    auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->prot_ = prot;
     memory->address_ = address;
@@ -68,7 +68,7 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     if (status == UCS_OK && memory->type_ != UCS_MEMORY_TYPE_HOST) status = UCS_ERR_UNSUPPORTED;
     // Memory of ours goes with its handle: nothing of it is worth keeping.
     if (status == UCS_OK)
-        status = memory->register_everywhere(allocate ? nullptr : context.registrations());
+        status = memory->register_everywhere(allocate ? nullptr : domains.registrations());
     if (status != UCS_OK) {
         destroy(memory);
         return status;
@@ -77,9 +77,9 @@ ucs_status_t Memory::map(Context& context, const ucp_mem_map_params_t& params, M
     return UCS_OK;
 }
 
-ucs_status_t Memory::import(Context& context, const void* packed, Memory** result) {
+ucs_status_t Memory::import(DomainSet& domains, const void* packed, Memory** result) {
     if (packed == nullptr) return UCS_ERR_INVALID_PARAM;
-    auto* memory = new (std::nothrow) Memory(context);
+    auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     ucs_status_t status = SharedPages::open(packed, &memory->pages_, &memory->length_);
     memory->address_ = memory->pages_.address();
@@ -92,12 +92,12 @@ ucs_status_t Memory::import(Context& context, const void* packed, Memory** resul
     return UCS_OK;
 }
 
-ucs_status_t Memory::create(Context& context, void* address, size_t length, Memory** result) {
+ucs_status_t Memory::create(DomainSet& domains, void* address, size_t length, Memory** result) {
     Memory* memory = nullptr;
-    ucs_status_t status = create_on_demand(context, address, length, &memory);
+    ucs_status_t status = create_on_demand(domains, address, length, &memory);
     if (status != UCS_OK) return status;
-    for (unsigned i = 0; i < context.domains().size() && length > 0; ++i) {
-        if (!context.domains()[i].memory->attributes().can_register) continue;
+    for (unsigned i = 0; i < domains.size() && length > 0; ++i) {
+        if (!domains[i].memory->attributes().can_register) continue;
         if (memory->handle(i) != nullptr) continue;
         destroy(memory);
         return UCS_ERR_IO_ERROR;
@@ -107,18 +107,18 @@ ucs_status_t Memory::create(Context& context, void* address, size_t length, Memo
     return UCS_OK;
 }
 
-ucs_status_t Memory::create_on_demand(Context& context, void* address, size_t length,
+ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t length,
                                       Memory** result) {
-    auto* memory = new (std::nothrow) Memory(context);
+    auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->address_ = address;
     memory->length_ = length;
     memory->is_on_demand_ = length > 0;
     if (length > 0) {
-        ContextLock lock(context);
-        if (RegistrationCache* const cache = context.registrations())
+        DomainLock lock(domains);
+        if (RegistrationCache* const cache = domains.registrations())
             memory->cached_ = cache->get(address, length);
-        memory->region_ = context.regions().add(*memory);
+        memory->region_ = domains.regions().add(*memory);
     }
     *result = memory;
     return UCS_OK;
@@ -131,35 +131,35 @@ uct::MemoryHandle* Memory::registered(unsigned domain) const {
 
 uct::MemoryHandle* Memory::register_with(unsigned domain) const {
     if (domain == refused_) return nullptr;
-    ContextLock lock(context_);
+    DomainLock lock(domains_);
     if (cached_ != nullptr) {
-        uct::MemoryHandle* const handle = context_.registrations()->handle(*cached_, domain);
+        uct::MemoryHandle* const handle = domains_.registrations()->handle(*cached_, domain);
         if (handle != nullptr) return handle;
     }
     // The region may hold more than the buffer: what stands beside it need not be registered.
-    uct::MemoryDomain& memory = *context_.domains()[domain].memory;
+    uct::MemoryDomain& memory = *domains_[domain].memory;
     uct::MemoryHandle* handle = nullptr;
     if (!memory.attributes().can_register ||
         register_range(memory, address_, length_, &handle) != UCS_OK) {
         refused_ = domain;
         return nullptr;
     }
-    if (handles_.empty()) handles_.assign(context_.domains().size(), nullptr);
+    if (handles_.empty()) handles_.assign(domains_.size(), nullptr);
     return handles_[domain] = handle;
 }
 
 ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, size_t length) {
     const bool fixed = (params.field_mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) != 0 &&
                        (params.flags & UCP_MEM_MAP_FIXED) != 0;
-    if (context_.has_feature(UCP_FEATURE_EXPORTED_MEMH)) {
+    if (domains_.exports_memory()) {
         const ucs_status_t status = SharedPages::create(length, hint, fixed, &pages_);
         address_ = pages_.address();
         return status;
     }
     const size_t bytes = ucs::align_up(length, ucs::page_size());
     // Best where peers can map it.
-    ContextLock lock(context_);
-    for (Domain& domain : context_.domains()) {
+    DomainLock lock(domains_);
+    for (Domain& domain : domains_.list()) {
         if (!domain.memory->attributes().can_allocate ||
             domain.memory->allocate_memory(bytes, hint, fixed, &address_) != UCS_OK) {
             continue;
@@ -178,12 +178,12 @@ ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, si
 }
 
 ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
-    ContextLock lock(context_);
-    handles_.assign(context_.domains().size(), nullptr);
+    DomainLock lock(domains_);
+    handles_.assign(domains_.size(), nullptr);
     if (length_ == 0) return UCS_OK;
     if (cache != nullptr) cached_ = cache->get(address_, length_);
     for (unsigned i = 0; i < handles_.size(); ++i) {
-        Domain& domain = context_.domains()[i];
+        Domain& domain = domains_[i];
         if (!domain.memory->attributes().can_register) continue;
         // As with buffers, what stands beside it need not be fit for registration.
         if (cached_ != nullptr && cache->handle(*cached_, i) != nullptr) continue;
@@ -195,18 +195,18 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
             return status;
         }
     }
-    region_ = context_.regions().add(*this);
+    region_ = domains_.regions().add(*this);
     return UCS_OK;
 }
 
 void Memory::release() {
-    ContextLock lock(context_);
-    context_.regions().remove(region_);
+    DomainLock lock(domains_);
+    domains_.regions().remove(region_);
     for (size_t i = 0; i < handles_.size(); ++i) {
-        if (handles_[i] != nullptr) context_.domains()[i].memory->deregister_memory(handles_[i]);
+        if (handles_[i] != nullptr) domains_[i].memory->deregister_memory(handles_[i]);
     }
     if (cached_ != nullptr) {
-        RegistrationCache& cache = *context_.registrations();
+        RegistrationCache& cache = *domains_.registrations();
         is_distrusted_ ? cache.put_for_good(*cached_) : cache.put(*cached_);
     }
     if (allocator_ != nullptr) {
@@ -238,11 +238,11 @@ ucs_status_t Memory::advise(const ucp_mem_advise_params_t& params) const {
     return UCS_OK;
 }
 
-ucs_status_t Registration::open(Context& context, unsigned index, void* address, size_t length) {
-    ContextLock lock(context);
-    uct::MemoryDomain& memory = *context.domains()[index].memory;
+ucs_status_t Registration::open(DomainSet& domains, unsigned index, void* address, size_t length) {
+    DomainLock lock(domains);
+    uct::MemoryDomain& memory = *domains[index].memory;
     if (!memory.attributes().can_register) return UCS_ERR_UNSUPPORTED;
-    if (RegistrationCache* const cache = context.registrations()) {
+    if (RegistrationCache* const cache = domains.registrations()) {
         cached = cache->get(address, length);
         if (cached != nullptr) {
             handle = cache->handle(*cached, index);
@@ -259,13 +259,13 @@ ucs_status_t Registration::open(Context& context, unsigned index, void* address,
     return UCS_OK;
 }
 
-void Registration::close(Context& context) {
+void Registration::close(DomainSet& domains) {
     if (handle == nullptr) return;
-    ContextLock lock(context);
+    DomainLock lock(domains);
     if (cached != nullptr)
-        context.registrations()->put(*cached);
+        domains.registrations()->put(*cached);
     else
-        context.domains()[domain].memory->deregister_memory(handle);
+        domains[domain].memory->deregister_memory(handle);
     cached = nullptr;
     handle = nullptr;
 }

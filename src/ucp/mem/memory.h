@@ -12,7 +12,7 @@
 
 namespace ucp {
 
-class Context;
+class DomainSet;
 class RegistrationCache;
 struct CachedRegion;
 
@@ -32,20 +32,20 @@ struct CachedRegion;
 class Memory {
   public:
     /** As ucp_mem_map. */
-    static ucs_status_t map(Context& context, const ucp_mem_map_params_t& params, Memory** memory);
+    static ucs_status_t map(DomainSet& domains, const ucp_mem_map_params_t& params, Memory** memory);
     /**
      * A buffer of an operation that came without a handle, registered with all domains.
      * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
      */
-    static ucs_status_t create(Context& context, void* address, size_t length, Memory** memory);
+    static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
     /** The same, registered with a domain when handle() first asks for it. */
-    static ucs_status_t create_on_demand(Context& context, void* address, size_t length,
+    static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
                                          Memory** memory);
     static void destroy(Memory* memory);
     /** The buffer's registration is for nobody else: a peer that failed may still write there. */
     void distrust() { is_distrusted_ = true; }
 
-    Context& context() const { return context_; }
+    DomainSet& domains() const { return domains_; }
     void* address() const { return address_; }
     size_t length() const { return length_; }
     ucs_memory_type_t type() const { return type_; }
@@ -71,8 +71,8 @@ class Memory {
     ucs_status_t advise(const ucp_mem_advise_params_t& params) const;
 
   private:
-    static ucs_status_t import(Context& context, const void* packed, Memory** memory);
-    explicit Memory(Context& context) : context_(context) {}
+    static ucs_status_t import(DomainSet& domains, const void* packed, Memory** memory);
+    explicit Memory(DomainSet& domains) : domains_(domains) {}
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
     /** @param cache  may have it registered already; null: registered for this handle alone */
@@ -80,7 +80,7 @@ class Memory {
     uct::MemoryHandle* register_with(unsigned domain) const;
     void release();
 
-    Context& context_;
+    DomainSet& domains_;
     void* address_ = nullptr;
     size_t length_ = 0;
     size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
@@ -102,8 +102,8 @@ struct Registration {
     unsigned domain = 0;
     CachedRegion* cached = nullptr;  //!< holds the handle, if any does
 
-    ucs_status_t open(Context& context, unsigned domain, void* address, size_t length);
-    void close(Context& context);
+    ucs_status_t open(DomainSet& domains, unsigned domain, void* address, size_t length);
+    void close(DomainSet& domains);
     bool is_open() const { return handle != nullptr; }
 };
 

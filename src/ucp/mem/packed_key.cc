@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "ucp/context/context.h"
+#include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp {
@@ -30,7 +30,7 @@ constexpr size_t kChecked = offsetof(PackedKeyHeader, version);
 /** function(domain index, domain, registration) for each domain that gives the memory a key. */
 template <typename Function>
 void for_each_key(const Memory& memory, Function function) {
-    std::span<Domain> domains = memory.context().domains();
+    std::span<Domain> domains = memory.domains().list();
     for (unsigned i = 0; i < domains.size() && i <= UINT8_MAX; ++i) {
         const size_t length = domains[i].memory->attributes().remote_key_length;
         if (memory.registered(i) == nullptr || length == 0 || length > UINT8_MAX) continue;
@@ -53,7 +53,7 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
     header.version = PackedKeyHeader::kVersion;
     header.memory_type = memory.type();
     header.size = static_cast<uint32_t>(bytes.size());
-    header.identity = memory.context().regions().identity();
+    header.identity = memory.domains().regions().identity();
     header.region = memory.region();
     header.address = reinterpret_cast<uintptr_t>(memory.address());
     header.length = memory.length();

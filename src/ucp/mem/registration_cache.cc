@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <new>
 
-#include "ucp/context/context.h"
+#include "ucp/mem/domain.h"
 #include "ucs/datastruct/bits.h"
 #include "ucs/log.h"
 #include "ucs/memory/pages.h"

@@ -4,21 +4,21 @@
 #include <compare>
 #include <tuple>
 
-#include "ucp/context/context.h"
+#include "ucp/mem/domain_set.h"
 
 namespace ucp {
 
-ucs_status_t RemoteMemory::open(Context& context, const PackedKey& packed,
+ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
                                 std::span<const DomainPair> pairs) {
     close();
-    context_ = &context;
+    domains_ = &domains;
     header_ = packed.header();
-    ContextLock lock(context);
+    DomainLock lock(domains);
     for (const DomainPair& pair : pairs) {
         if (count_ == kMaxKeys) break;
-        if (pair.local >= context.domains().size()) continue;
+        if (pair.local >= domains.size()) continue;
         if (find(pair) != uct::kInvalidRemoteKey) continue;
-        const Domain& domain = context.domains()[pair.local];
+        const Domain& domain = domains[pair.local];
         const std::span<const std::byte> bytes = packed.find(pair.remote, domain.kind);
         if (bytes.empty()) continue;
         uct::RemoteKey key = uct::kInvalidRemoteKey;
@@ -34,16 +34,16 @@ ucs_status_t RemoteMemory::open(Context& context, const PackedKey& packed,
 
 void RemoteMemory::close() {
     if (count_ == 0) return;
-    ContextLock lock(*context_);
+    DomainLock lock(*domains_);
     for (const Entry& entry : std::span(entries_).first(count_))
         entry.domain->release_remote_key(entry.key);
     count_ = 0;
 }
 
 ucs_status_t RemoteMemory::pointer(uint64_t address, void** pointer) const {
-    if (context_ == nullptr) return UCS_ERR_UNREACHABLE;
+    if (domains_ == nullptr) return UCS_ERR_UNREACHABLE;
     if (!covers(address, 0)) return UCS_ERR_INVALID_ADDR;
-    if (header_.identity == context_->regions().identity()) {
+    if (header_.identity == domains_->regions().identity()) {
         *pointer = reinterpret_cast<void*>(address);
         return UCS_OK;
     }

@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-class Context;
+class DomainSet;
 
 /** A domain of ours and the domain of the peer that it reaches, over some lane. */
 struct DomainPair {
@@ -37,7 +37,7 @@ class RemoteMemory {
     ~RemoteMemory() { close(); }
 
     /** @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed */
-    ucs_status_t open(Context& context, const PackedKey& packed, std::span<const DomainPair> pairs);
+    ucs_status_t open(DomainSet& domains, const PackedKey& packed, std::span<const DomainPair> pairs);
     void close();
 
     uct::RemoteKey find(DomainPair pair) const {
@@ -74,7 +74,7 @@ class RemoteMemory {
         bool has_atomics;
     };
 
-    Context* context_ = nullptr;
+    DomainSet* domains_ = nullptr;
     PackedKeyHeader header_{};
     size_t count_ = 0;
     std::array<Entry, kMaxKeys> entries_;

@@ -1,60 +1,61 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A worker's requests: their memory, their names, their end.
+#include "ucp/runtime/request_pool.h"
 
 #include <cstdlib>
-
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
+#include <new>
 
 namespace ucp {
 
 using Table = ucs::SlotTable<Request>;
 
-namespace {
+// --- memory ---
 
-Request* make_request(ucs::MemoryPool& pool, Worker& worker, uint32_t flags) {
-    void* memory = pool.allocate();
-    if (memory == nullptr) return nullptr;
-    auto* request = new (memory) Request();
-    request->worker = &worker;
-    request->flags = flags;
-    return request;
-}
-
-}  // namespace
-
-// --- memory
-// ----------------------------------------------------------------------------------------
-
-ucs::ChunkSource::Chunk Worker::RequestChunks::allocate(size_t bytes) {
+ucs::ChunkSource::Chunk RequestPool::Chunks::allocate(size_t bytes) {
     return {std::aligned_alloc(64, (bytes + 63) / 64 * 64), nullptr};
 }
 
-void Worker::RequestChunks::prepare(void* object, const Chunk&) {
+void RequestPool::Chunks::prepare(void* object, const Chunk&) {
     void* handle = static_cast<Request*>(object) + 1;
-    if (context_.request_init() != nullptr) context_.request_init()(handle);
-    if (context_.request_cleanup() != nullptr) prepared_.push_back(handle);
+    if (area_.init != nullptr) area_.init(handle);
+    if (area_.cleanup != nullptr) prepared_.push_back(handle);
 }
 
-void Worker::RequestChunks::release(const Chunk& chunk, size_t) {
-    for (void* handle : prepared_) context_.request_cleanup()(handle);
+void RequestPool::Chunks::release(const Chunk& chunk, size_t) {
+    for (void* handle : prepared_) area_.cleanup(handle);
     prepared_.clear();
     std::free(chunk.memory);
 }
 
-Request* Worker::allocate_request(uint32_t flags) {
-    return make_request(requests_, *this, flags);
+RequestPool::RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, Worker* owner)
+    : gate_(gate),
+      work_(work),
+      owner_(owner),
+      chunks_(area),
+      memory_({.name = "requests",
+               .object_size = sizeof(Request) + area.size,
+               .alignment = 64,
+               .source = &chunks_}) {}
+
+RequestPool::~RequestPool() = default;
+
+Request* RequestPool::allocate(uint32_t flags) {
+    void* memory = memory_.allocate();
+    if (memory == nullptr) return nullptr;
+    auto* request = new (memory) Request();
+    request->pool = this;
+    request->flags = flags;
+    return request;
 }
 
-Request* Worker::begin_request(const OpParams& params, Request::CallbackKind kind) {
+Request* RequestPool::begin(const OpParams& params, Request::CallbackKind kind) {
     Request* request;
     if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
         request = new (&Request::from_handle(params.raw().request)) Request();
-        request->worker = this;
+        request->pool = this;
         request->flags = Request::kUserMemory;
     } else {
-        request = make_request(requests_, *this, 0);
+        request = allocate(0);
         if (request == nullptr) return nullptr;
     }
     request->flags |= Request::kInCall;
@@ -78,8 +79,7 @@ Request* Worker::begin_request(const OpParams& params, Request::CallbackKind kin
     return request;
 }
 
-// --- the end
-// ---------------------------------------------------------------------------------------
+// --- the end ---
 
 void Request::references_gone(uct::Completion* self) {
 #pragma GCC diagnostic push
@@ -87,11 +87,11 @@ void Request::references_gone(uct::Completion* self) {
     static_assert(offsetof(Request, part_) == kPartOffset);
 #pragma GCC diagnostic pop
     auto& request = *static_cast<Request*>(self);
-    request.worker->finish(request);
+    request.pool->finish(request);
 }
 
-void Worker::finish(Request& request) {
-    if ((request.flags & Request::kNamed) != 0) unname_request(request);
+void RequestPool::finish(Request& request) {
+    if ((request.flags & Request::kNamed) != 0) unname(request);
     if (request.cleanup != nullptr) {
         const Request::Cleanup cleanup = request.cleanup;
         request.cleanup = nullptr;
@@ -107,7 +107,7 @@ void Worker::finish(Request& request) {
 // The callback may free the request, and may start it anew where its memory is the user's: nothing
 // of it is read afterwards unless the user had given it up before. Without a callback, that holds
 // from set_finished() on: another thread may see it and take the memory back.
-void Worker::deliver(Request& request) {
+void RequestPool::deliver(Request& request) {
     const bool is_given_up = (request.flags & (Request::kFreed | Request::kInternal)) != 0;
     const Request::Callback callback = request.on_finish;
     const Request::CallbackKind kind = request.callback_kind;
@@ -137,7 +137,7 @@ void Worker::deliver(Request& request) {
     if (is_given_up) recycle(request);
 }
 
-ucs_status_ptr_t Worker::end_call(Request& request, const OpParams& params) {
+ucs_status_ptr_t RequestPool::end_call(Request& request, const OpParams& params) {
     request.flags &= ~uint32_t{Request::kInCall};
     if ((request.flags & Request::kDoneInCall) == 0) return request.handle();
     request.flags &= ~uint32_t{Request::kDoneInCall};
@@ -158,7 +158,7 @@ ucs_status_ptr_t Worker::end_call(Request& request, const OpParams& params) {
 }
 
 // Runtimes ask a request in their own memory for its end whatever the call has returned.
-ucs_status_ptr_t Worker::give_back(Request& request, ucs_status_t status) {
+ucs_status_ptr_t RequestPool::give_back(Request& request, ucs_status_t status) {
     if ((request.flags & Request::kUserMemory) != 0) {
         request.status = status;
         request.set_finished();
@@ -168,25 +168,38 @@ ucs_status_ptr_t Worker::give_back(Request& request, ucs_status_t status) {
     return UCS_STATUS_PTR(status);
 }
 
-void Worker::finish_later(Request& request, ucs_status_t status) {
+void RequestPool::finish_later(Request& request, ucs_status_t status) {
     if (request.status == UCS_OK) request.status = status;
     defer(request);
 }
 
-void Worker::defer(Request& request) {
-    deferred_.push_back(request);
-    work_later();
+unsigned RequestPool::run_deferred() {
+    unsigned ended = 0;
+    RequestQueue finished;
+    finished.swap(deferred_);
+    while (!finished.empty()) {
+        Request& request = finished.front();
+        finished.pop_front();
+        request.complete(UCS_OK);
+        ++ended;
+    }
+    return ended;
 }
 
-Request* Worker::lend_request() {
-    Request* request = allocate_request(Request::kUserMemory);
+void RequestPool::defer(Request& request) {
+    deferred_.push_back(request);
+    work_.notify();
+}
+
+Request* RequestPool::lend() {
+    Request* request = allocate(Request::kUserMemory);
     if (request == nullptr) return nullptr;
     request->set_finished();
     lent_.insert(request);
     return request;
 }
 
-void Worker::release_request(Request& request) {
+void RequestPool::release(Request& request) {
     if (!request.is_finished()) {
         request.flags |= Request::kFreed;
         return;
@@ -196,37 +209,36 @@ void Worker::release_request(Request& request) {
     recycle(request);
 }
 
-// --- names on the wire
-// -----------------------------------------------------------------------------
+// --- names on the wire ---
 
-uint64_t Worker::name_request(Request& request) {
+uint64_t RequestPool::name(Request& request) {
     request.wire_id = named_.insert(request).packed() + 1;
     request.flags |= Request::kNamed;
     return request.wire_id;
 }
 
-Request* Worker::find_request(uint64_t wire_id) {
+Request* RequestPool::find(uint64_t wire_id) {
     return wire_id == 0 ? nullptr : named_.find(Table::Handle::unpack(wire_id - 1));
 }
 
-void Worker::unname_request(Request& request) {
+void RequestPool::unname(Request& request) {
     named_.erase(Table::Handle::unpack(request.wire_id - 1));
     request.wire_id = 0;
     request.flags &= ~uint32_t{Request::kNamed};
 }
 
-void Worker::abort_named(Endpoint& endpoint, ucs_status_t status) {
+void RequestPool::abort_named(const Endpoint& endpoint, ucs_status_t status) {
     std::vector<Request*> waiting;
     named_.for_each([&](Table::Handle, Request& request) {
         if (request.endpoint == &endpoint) waiting.push_back(&request);
     });
     for (Request* request : waiting) {
-        unname_request(*request);
+        unname(*request);
         abort(*request, status);
     }
 }
 
-void Worker::abort(Request& request, ucs_status_t status) {
+void RequestPool::abort(Request& request, ucs_status_t status) {
     if (request.abort != nullptr) {
         request.abort(request, status);
     } else {

@@ -2,12 +2,6 @@
 #include "ucp/wireup/connection.h"
 
 #include "ucp/select/worker_address.h"
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/endpoint/endpoint_extras.h"
-#include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
-#include "ucp/proto/stream/streams.h"
-#include "ucp/wireup/listener.h"
 #include "ucs/log.h"
 
 namespace ucp::wireup {
@@ -15,14 +9,14 @@ namespace ucp::wireup {
 Connection::Connection(ConnectionManager& manager, Endpoint& endpoint)
     : Watched(manager), endpoint_(endpoint) {
     do {
-        own_stream_ = manager.worker().random()();
+        own_stream_ = manager.services().random();
     } while (own_stream_ == 0);
-    manager.worker().streams().name(own_stream_, endpoint);
+    manager.services().streams.name(own_stream_, endpoint);
 }
 
 Connection::~Connection() {
     manager_.forget(*this);
-    manager_.worker().streams().forget(own_stream_);
+    manager_.services().streams.forget(own_stream_);
     if (state_ == State::kConnected && !endpoint_.is_failed()) {
         Frame bye;
         bye.kind = FrameKind::kBye;
@@ -34,14 +28,13 @@ Connection::~Connection() {
 }
 
 Frame Connection::introduction(FrameKind kind) const {
-    Worker& worker = manager_.worker();
     Frame frame;
     frame.kind = kind;
     frame.stream = own_stream_;
-    frame.address = worker.address();
+    frame.address = manager_.services().connector.host().address;
     if (send_client_id_) {
         frame.has_client_id = true;
-        frame.client_id = worker.client_id();
+        frame.client_id = manager_.services().client_id;
     }
     return frame;
 }
@@ -116,7 +109,7 @@ ucs_status_t Connection::accepted(const Frame& frame) {
     if (unpack_address(frame.address, &remote) != UCS_OK) return UCS_ERR_INVALID_PARAM;
     stream_ = frame.stream;
     state_ = State::kConnected;
-    return manager_.worker().connect_waiting(endpoint_, remote);
+    return manager_.services().connector.connect_waiting(endpoint_, remote);
 }
 
 void Connection::over(ucs_status_t status) {
@@ -134,64 +127,8 @@ void Connection::over(ucs_status_t status) {
 
 void Connection::end() {
     // Of two that close at once, either still has the other's worker to flush to.
-    if (peer_said_bye_ && endpoint_.has_flag(Endpoint::kClosing)) return;
+    if (peer_said_bye_ && endpoint_.is_closing()) return;
     endpoint_.fail(status_);
-}
-
-// --- endpoints
-// -------------------------------------------------------------------------------------
-
-ucs_status_t create_client_endpoint(Worker& worker, const ucp_ep_params_t& params,
-                                    Endpoint** endpoint) {
-    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
-    const unsigned flags = has(UCP_EP_PARAM_FIELD_FLAGS) ? params.flags : 0;
-    const auto server = SocketAddress::from(params.sockaddr);
-    if (!server || (flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER) == 0) return UCS_ERR_INVALID_PARAM;
-    std::optional<SocketAddress> local;
-    if (has(UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR)) {
-        local = SocketAddress::from(params.local_sockaddr);
-        if (!local || local->family() != server->family()) return UCS_ERR_INVALID_PARAM;
-    }
-    ConnectionManager* manager = nullptr;
-    ucs_status_t status = worker.connections(&manager);
-    if (status != UCS_OK) return status;
-    Endpoint& made = worker.create_waiting();
-    auto& connection = made.make_extras().connection;
-    connection = std::make_unique<Connection>(*manager, made);
-    status = connection->call(*server, local ? &*local : nullptr,
-                              (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
-    if (status != UCS_OK) {
-        worker.doom(made);
-        return status;
-    }
-    *endpoint = &made;
-    return UCS_OK;
-}
-
-ucs_status_t create_server_endpoint(Worker& worker, const ucp_ep_params_t& params,
-                                    Endpoint** endpoint) {
-    if (params.conn_request == nullptr) return UCS_ERR_INVALID_PARAM;
-    std::unique_ptr<ConnectionRequest> request(&unwrap(params.conn_request));
-    ConnectionManager* manager = nullptr;
-    ucs_status_t status = worker.connections(&manager);
-    if (status != UCS_OK) return status;
-    WorkerAddress remote;
-    status = unpack_address(request->introduction.address, &remote);
-    Endpoint* made = nullptr;
-    if (status == UCS_OK) status = worker.create_to(remote, &made);
-    if (status != UCS_OK) {
-        reject(std::move(request));
-        return status;
-    }
-    auto& connection = made->make_extras().connection;
-    connection = std::make_unique<Connection>(*manager, *made);
-    status = connection->accept(std::move(request->socket), request->introduction.stream);
-    if (status != UCS_OK) {
-        worker.doom(*made);
-        return status;
-    }
-    *endpoint = made;
-    return UCS_OK;
 }
 
 }  // namespace ucp::wireup

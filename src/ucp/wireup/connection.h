@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "ucp/endpoint/extras.h"
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
 #include "ucp/wireup/socket.h"
@@ -24,7 +25,7 @@ namespace ucp::wireup {
  * end tells that the peer is gone, and fails the endpoint once the messages that came before are
  * taken. Owned by its endpoint.
  */
-class Connection final : public Watched {
+class Connection final : public Watched, public SocketConnection {
   public:
     Connection(ConnectionManager& manager, Endpoint& endpoint);
     /** Says goodbye unless the endpoint has failed. */
@@ -38,7 +39,7 @@ class Connection final : public Watched {
     const SocketAddress& local() const { return local_; }
     const SocketAddress& peer() const { return peer_; }
     /** The peer's name for the stream that goes to him; 0 as long as it is not known. */
-    uint64_t stream() const { return stream_; }
+    uint64_t stream() const override { return stream_; }
 
     void ready() override;
     /** The peer is gone, and so is all that he had sent. */
@@ -66,11 +67,5 @@ class Connection final : public Watched {
     FrameReader reader_;
     FrameWriter writer_;
 };
-
-/** The parts of ucp_ep_create() that are about sockets. */
-ucs_status_t create_client_endpoint(Worker& worker, const ucp_ep_params_t& params,
-                                    Endpoint** endpoint);
-ucs_status_t create_server_endpoint(Worker& worker, const ucp_ep_params_t& params,
-                                    Endpoint** endpoint);
 
 }  // namespace ucp::wireup

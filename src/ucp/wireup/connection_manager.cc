@@ -8,7 +8,6 @@
 #include <array>
 #include <utility>
 
-#include "ucp/worker/worker.h"
 #include "ucp/wireup/connection.h"
 #include "ucp/wireup/listener.h"
 
@@ -21,32 +20,38 @@ constexpr ucs::Duration kPatience = std::chrono::seconds(10);
 }  // namespace
 
 ucs_status_t Watched::watch(bool writing) {
-    epoll_event event{};
-    event.events = writing ? EPOLLIN | EPOLLOUT : EPOLLIN;
-    const bool is_new = id_ == 0;
-    if (is_new) id_ = ++manager_.last_id_;
-    event.data.u64 = id_;
-    const int operation = is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-    if (epoll_ctl(manager_.poll_, operation, socket_.descriptor(), &event) != 0) {
-        if (is_new) id_ = 0;
-        return UCS_ERR_IO_ERROR;
-    }
-    manager_.watched_[id_] = this;
-    return UCS_OK;
+    return manager_.watch(*this, socket_.descriptor(), writing, &id_);
 }
 
 void Watched::ignore() {
     if (id_ == 0) return;
-    epoll_ctl(manager_.poll_, EPOLL_CTL_DEL, socket_.descriptor(), nullptr);
-    manager_.watched_.erase(id_);
+    manager_.ignore(socket_.descriptor(), id_);
     id_ = 0;
 }
 
-ConnectionManager::ConnectionManager(Worker& worker) : worker_(worker) {}
+ucs_status_t ConnectionManager::watch(Watched& watched, int descriptor, bool writing,
+                                      uint64_t* id) {
+    epoll_event event{};
+    event.events = writing ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    const bool is_new = *id == 0;
+    event.data.u64 = is_new ? ++last_id_ : *id;
+    if (epoll_ctl(poll_, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event) != 0)
+        return UCS_ERR_IO_ERROR;
+    *id = event.data.u64;
+    watched_[*id] = &watched;
+    return UCS_OK;
+}
 
-ucs_status_t ConnectionManager::create(Worker& worker,
+void ConnectionManager::ignore(int descriptor, uint64_t id) {
+    epoll_ctl(poll_, EPOLL_CTL_DEL, descriptor, nullptr);
+    watched_.erase(id);
+}
+
+ConnectionManager::ConnectionManager(const Services& services) : services_(services) {}
+
+ucs_status_t ConnectionManager::create(const Services& services,
                                        std::unique_ptr<ConnectionManager>* manager) {
-    std::unique_ptr<ConnectionManager> made(new ConnectionManager(worker));
+    std::unique_ptr<ConnectionManager> made(new ConnectionManager(services));
     made->poll_ = epoll_create1(EPOLL_CLOEXEC);
     if (made->poll_ < 0) return UCS_ERR_IO_ERROR;
     *manager = std::move(made);
@@ -65,7 +70,7 @@ bool ConnectionManager::has_work() const {
     return epoll_wait(poll_, &event, 1, 0) > 0;
 }
 
-unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet) {
+unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
     std::array<epoll_event, 16> events;
     const int count = epoll_wait(poll_, events.data(), static_cast<int>(events.size()), 0);
     for (int index = 0; index < count; ++index) {
@@ -78,7 +83,7 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet) {
         // Their peers' last words are there already, but perhaps where progress looks seldom.
         const bool has_looked = std::exchange(is_looking_, !is_looking_);
         if (!has_looked) {
-            worker_.look_everywhere();
+            *look = true;
         } else if (is_quiet && count <= 0) {
             const auto ending = std::move(ending_);
             ending_.clear();
@@ -91,7 +96,7 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet) {
 void ConnectionManager::add_caller(Listener& listener, Socket socket) {
     if (callers_.size() >= kMaxCallers) return;
     auto caller = std::make_unique<Caller>(*this, listener, std::move(socket),
-                                           ucs::deadline(worker_.now(), kPatience));
+                                           ucs::deadline(services_.clock.now(), kPatience));
     if (caller->start() == UCS_OK) callers_.push_back(std::move(caller));
 }
 
@@ -114,6 +119,54 @@ void ConnectionManager::forget(Connection& connection) {
 
 void ConnectionManager::remove(Listener& listener) {
     std::erase(listeners_, &listener);
+}
+
+// --- endpoints ---
+
+ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** endpoint) {
+    const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
+    const unsigned flags = has(UCP_EP_PARAM_FIELD_FLAGS) ? params.flags : 0;
+    const auto server = SocketAddress::from(params.sockaddr);
+    if (!server || (flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER) == 0) return UCS_ERR_INVALID_PARAM;
+    std::optional<SocketAddress> local;
+    if (has(UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR)) {
+        local = SocketAddress::from(params.local_sockaddr);
+        if (!local || local->family() != server->family()) return UCS_ERR_INVALID_PARAM;
+    }
+    Endpoint& made = services_.connector.create_waiting();
+    auto connection = std::make_unique<Connection>(*this, made);
+    Connection& calling = *connection;
+    made.make_extras().connection = std::move(connection);
+    const ucs_status_t status = calling.call(*server, local ? &*local : nullptr,
+                                             (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
+    if (status != UCS_OK) {
+        services_.connector.endpoints().doom(made);
+        return status;
+    }
+    *endpoint = &made;
+    return UCS_OK;
+}
+
+ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> request,
+                                       Endpoint** endpoint) {
+    WorkerAddress remote;
+    ucs_status_t status = unpack_address(request->introduction.address, &remote);
+    Endpoint* made = nullptr;
+    if (status == UCS_OK) status = services_.connector.create(remote, &made);
+    if (status != UCS_OK) {
+        reject(std::move(request));
+        return status;
+    }
+    auto connection = std::make_unique<Connection>(*this, *made);
+    Connection& accepting = *connection;
+    made->make_extras().connection = std::move(connection);
+    status = accepting.accept(std::move(request->socket), request->introduction.stream);
+    if (status != UCS_OK) {
+        services_.connector.endpoints().doom(*made);
+        return status;
+    }
+    *endpoint = made;
+    return UCS_OK;
 }
 
 }  // namespace ucp::wireup

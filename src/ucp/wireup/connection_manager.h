@@ -6,12 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ucp/proto/stream/streams.h"
+#include "ucp/wireup/connector.h"
 #include "ucp/wireup/socket.h"
+#include "ucs/random.h"
 #include "ucs/time.h"
-
-namespace ucp {
-class Worker;
-}
 
 namespace ucp::wireup {
 
@@ -19,6 +18,7 @@ class Caller;
 class Connection;
 class ConnectionManager;
 class Listener;
+struct ConnectionRequest;
 
 /** A socket that the manager watches, from watch() until the object goes. */
 class Watched {
@@ -40,7 +40,6 @@ class Watched {
     Socket socket_;
 
   private:
-    friend class ConnectionManager;
     uint64_t id_ = 0;  //!< 0: not watched
 };
 
@@ -55,18 +54,36 @@ class Watched {
  */
 class ConnectionManager {
   public:
-    static ucs_status_t create(Worker& worker, std::unique_ptr<ConnectionManager>* manager);
+    struct Services {
+        Connector& connector;
+        Streams& streams;
+        ucs::Random& random;
+        const ucs::Clock& clock;
+        uint64_t client_id;  //!< from ucp_worker_params_t
+    };
+
+    static ucs_status_t create(const Services& services,
+                               std::unique_ptr<ConnectionManager>* manager);
     /** Endpoints, and so their connections, are gone. */
     ~ConnectionManager();
 
-    Worker& worker() const { return worker_; }
+    const Services& services() const { return services_; }
+    Gate& gate() const { return services_.connector.host().gate; }
     /** Readable when there is something to do. */
     int descriptor() const { return poll_; }
     /** Something to do, readable or not. */
     bool has_work() const;
 
-    /** @param is_quiet  the transports had nothing in this round of progress */
-    unsigned progress(ucs::Time now, bool is_quiet);
+    /**
+     * @param is_quiet  the transports had nothing in this round of progress
+     * @param look      set if the next round is to look at every transport, and here again
+     */
+    unsigned progress(ucs::Time now, bool is_quiet, bool* look);
+
+    /** ucp_ep_create() with a socket address: call the server. */
+    ucs_status_t call(const ucp_ep_params_t& params, Endpoint** endpoint);
+    /** ucp_ep_create() with a connection request, which is consumed. */
+    ucs_status_t accept(std::unique_ptr<ConnectionRequest> request, Endpoint** endpoint);
 
     // --- for the objects that it watches ---
 
@@ -80,12 +97,16 @@ class ConnectionManager {
     void add(Listener& listener) { listeners_.push_back(&listener); }
     void remove(Listener& listener);
 
+    // --- for Watched ---
+
+    /** @param id  0: not watched yet */
+    ucs_status_t watch(Watched& watched, int descriptor, bool writing, uint64_t* id);
+    void ignore(int descriptor, uint64_t id);
+
   private:
-    friend class Watched;
+    explicit ConnectionManager(const Services& services);
 
-    explicit ConnectionManager(Worker& worker);
-
-    Worker& worker_;
+    const Services services_;
     int poll_ = -1;
     uint64_t last_id_ = 0;
     std::unordered_map<uint64_t, Watched*> watched_;

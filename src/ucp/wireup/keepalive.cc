@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/keepalive.h"
 
-#include "ucp/worker/worker.h"
-
 namespace ucp {
 
-Keepalive::Keepalive(Worker& worker)
-    : worker_(worker),
-      due_(worker.config().keepalive_endpoints == 0
-               ? ucs::kNever
-               : ucs::deadline(worker.now(), worker.config().keepalive_interval)) {}
-
 void Keepalive::check(ucs::Time now) {
-    const Config& config = worker_.config();
-    due_ = ucs::deadline(now, config.keepalive_interval);
+    due_ = ucs::deadline(now, interval_);
     unsigned checked = 0;
     uint32_t last = 0;
     // Endpoints are listed in the order of their serial numbers.
-    worker_.for_each_endpoint([&](Endpoint& endpoint) {
-        if (endpoint.serial() <= last_ || checked == config.keepalive_endpoints) return;
+    endpoints_.for_each([&](Endpoint& endpoint) {
+        if (endpoint.serial() <= last_ || checked == count_) return;
         if (!endpoint.has_flag(Endpoint::kPeerErrors) || endpoint.is_failed()) return;
         const Lane lane = endpoint.scalable_lane();
         if ((lane.attributes.capabilities & uct::kCheckPeer) == 0) return;

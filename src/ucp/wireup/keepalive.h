@@ -3,11 +3,10 @@
 
 #include <cstdint>
 
+#include "ucp/endpoint/endpoint_table.h"
 #include "ucs/time.h"
 
 namespace ucp {
-
-class Worker;
 
 /**
  * Finds peers that died while nothing was sent to them.
@@ -18,7 +17,12 @@ class Worker;
  */
 class Keepalive {
   public:
-    explicit Keepalive(Worker& worker);
+    /** @param count  endpoints at each interval; 0: none is ever checked */
+    Keepalive(EndpointTable& endpoints, ucs::Duration interval, unsigned count, ucs::Time now)
+        : endpoints_(endpoints),
+          interval_(interval),
+          count_(count),
+          due_(count == 0 ? ucs::kNever : ucs::deadline(now, interval)) {}
 
     /** Check the next endpoints if it is time. */
     void advance(ucs::Time now) {
@@ -30,7 +34,9 @@ class Keepalive {
   private:
     void check(ucs::Time now);
 
-    Worker& worker_;
+    EndpointTable& endpoints_;
+    const ucs::Duration interval_;
+    const unsigned count_;
     ucs::Time due_;
     uint32_t last_ = 0;  //!< Endpoint::serial() of the one checked last
 };

@@ -2,7 +2,6 @@
 #include "ucp/wireup/listener.h"
 
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucp/wireup/connection.h"
 #include "ucs/log.h"
 
@@ -69,12 +68,10 @@ void Listener::introduce(std::unique_ptr<ConnectionRequest> request) {
 }
 
 void Listener::accept_at_once(std::unique_ptr<ConnectionRequest> request) {
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
     const SocketAddress client = request->client;
-    params.conn_request = wrap(request.release());
     Endpoint* endpoint = nullptr;
-    const ucs_status_t status = worker().create_endpoint(params, &endpoint);
+    const ucs_status_t status = manager_.accept(std::move(request), &endpoint);
+    if (status == UCS_OK) manager_.services().connector.give_to_user(*endpoint, {});
     if (status == UCS_OK) {
         accept_handler_.cb(wrap(endpoint), accept_handler_.arg);
     } else {

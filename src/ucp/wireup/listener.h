@@ -31,7 +31,7 @@ class Listener final : public Watched {
                                Listener** listener);
     ~Listener() override;
 
-    Worker& worker() const { return manager_.worker(); }
+    Gate& gate() const { return manager_.gate(); }
     SocketAddress address() const { return socket_.local(); }
 
     void ready() override;

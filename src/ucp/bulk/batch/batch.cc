@@ -10,7 +10,6 @@
 #include "ucp/endpoint/flush.h"
 #include "ucp/mem/memory.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp {
 namespace {
@@ -20,6 +19,7 @@ using bulk::Piece;
 
 /** The part of a batch's request. */
 struct BatchPart {
+    OneSided* one_sided;
     Direction direction;
     Notification notification;
     Piece* pieces;  //!< without the empty ones
@@ -45,7 +45,7 @@ Request& batch_of(Request& part) {
 
 /** A request that tells its batch when it is finished, and does not outlive it. */
 Request* make_part(Request& batch, void (*on_finish)(Request&)) {
-    Request* request = batch.worker->allocate_request();
+    Request* request = batch.pool->allocate();
     if (request == nullptr) return nullptr;
     request->callback_kind = Request::CallbackKind::kInternal;
     request->on_finish.internal = on_finish;
@@ -80,13 +80,14 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
     BatchPart& part = batch.part<BatchPart>();
     ++part.under_way;
-    begin_rma(*request, *batch.endpoint,
-              {.buffer = static_cast<std::byte*>(piece.local),
-               .length = piece.length,
-               .address = piece.remote,
-               .remote = piece.key,
-               .user_memory = const_cast<Memory*>(piece.memory)},
-              part.direction == Direction::kPut);
+    part.one_sided->begin(*request, *batch.endpoint,
+                          {.owner = part.one_sided,
+                           .buffer = static_cast<std::byte*>(piece.local),
+                           .length = piece.length,
+                           .address = piece.remote,
+                           .remote = piece.key,
+                           .user_memory = const_cast<Memory*>(piece.memory)},
+                          part.direction == Direction::kPut);
     batch.endpoint->start_within(*request, batch);
     return UCS_OK;
 }
@@ -106,7 +107,7 @@ ucs_status_t post_pieces(Request& batch) {
 ucs_status_t post_batch(Request& batch, const Lane&) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
-    bulk::Engine& engine = batch.worker->bulk();
+    bulk::Engine& engine = part.one_sided->bulk;
     if (!engine.can_serve(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
     const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
     return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
@@ -114,13 +115,12 @@ ucs_status_t post_batch(Request& batch, const Lane&) {
 
 }  // namespace
 
-ucs_status_t check_pieces(const Endpoint& endpoint, std::span<const ucpx_piece_t> pieces) {
-    const Context& context = endpoint.worker().context();
+ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces) {
     size_t total = 0;
     for (const ucpx_piece_t& piece : pieces) {
         if (piece.memh == nullptr || piece.rkey == nullptr) return UCS_ERR_INVALID_PARAM;
         const Memory& memory = unwrap(piece.memh);
-        if (&memory.context() != &context ||
+        if (&memory.domains() != &one_sided.domains ||
             !memory.covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length) ||
             !unwrap(piece.rkey).covers(piece.remote_addr, piece.length) ||
             __builtin_add_overflow(total, piece.length, &total))
@@ -129,13 +129,13 @@ ucs_status_t check_pieces(const Endpoint& endpoint, std::span<const ucpx_piece_t
     return UCS_OK;
 }
 
-ucs_status_ptr_t start_batch(Endpoint& endpoint, std::span<const ucpx_piece_t> pieces, bool is_put,
+ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
+                             std::span<const ucpx_piece_t> pieces, bool is_put,
                              std::optional<uint64_t> notification, const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    Worker& worker = endpoint.worker();
     auto* copy = new (std::nothrow) Piece[pieces.size()];
     Request* request =
-        copy == nullptr ? nullptr : worker.begin_request(params, Request::CallbackKind::kSend);
+        copy == nullptr ? nullptr : one_sided.requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) {
         delete[] copy;
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -148,12 +148,13 @@ ucs_status_ptr_t start_batch(Endpoint& endpoint, std::span<const ucpx_piece_t> p
         copy[count++] = {piece.local_addr, piece.remote_addr, piece.length, &unwrap(piece.memh),
                          &unwrap(piece.rkey)};
     }
-    request->emplace<BatchPart>(BatchPart{is_put ? Direction::kPut : Direction::kGet,
+    request->emplace<BatchPart>(BatchPart{&one_sided,
+                                          is_put ? Direction::kPut : Direction::kGet,
                                           {notification.value_or(0), notification.has_value()},
                                           copy,
                                           count});
     request->endpoint = &endpoint;
-    worker.touch_if_armed(endpoint, total);
+    endpoint.touch_if_armed(total);
     request->flags |= Request::kOneSided;
     request->post = post_batch;
     request->cleanup = finish_batch;

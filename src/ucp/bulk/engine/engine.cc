@@ -13,7 +13,6 @@
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucp/bulk/schedule/limits.h"
 #include "ucp/mem/memory.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
 namespace {
@@ -29,19 +28,26 @@ ScheduleRules rules_of(const Config& config) {
 }  // namespace
 
 struct Engine::Parts {
-    explicit Parts(Worker& worker)
-        : clock(worker.context().clock()),
-          config(worker.config()),
+    Parts(EndpointHost& host, EndpointTable& endpoints, const RailTable& rail_table,
+          Context& context)
+        : clock(context.clock()),
+          config(context.config()),
+          domains(context.domains()),
+          interfaces(host.interfaces),
+          rails(rail_table),
           rules(rules_of(config)),
-          run_queue(worker),
+          run_queue(host.work),
           transfers(run_queue),
-          paths(worker, run_queue, rules.slice),
+          paths(host.interfaces, rails, context, run_queue, rules.slice),
           poster(clock, rules, config.bulk_max_retries, paths, transfers),
-          revocation(worker, paths, run_queue, config.bulk_cut_timeout),
+          revocation(host, endpoints, paths, run_queue, config.bulk_cut_timeout),
           health(config, clock, paths, transfers, poster, revocation) {}
 
     const ucs::Clock& clock;
     const Config& config;
+    const DomainSet& domains;
+    const InterfaceSet& interfaces;
+    const RailTable& rails;
     const ScheduleRules rules;
     RunQueue run_queue;
     TransferTable transfers;
@@ -53,13 +59,15 @@ struct Engine::Parts {
     ucs::Time tick{};                          //!< when groups are looked at next
 };
 
-Engine::Engine(Worker& worker) : parts_(std::make_unique<Parts>(worker)) {
-    const Config& config = worker.config();
-    if (config.bulk_workers == 0 || worker.context().virtual_time()) return;
-    const ThreadRules rules{.schedule = parts_->rules,
-                            .max_retries = config.bulk_max_retries,
-                            .stall_timeout = config.bulk_stall_timeout};
-    use_threads(std::make_unique<ThreadPool>(worker, rules));
+Engine::Engine(EndpointHost& host, EndpointTable& endpoints, const RailTable& rails,
+               Context& context, uint64_t seed)
+    : parts_(std::make_unique<Parts>(host, endpoints, rails, context)) {
+    const Config& config = context.config();
+    if (config.bulk_workers == 0 || context.virtual_time()) return;
+    const ThreadRules thread_rules{.schedule = parts_->rules,
+                                   .max_retries = config.bulk_max_retries,
+                                   .stall_timeout = config.bulk_stall_timeout};
+    use_threads(std::make_unique<ThreadPool>(host, context, seed, thread_rules));
 }
 
 Engine::~Engine() = default;
@@ -232,6 +240,35 @@ bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t statu
     return true;
 }
 
+// --- what goes by it
+
+TransportCosts Engine::costs(Endpoint& endpoint) const {
+    const Lane lane = endpoint.one_sided_lane();
+    const auto& domain = *parts_->domains[lane.domains.local].memory;
+    TransportCosts costs{.latency = lane.attributes.latency.at(1),
+                         .overhead = lane.attributes.overhead,
+                         .registration = domain.attributes().register_overhead,
+                         .bandwidth = lane.attributes.bandwidth,
+                         .together = lane.attributes.bandwidth,
+                         .slice = parts_->config.bulk_slice_size};
+    for (const Rail& rail : parts_->rails.rails(endpoint.remote_uuid()))
+        costs.together += parts_->interfaces.attributes(rail.interface).bandwidth;
+    return costs;
+}
+
+bool Engine::is_bulk(Endpoint& endpoint, size_t length) const {
+    if (const auto& configured = parts_->config.bulk_threshold) return length >= *configured;
+    if (length < kMinRendezvous) return false;
+    return length >= kBulkThreshold || length >= rendezvous_threshold_in_window(costs(endpoint));
+}
+
+void Engine::register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const {
+    if (!is_bulk(endpoint, length)) return;
+    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+    for (const DomainPair pair : parts_->rails.domain_pairs(endpoint, pairs))
+        (void)memory.handle(pair.local);
+}
+
 // --- questions
 
 const PathGroup* Engine::find(const Endpoint& endpoint) const {
@@ -247,37 +284,3 @@ size_t Engine::chains_in_use() const {
 }
 
 }  // namespace ucp::bulk
-
-ucp::bulk::TransportCosts ucp::bulk::transport_costs(Endpoint& endpoint) {
-    Worker& worker = endpoint.worker();
-    const Lane lane = endpoint.one_sided_lane();
-    const auto& domain = *worker.context().domains()[lane.domains.local].memory;
-    TransportCosts costs{.latency = lane.attributes.latency.at(1),
-                         .overhead = lane.attributes.overhead,
-                         .registration = domain.attributes().register_overhead,
-                         .bandwidth = lane.attributes.bandwidth,
-                         .together = lane.attributes.bandwidth,
-                         .slice = worker.config().bulk_slice_size};
-    for (const Rail& rail : worker.rails(endpoint.remote_uuid())) {
-        costs.together += worker.interface(rail.interface).transport->attributes().bandwidth;
-    }
-    return costs;
-}
-
-bool ucp::is_bulk(Endpoint& endpoint, size_t length) {
-    if (const auto& configured = endpoint.worker().config().bulk_threshold) {
-        return length >= *configured;
-    }
-    if (length < bulk::kMinRendezvous) return false;
-    return length >= bulk::kBulkThreshold ||
-           length >= bulk::rendezvous_threshold_in_window(bulk::transport_costs(endpoint));
-}
-
-void ucp::register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length) {
-    if (!is_bulk(endpoint, length)) return;
-    const Worker& worker = endpoint.worker();
-    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    for (const DomainPair pair : worker.domain_pairs(endpoint, pairs)) {
-        (void)memory.handle(pair.local);
-    }
-}

@@ -9,18 +9,17 @@
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/schedule/slice_queue.h"
 #include "ucp/bulk/schedule/thresholds.h"
+#include "ucp/context/context.h"
+#include "ucp/endpoint/endpoint_table.h"
+#include "ucp/endpoint/rail_table.h"
 #include "ucs/time.h"
 #include "ucs/type/status.h"
 
-namespace uct {
-class Endpoint;
-}
+namespace uct {}
 
 namespace ucp {
 
-class Endpoint;
 class Wakeup;
-class Worker;
 struct Notification;
 struct Request;
 
@@ -35,7 +34,9 @@ struct PathGroup;
  */
 class Engine {
   public:
-    explicit Engine(Worker& worker);
+    /** @param seed  for its threads */
+    Engine(EndpointHost& host, EndpointTable& endpoints, const RailTable& rails, Context& context,
+           uint64_t seed);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -101,6 +102,18 @@ class Engine {
     /** @return whether the transport endpoint was a path's */
     bool transport_failed(const uct::Endpoint* transport, ucs_status_t status);
 
+    // --- what goes by it ---
+
+    /** What its thresholds depend on: the lane of one-sided operations, and the rails. */
+    TransportCosts costs(Endpoint& endpoint) const;
+    /**
+     * Are a put, a get or announced data of that length for the engine? From UCX_BULK_THRESH on;
+     * auto: from where several devices save more than sharing costs.
+     */
+    bool is_bulk(Endpoint& endpoint, size_t length) const;
+    /** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
+    void register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const;
+
     // --- questions ---
 
     /** What there is of the endpoint; null: it has had no transfers. */
@@ -118,17 +131,5 @@ class Engine {
     const std::unique_ptr<Parts> parts_;
 };
 
-/** What the engine's thresholds depend on: the lane of one-sided operations, and the rails. */
-TransportCosts transport_costs(Endpoint& endpoint);
-
 }  // namespace bulk
-
-/**
- * Are a put, a get or announced data of that length for the engine? From UCX_BULK_THRESH on; auto:
- * from where several devices save more than sharing costs.
- */
-bool is_bulk(Endpoint& endpoint, size_t length);
-/** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
-void register_for_bulk(Endpoint& endpoint, const Memory& memory, size_t length);
-
 }  // namespace ucp

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -22,7 +21,7 @@ ucs_status_t post_notification(Request& request, const Lane& lane) {
 }
 
 ucs_status_t on_notification(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    const NotifyHandler handler = static_cast<Worker*>(arg)->notify_handler();
+    const NotifyHandler handler = *static_cast<const NotifyHandler*>(arg);
     NotifyMessage message;
     if (length != sizeof(message)) {
         ucs::log_warn("a malformed notification of {} bytes was dropped", length);
@@ -39,19 +38,18 @@ ucs_status_t on_notification(void* arg, void* data, size_t length, uct::ReceiveD
 
 }  // namespace
 
-void add_notify_handler(Worker& worker) {
-    worker.set_handler(AmId::kNotify, on_notification);
+void add_notify_handler(NotifyHandler& handler, InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kNotify, on_notification, &handler);
 }
 
 void send_notification(Endpoint& endpoint, uint64_t value) {
     if (endpoint.is_failed()) return;
-    Worker& worker = endpoint.worker();
-    Request* request = worker.allocate_request();
+    Request* request = endpoint.requests().allocate();
     if (request == nullptr) {
         ucs::log_error("no memory for a notification: it is lost");
         return;
     }
-    request->emplace<NotifyMessage>(NotifyMessage{worker.uuid(), value});
+    request->emplace<NotifyMessage>(NotifyMessage{endpoint.local_uuid(), value});
     request->endpoint = &endpoint;
     request->post = post_notification;
     endpoint.start(*request);
@@ -63,7 +61,7 @@ bool may_send_notification(const Endpoint& endpoint, const uct::Endpoint& lane) 
 
 bool send_notification_behind(Endpoint& endpoint, uint64_t value, const uct::Endpoint& lane) {
     if (!may_send_notification(endpoint, lane)) return false;
-    NotifyMessage message{endpoint.worker().uuid(), value};
+    NotifyMessage message{endpoint.local_uuid(), value};
     return endpoint.tx_lane().am_bcopy(static_cast<uint8_t>(AmId::kNotify), pack_notification,
                                        &message) >= 0;
 }

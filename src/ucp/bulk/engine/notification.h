@@ -5,14 +5,15 @@
 
 namespace uct {
 class Endpoint;
-}
+class InterfaceSet;
+}  // namespace uct
 
 // Notifications tell a worker that a batch of a peer has ended. They are messages of the sender's
 // endpoint, in its order; whoever sends one sees to it that the bytes land before (docs/bulk.md).
 namespace ucp {
 
 class Endpoint;
-class Worker;
+class InterfaceSet;
 
 /** What the peer is to be told of a batch. */
 struct Notification {
@@ -29,7 +30,14 @@ struct NotifyMessage {
 };
 #pragma pack(pop)
 
-void add_notify_handler(Worker& worker);
+/** The user's function for notifications. */
+struct NotifyHandler {
+    void (*callback)(void* arg, uint64_t sender_uid, uint64_t notification) = nullptr;
+    void* argument = nullptr;
+};
+
+/** Arriving notifications go to the handler, which may change. */
+void add_notify_handler(NotifyHandler& handler, InterfaceSet& interfaces);
 
 /** On a failed endpoint nothing is sent. A flush waits for it as for any message. */
 void send_notification(Endpoint& endpoint, uint64_t value);

@@ -2,7 +2,6 @@
 #include "ucp/bulk/engine/path_table.h"
 
 #include "ucp/bulk/schedule/limits.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
 
@@ -23,10 +22,10 @@ Path* PathTable::find(const uct::Endpoint* transport) const {
 /** At first with the bandwidth of its device, less what the distance costs. */
 std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, unsigned interface,
                                            double weight) {
-    const WorkerInterface& device = worker_.interface(interface);
+    const WorkerInterface& device = interfaces_[interface];
     const double rate =
         expected_rate(device.transport->attributes().bandwidth,
-                      double{worker_.context().resources()[device.resource].distance}, slice_);
+                      double{context_.resources()[device.resource].distance}, slice_);
     return std::make_unique<Path>(group, kind, *device.transport, rate * weight);
 }
 
@@ -45,7 +44,7 @@ PathGroup& PathTable::find_or_make(Endpoint& endpoint) {
 }
 
 void PathTable::add_rails(PathGroup& group) {
-    for (const Rail& rail : worker_.rails(group.endpoint.remote_uuid())) {
+    for (const Rail& rail : rails_.rails(group.endpoint.remote_uuid())) {
         auto path = make_path(group, Path::Kind::kRail, rail.interface);
         path->domains = rail.domains;
         path->remote_device = rail.remote_device;
@@ -79,7 +78,7 @@ void PathTable::refresh_lane(PathGroup& group) {
     if (path.transport == &lane.endpoint) return;
     path.stop_waiting();
     path.transport = &lane.endpoint;
-    path.device = worker_.interface(group.endpoint.interface_of(lane)).transport.get();
+    path.device = interfaces_[group.endpoint.interface_of(lane)].transport.get();
 }
 
 }  // namespace ucp::bulk

@@ -6,18 +6,21 @@
 #include <unordered_map>
 
 #include "ucp/bulk/engine/path_group.h"
+#include "ucp/endpoint/rail_table.h"
 
 namespace ucp {
-
-class Worker;
-
 namespace bulk {
 
 /** The paths of all endpoints with bulk transfers. */
 class PathTable {
   public:
-    PathTable(Worker& worker, RunQueue& run_queue, size_t slice)
-        : worker_(worker), run_queue_(run_queue), slice_(slice) {}
+    PathTable(InterfaceSet& interfaces, const RailTable& rails, const Context& context,
+              RunQueue& run_queue, size_t slice)
+        : interfaces_(interfaces),
+          rails_(rails),
+          context_(context),
+          run_queue_(run_queue),
+          slice_(slice) {}
 
     PathGroup* find(const Endpoint& endpoint) const;
     /** With the lane and the rails, if it is new. */
@@ -39,7 +42,9 @@ class PathTable {
                                     double weight = 1);
     void add_rails(PathGroup& group);
 
-    Worker& worker_;
+    InterfaceSet& interfaces_;
+    const RailTable& rails_;
+    const Context& context_;
     RunQueue& run_queue_;
     const size_t slice_;
     std::unordered_map<const Endpoint*, std::unique_ptr<PathGroup>> groups_;

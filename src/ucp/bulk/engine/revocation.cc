@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ucp/bulk/engine/path_table.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {
@@ -35,11 +34,15 @@ size_t pack_bytes(void* destination, void* arg) {
 
 }  // namespace
 
-Revocation::Revocation(Worker& worker, PathTable& paths, RunQueue& run_queue,
-                       ucs::Duration patience)
-    : worker_(worker), paths_(paths), run_queue_(run_queue), patience_(patience) {
-    worker.set_handler(AmId::kBulkRevoke, on_revoke, this);
-    worker.set_handler(AmId::kBulkRevokeDone, on_revoke_done, this);
+Revocation::Revocation(EndpointHost& host, EndpointTable& endpoints, PathTable& paths,
+                       RunQueue& run_queue, ucs::Duration patience)
+    : host_(host),
+      endpoints_(endpoints),
+      paths_(paths),
+      run_queue_(run_queue),
+      patience_(patience) {
+    host.interfaces.set_handler(AmId::kBulkRevoke, on_revoke, this);
+    host.interfaces.set_handler(AmId::kBulkRevokeDone, on_revoke_done, this);
 }
 
 void Revocation::begin(Path& path, ucs::Time now) {
@@ -52,7 +55,7 @@ void Revocation::begin(Path& path, ucs::Time now) {
 void Revocation::ask(Path& path, ucs::Time now) {
     path.due = ucs::deadline(now, kRepeat);
     RevokeMessage message;
-    message.header.from = worker_.uuid();
+    message.header.from = host_.uuid;
     message.header.number = path.revocation;
     Addresses own;
     if (path.kind == Path::Kind::kQueuePair) {
@@ -126,7 +129,7 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
             paths_.provider()->revoke_queue_pair(message.header.from, message.header.name);
         }
     } else if (!record_.is_done(message)) {
-        for (WorkerInterface& interface : worker_.interfaces()) {
+        for (WorkerInterface& interface : host_.interfaces.list()) {
             Addresses own;
             if (!read_addresses(*interface.transport, &own) ||
                 !std::ranges::equal(own.device, message.target_device) ||
@@ -140,9 +143,9 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
         record_.done(message);
     }
     // One that was closed here: the peer greets before it asks again, and gets its answer then.
-    Endpoint* endpoint = worker_.find_endpoint(message.header.from);
+    Endpoint* endpoint = endpoints_.find(message.header.from);
     if (endpoint == nullptr) return;
-    const RevokeDoneMessage done{worker_.uuid(), message.header.number};
+    const RevokeDoneMessage done{host_.uuid, message.header.number};
     send_everywhere(*endpoint, AmId::kBulkRevokeDone, std::as_bytes(std::span(&done, 1)));
 }
 

@@ -8,10 +8,9 @@
 
 #include "ucp/bulk/engine/path_group.h"
 #include "ucp/bulk/engine/revocation_message.h"
+#include "ucp/endpoint/endpoint_table.h"
 
 namespace ucp {
-
-class Worker;
 
 namespace bulk {
 
@@ -24,7 +23,8 @@ class PathTable;
 class Revocation {
   public:
     /** @param patience  with a peer that does not answer */
-    Revocation(Worker& worker, PathTable& paths, RunQueue& run_queue, ucs::Duration patience);
+    Revocation(EndpointHost& host, EndpointTable& endpoints, PathTable& paths, RunQueue& run_queue,
+               ucs::Duration patience);
 
     /** The path has failed. */
     void begin(Path& path, ucs::Time now);
@@ -44,7 +44,8 @@ class Revocation {
     static ucs_status_t on_revoke_done(void* self, void* data, size_t length,
                                        uct::ReceiveDescriptor* descriptor);
 
-    Worker& worker_;
+    EndpointHost& host_;
+    EndpointTable& endpoints_;
     PathTable& paths_;
     RunQueue& run_queue_;
     const ucs::Duration patience_;

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "ucp/bulk/engine/path_group.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp::bulk {
 
 void RunQueue::run_later() {
-    worker_.work_later();
+    work_.notify();
 }
 
 void RunQueue::wake(PathGroup& group) {

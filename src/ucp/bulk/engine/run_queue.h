@@ -4,10 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "ucp/runtime/deferred_work.h"
+
 namespace ucp {
-
-class Worker;
-
 namespace bulk {
 
 struct PathGroup;
@@ -22,7 +21,7 @@ struct PathGroup;
  */
 class RunQueue {
   public:
-    explicit RunQueue(Worker& worker) : worker_(worker) {}
+    explicit RunQueue(DeferredWork& work) : work_(work) {}
 
     /** Something is to be done in the next progress. */
     void run_later();
@@ -39,7 +38,7 @@ class RunQueue {
     void drop_healthy();
 
   private:
-    Worker& worker_;
+    DeferredWork& work_;
     std::vector<PathGroup*> awake_, running_, watched_;
 };
 

@@ -7,8 +7,6 @@
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_set.h"
 #include "ucp/bulk/threads/thread_pool.h"
-#include "ucp/lanes/driver/lane_driver.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {
@@ -19,10 +17,10 @@ constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
-QueuePairDriver::QueuePairDriver(Worker& worker)
-    : worker_(worker), epoch_(static_cast<uint32_t>(worker.random()())) {
-    worker.set_handler(AmId::kBulkQueuePair, on_message, this);
-    worker.bulk().set_provider(this);
+QueuePairDriver::QueuePairDriver(const Services& services, unsigned lane_cap, uint32_t epoch)
+    : services_(services), lane_cap_(lane_cap), epoch_(epoch) {
+    services.host.interfaces.set_handler(AmId::kBulkQueuePair, on_message, this);
+    services.engine.set_provider(this);
 }
 
 QueuePairDriver::~QueuePairDriver() = default;
@@ -32,10 +30,10 @@ QueuePairDriver::~QueuePairDriver() = default;
  * come, so that the first do not take all.
  */
 unsigned QueuePairDriver::room() const {
-    const Config& config = worker_.config();
+    const Config& config = services_.context.config();
     if (config.bulk_qps == 0) return 0;
     if (!config.max_dedicated_qps && config.lanes == LaneMode::kDedicated) return UINT32_MAX;
-    const unsigned cap = worker_.lanes().negotiator().config().cap;
+    const unsigned cap = lane_cap_;
     const unsigned total = config.dedicated_qps();
     const uint64_t taken = uint64_t{cap} + held_;
     if (total <= taken) return 0;
@@ -48,11 +46,11 @@ unsigned QueuePairDriver::room() const {
 
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface) {
     std::unique_ptr<uct::Endpoint> transport;
-    ThreadPool* const pool = worker_.bulk().threads();
+    ThreadPool* const pool = services_.engine.threads();
     const bool is_on_thread =
         pool != nullptr && pool->make_queue_pair(interface, &transport) == UCS_OK;
     if (!is_on_thread &&
-        worker_.interface(interface).transport->create_endpoint({}, &transport) != UCS_OK) {
+        services_.host.interfaces[interface].transport->create_endpoint({}, &transport) != UCS_OK) {
         return nullptr;
     }
     peak_held_ = std::max(peak_held_, ++held_);
@@ -71,17 +69,17 @@ uint32_t QueuePairDriver::new_epoch() {
 }
 
 void QueuePairDriver::await_peer() {
-    tick_ = std::min(tick_, ucs::deadline(worker_.now(), kQuestionInterval));
+    tick_ = std::min(tick_, ucs::deadline(services_.context.clock().now(), kQuestionInterval));
 }
 
 void QueuePairDriver::add_path(Endpoint& endpoint, BulkQueuePair& queue_pair, double weight) {
-    queue_pair.path = worker_.bulk().add_path(endpoint,
-                                              {.transport = queue_pair.transport.get(),
-                                               .interface = queue_pair.interface,
-                                               .domains = queue_pair.domains,
-                                               .weight = weight,
-                                               .name = queue_pair.set->name_of(queue_pair)},
-                                              *this);
+    queue_pair.path = services_.engine.add_path(endpoint,
+                                                {.transport = queue_pair.transport.get(),
+                                                 .interface = queue_pair.interface,
+                                                 .domains = queue_pair.domains,
+                                                 .weight = weight,
+                                                 .name = queue_pair.set->name_of(queue_pair)},
+                                                *this);
     if (queue_pair.path != nullptr) by_path_[queue_pair.path] = &queue_pair;
 }
 
@@ -115,11 +113,11 @@ std::vector<unsigned> QueuePairDriver::interfaces_of(const Endpoint& endpoint) c
 
 void QueuePairDriver::put_aside(Event event) {
     events_.push_back(std::move(event));
-    worker_.work_later();
+    services_.host.work.notify();
 }
 
 void QueuePairDriver::wanted(Endpoint& endpoint) {
-    if (worker_.config().bulk_qps == 0) return;
+    if (config().bulk_qps == 0) return;
     put_aside({Event::Kind::kWanted, &endpoint, {}});
 }
 
@@ -185,7 +183,7 @@ void QueuePairDriver::advance(ucs::Time now) {
             continue;
         }
         if (set->answer_due == ucs::kNever) {
-            set->answer_due = ucs::deadline(now, worker_.config().bulk_cut_timeout);
+            set->answer_due = ucs::deadline(now, config().bulk_cut_timeout);
         }
         if (now >= set->answer_due) {
             ucs::log_info("worker {:016x} says nothing about queue pairs for bulk: given up",
@@ -208,7 +206,7 @@ Endpoint* QueuePairDriver::find_round(uint64_t peer, uint32_t epoch) const {
             return &set->endpoint();
         }
     }
-    return worker_.find_endpoint(peer);
+    return services_.endpoints.find(peer);
 }
 
 void QueuePairDriver::drop(Endpoint& endpoint) {
@@ -255,7 +253,8 @@ void QueuePairDriver::revoke_queue_pair(uint64_t peer, uint64_t name) {
         BulkQueuePair* queue_pair = set->find(name);
         if (queue_pair == nullptr) continue;
         if (queue_pair->path != nullptr) {
-            worker_.bulk().transport_failed(queue_pair->transport.get(), UCS_ERR_CONNECTION_RESET);
+            services_.engine.transport_failed(queue_pair->transport.get(),
+                                              UCS_ERR_CONNECTION_RESET);
         }
         destroy_transport(*queue_pair);
         return set->queue_pair_lost();

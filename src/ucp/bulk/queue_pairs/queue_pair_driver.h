@@ -9,17 +9,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucp/context/context.h"
+#include "ucp/endpoint/endpoint_table.h"
+#include "ucp/endpoint/rail_table.h"
 #include "ucs/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {
-
-class Endpoint;
-class Worker;
-
 namespace bulk {
 
 class QueuePairSet;
@@ -34,7 +34,19 @@ struct BulkQueuePair;
  */
 class QueuePairDriver final : public PathOwner, public QueuePairProvider {
   public:
-    explicit QueuePairDriver(Worker& worker);
+    struct Services {
+        EndpointHost& host;
+        EndpointTable& endpoints;
+        const RailTable& rails;
+        Engine& engine;
+        const Context& context;
+    };
+
+    /**
+     * @param lane_cap  dedicated lanes that the worker may have, which come first
+     * @param epoch     of the first round
+     */
+    QueuePairDriver(const Services& services, unsigned lane_cap, uint32_t epoch);
     ~QueuePairDriver();
     QueuePairDriver(const QueuePairDriver&) = delete;
     QueuePairDriver& operator=(const QueuePairDriver&) = delete;
@@ -64,7 +76,8 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
 
     // --- for the sets of queue pairs ---
 
-    Worker& worker() { return worker_; }
+    const Services& services() const { return services_; }
+    const Config& config() const { return services_.context.config(); }
     /** How many queue pairs an endpoint may have now. */
     unsigned room() const;
     std::unique_ptr<uct::Endpoint> make_transport(unsigned interface);
@@ -104,7 +117,8 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     void drop(Endpoint& endpoint);
     std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
 
-    Worker& worker_;
+    const Services services_;
+    const unsigned lane_cap_;
     std::map<uint32_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
     std::unordered_map<const Path*, BulkQueuePair*> by_path_;
     std::vector<std::unique_ptr<BulkQueuePair>> orphans_;

@@ -5,17 +5,16 @@
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp::bulk {
 QueuePairSet::QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint)
-    : negotiation(*this, driver.worker().uuid() < endpoint.remote_uuid()),
+    : negotiation(*this, driver.services().host.uuid < endpoint.remote_uuid()),
       driver_(driver),
       endpoint_(endpoint) {}
 
 void QueuePairSet::send(const QueuePairMessage& message) {
-    const QueuePairHeader header{driver_.worker().uuid()};
+    const QueuePairHeader header{driver_.services().host.uuid};
     const auto fixed = std::as_bytes(std::span(&header, 1));
     std::vector<std::byte> bytes(fixed.begin(), fixed.end());
     const std::vector<std::byte> rest = encode(message);
@@ -29,21 +28,20 @@ uint32_t QueuePairSet::new_epoch() {
 }
 
 unsigned QueuePairSet::wanted_each() const {
-    return std::min(driver_.worker().config().bulk_qps, kMaxQueuePairsPerRail);
+    return std::min(driver_.config().bulk_qps, kMaxQueuePairsPerRail);
 }
 
 /** The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails. */
 std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
-    Worker& worker = driver_.worker();
     std::vector<Rail> result;
     const auto add = [&](unsigned interface, DomainPair domains) {
-        const auto& attributes = worker.interface(interface).transport->attributes();
+        const auto& attributes = driver_.services().host.interfaces.attributes(interface);
         constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
         if ((attributes.capabilities & kChains) != 0) result.push_back({interface, domains});
     };
     if (!endpoint_.has_flag(Endpoint::kPromotable)) return result;
     add(endpoint_.dedicated_index(), endpoint_.domains());
-    for (const ucp::Rail& rail : worker.rails(endpoint_.remote_uuid())) {
+    for (const ucp::Rail& rail : driver_.services().rails.rails(endpoint_.remote_uuid())) {
         if (rail.dedicated >= 0) add(static_cast<unsigned>(rail.dedicated), rail.domains);
     }
     return result;
@@ -63,7 +61,8 @@ BulkQueuePair* QueuePairSet::make(unsigned index, const Rail& rail) {
 std::vector<RailAddresses> QueuePairSet::describe(std::span<const Rail> rails) const {
     std::vector<RailAddresses> result;
     for (size_t rail = 0; rail < rails.size(); ++rail) {
-        const WorkerInterface& interface = driver_.worker().interface(rails[rail].interface);
+        const WorkerInterface& interface =
+            driver_.services().host.interfaces[rails[rail].interface];
         const auto& attributes = interface.transport->attributes();
         RailAddresses& addresses = result.emplace_back();
         addresses.kind = interface.kind;
@@ -112,7 +111,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
     std::vector<bool> is_open;
     for (const RailAddresses& offer : *offers) {
         const auto found = std::ranges::find_if(own, [&](const Rail& rail) {
-            return driver_.worker().interface(rail.interface).kind == offer.kind &&
+            return driver_.services().host.interfaces[rail.interface].kind == offer.kind &&
                    rail.domains == DomainPair{offer.partner_domain, offer.domain};
         });
         is_open.push_back(found != own.end());
@@ -173,7 +172,7 @@ void QueuePairSet::start_posting() {
 void QueuePairSet::stop_posting() {
     is_stopping_ = true;
     for (const auto& queue_pair : queue_pairs) {
-        if (queue_pair->path != nullptr) driver_.worker().bulk().remove_path(*queue_pair->path);
+        if (queue_pair->path != nullptr) driver_.services().engine.remove_path(*queue_pair->path);
     }
     idle_if_done();
 }
@@ -186,7 +185,7 @@ void QueuePairSet::destroy_queue_pairs() {
             continue;
         }
         // The engine hears of it first, and gives the path back later.
-        driver_.worker().bulk().transport_failed(queue_pair->transport.get(), UCS_ERR_CANCELED);
+        driver_.services().engine.transport_failed(queue_pair->transport.get(), UCS_ERR_CANCELED);
         driver_.destroy_transport(*queue_pair);
         driver_.keep_orphan(std::move(queue_pair));
     }

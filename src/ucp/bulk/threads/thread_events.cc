@@ -3,8 +3,7 @@
 
 #include <utility>
 
-#include "ucp/worker/wakeup.h"
-#include "ucp/worker/worker.h"
+#include "ucp/runtime/wakeup.h"
 
 namespace ucp::bulk {
 
@@ -14,7 +13,7 @@ void ThreadEvents::push(ThreadEvent entry) {
     std::lock_guard lock(mutex_);
     entries_.push_back(std::move(entry));
     any_.store(true, std::memory_order_relaxed);
-    worker_.work_later();
+    work_.notify();
     if (wakeup_ != nullptr) (void)wakeup_->signal();
 }
 

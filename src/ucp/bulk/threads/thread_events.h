@@ -6,12 +6,12 @@
 #include <mutex>
 #include <vector>
 
+#include "ucp/runtime/deferred_work.h"
 #include "ucs/type/status.h"
 
 namespace ucp {
 
 class Wakeup;
-class Worker;
 
 namespace bulk {
 
@@ -36,7 +36,7 @@ struct ThreadEvent {
 /** The way from the threads to the worker: in order, and it is woken up. */
 class ThreadEvents {
   public:
-    explicit ThreadEvents(Worker& worker) : worker_(worker) {}
+    explicit ThreadEvents(DeferredWork& work) : work_(work) {}
 
     /** Any thread. */
     void push(ThreadEvent entry);
@@ -44,13 +44,13 @@ class ThreadEvents {
     bool any() const { return any_.load(std::memory_order_relaxed); }
 
     // --- the worker's thread ---
-    /** Never misses what Worker::has_work() was set for. */
+    /** Never misses what the deferred work was notified of. */
     std::vector<ThreadEvent> take();
     /** Who sleeps for the worker; null: nobody any more. */
     void set_wakeup(const Wakeup* wakeup);
 
   private:
-    Worker& worker_;
+    DeferredWork& work_;
     std::atomic<bool> any_{false};
     std::mutex mutex_;
     std::vector<ThreadEvent> entries_;

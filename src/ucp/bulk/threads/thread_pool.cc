@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ucp/bulk/threads/queue_pair_proxy.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 #include "ucs/random.h"
 #include "ucs/topo/topology.h"
@@ -29,9 +28,10 @@ std::vector<unsigned> cpus_for(const std::string& device) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(Worker& worker, const ThreadRules& rules)
-    : events(worker), worker_(worker), rules_(rules) {
-    const unsigned shards = std::clamp(worker.config().bulk_shards, 1u, kMaxShards);
+ThreadPool::ThreadPool(EndpointHost& host, Context& context, uint64_t seed,
+                       const ThreadRules& rules)
+    : events(host.work), host_(host), context_(context), random_(seed), rules_(rules) {
+    const unsigned shards = std::clamp(context.config().bulk_shards, 1u, kMaxShards);
     for (unsigned index = 0; index < shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }
@@ -43,8 +43,8 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
     const auto [entry, is_new] = devices_.try_emplace(interface);
     DeviceThreads& device = entry->second;
     if (!is_new) return device;
-    Context& context = worker_.context();
-    const TransportResource& resource = context.resources()[worker_.interface(interface).resource];
+    Context& context = context_;
+    const TransportResource& resource = context.resources()[host_.interfaces[interface].resource];
     uct::MemoryDomain& domain = *context.domains()[resource.domain].memory;
     BulkThread::Params params{context.clock(),
                               events,
@@ -53,10 +53,10 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
                               cpus_for(resource.device),
                               0,
                               context.estimated_endpoints()};
-    ContextLock lock(context);
-    const unsigned wanted = std::min(worker_.config().bulk_workers, kMaxThreads);
+    DomainLock lock(context.domains());
+    const unsigned wanted = std::min(context.config().bulk_workers, kMaxThreads);
     while (device.threads.size() < wanted) {
-        params.seed = worker_.random()();
+        params.seed = random_();
         std::unique_ptr<BulkThread> thread;
         const ucs_status_t status = BulkThread::start(params, domain, resource.transport, &thread);
         if (status != UCS_OK) {

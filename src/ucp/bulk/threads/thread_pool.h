@@ -8,12 +8,12 @@
 #include "ucp/bulk/threads/bulk_thread.h"
 #include "ucp/bulk/threads/shared_queue.h"
 #include "ucp/bulk/threads/thread_events.h"
+#include "ucp/context/context.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucs/datastruct/memory_pool.h"
+#include "ucs/random.h"
 
 namespace ucp {
-
-class Endpoint;
-class Worker;
 
 namespace bulk {
 
@@ -21,7 +21,7 @@ namespace bulk {
  */
 class ThreadPool {
   public:
-    ThreadPool(Worker& worker, const ThreadRules& rules);
+    ThreadPool(EndpointHost& host, Context& context, uint64_t seed, const ThreadRules& rules);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
@@ -47,7 +47,9 @@ class ThreadPool {
     };
     DeviceThreads& threads_of(unsigned interface);
 
-    Worker& worker_;
+    EndpointHost& host_;
+    Context& context_;
+    ucs::Random random_;
     const ThreadRules rules_;
     ThreadCounters counters_;
     std::vector<std::unique_ptr<Shard>> shards_;

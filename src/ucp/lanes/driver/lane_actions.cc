@@ -5,11 +5,7 @@
 #include <cstring>
 
 #include "ucp/base/handles.h"
-#include "ucp/bulk/queue_pairs/queue_pair_driver.h"
-#include "ucp/endpoint/backlog.h"
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/lanes/driver/lane_driver.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -59,18 +55,18 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
         const lanes::Link* link = negotiator_.find(peer);
         if (link != nullptr && link->pings > 1) owner.greet_again();
     }
-    owner.send_control_greeted(AmId::kLane, Encoded(worker_.uuid(), message).span());
+    owner.send_control_greeted(AmId::kLane, Encoded(host_.uuid, message).span());
 }
 
 void LaneDriver::create_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    assert(owner.lane_state_ == nullptr);
+    assert(owner.lane_state() == nullptr);
     const unsigned index = owner.dedicated_index();
-    auto state = std::make_unique<LaneState>(owner);
+    auto state = std::make_unique<LaneState>(owner, host_.held_messages);
     std::vector<uint8_t> address;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     if (owner.has_flag(Endpoint::kPromotable)) {
-        WorkerInterface& interface = worker_.interface(index);
+        WorkerInterface& interface = host_.interfaces[index];
         const auto& attributes = interface.transport->attributes();
         state->interface_index = index;
         status = interface.transport->create_endpoint({}, &state->dedicated);
@@ -90,15 +86,14 @@ void LaneDriver::create_lane(lanes::Peer peer) {
         }
     }
     if (status == UCS_OK) {
-        worker_.count_dedicated(+1);
+        state->owner = this;
         state->fence.callback = fence_flushed;
         state->flush.callback = lane_flushed;
         state->dedicated->set_receive_gate(state.get());
         state->dedicated->deliver_immediates(static_cast<uint8_t>(AmId::kNotify),
                                              owner.remote_uuid());
-        owner.lane_state_ = state.release();
-        owner.lane_state_->direction = negotiator_.switch_of(peer);
-        owner.update_fast_path();
+        state->direction = negotiator_.switch_of(peer);
+        owner.attach_lane(std::move(state));
     } else {
         ucs::log_debug("no dedicated lane to worker {:016x}: {}", owner.remote_uuid(),
                        ucs_status_string(status));
@@ -109,8 +104,8 @@ void LaneDriver::create_lane(lanes::Peer peer) {
 
 void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address) {
     Endpoint& owner = endpoint(peer);
-    LaneState& state = *owner.lane_state_;
-    WorkerInterface& interface = worker_.interface(state.interface_index);
+    LaneState& state = *owner.lane_state();
+    WorkerInterface& interface = host_.interfaces[state.interface_index];
     const auto& attributes = interface.transport->attributes();
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
     LaneAddress header;
@@ -135,19 +130,14 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
 
 void LaneDriver::destroy_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    LaneState* state = owner.lane_state_;
+    std::unique_ptr<LaneState> state = owner.detach_lane();
     if (state == nullptr) {  // it could not be made
         negotiator_.on_lane_destroyed(peer);
         return;
     }
-    if (owner.backlog_ != nullptr && owner.backlog_->request_wait.lane == state->dedicated.get()) {
-        owner.backlog_->request_wait.end();
-    }
     state->direction = nullptr;
     state->connected = false;
-    owner.lane_state_ = nullptr;
-    owner.forget_one_sided(Endpoint::kDedicatedBit);
-    graveyard_.push_back({peer, std::unique_ptr<LaneState>(state)});
+    graveyard_.push_back({peer, std::move(state)});
     has_deferred_ = true;
     owner.lanes_changed();
 }
@@ -155,7 +145,7 @@ void LaneDriver::destroy_lane(lanes::Peer peer) {
 void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
     Endpoint& owner = endpoint(peer);
     owner.lanes_changed();
-    owner.send_marker(Encoded(worker_.uuid(), mark).span());
+    owner.send_marker(Encoded(host_.uuid, mark).span());
 }
 
 void LaneDriver::open_tx_window(lanes::Peer peer) {
@@ -164,27 +154,27 @@ void LaneDriver::open_tx_window(lanes::Peer peer) {
 
 void LaneDriver::open_rx_gate(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    LaneState* state = owner.lane_state_;
+    LaneState* state = owner.lane_state();
     state->dedicated->set_receive_gate(nullptr);
     // Handlers may end the lane, so the messages leave it first.
     std::deque<LaneState::Held> held;
     held.swap(state->held);
     for (LaneState::Held& message : held) {
-        worker_.deliver_held(message.id, message.data.data(), message.data.size());
+        host_.interfaces.deliver(message.id, message.data.data(), message.data.size());
     }
 }
 
 void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) {
     Endpoint& owner = endpoint(peer);
-    const Encoded encoded(worker_.uuid(), dmark);
+    const Encoded encoded(host_.uuid, dmark);
     const auto bytes = encoded.span();
-    owner.lane_state_->end_marker.assign(bytes.begin(), bytes.end());
+    owner.lane_state()->end_marker.assign(bytes.begin(), bytes.end());
     owner.lanes_changed();
 }
 
 // The marker belongs to what is flushed: while it waits for room, so does the flush.
 void LaneDriver::flush_lane(lanes::Peer peer) {
-    LaneState& state = *endpoint(peer).lane_state_;
+    LaneState& state = *endpoint(peer).lane_state();
     if (state.end_marker.empty()) {
         try_flush(state);
     } else {
@@ -216,7 +206,7 @@ void LaneDriver::try_flush(LaneState& state) {
 
 void LaneDriver::lane_drained(LaneState& state) {
     state.flush.is_done = true;
-    state.endpoint.forget_one_sided(Endpoint::kDedicatedBit);
+    state.endpoint.dedicated_drained();
     negotiator_.on_flushed(state.endpoint.serial());
 }
 
@@ -225,7 +215,7 @@ void LaneDriver::lane_flushed(uct::Completion* self) {
     flush.running = false;
     LaneState& state = *flush.state;
     if (state.direction == nullptr) return;
-    LaneDriver& driver = state.endpoint.worker().lanes();
+    auto& driver = *static_cast<LaneDriver*>(state.owner);
     driver.tick();
     // What the transport itself or a flush of the program posted since then is to be complete too.
     if (flush.status == UCS_OK) driver.try_flush(state);
@@ -236,10 +226,8 @@ void LaneDriver::fence_flushed(uct::Completion* self) {
     auto& fence = *static_cast<LaneState::Fence*>(self);
     LaneState& state = *fence.state;
     fence.running = false;
-    Endpoint& endpoint = state.endpoint;
     if (state.direction == nullptr) return;
-    endpoint.forget_one_sided(fence.lane_bit);
-    endpoint.pump();
+    state.endpoint.fence_flushed(fence.lane_bit);
 }
 
 void LaneDriver::resume_tx(lanes::Peer peer) {
@@ -262,7 +250,7 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
                    change.score);
     if (change.to == lanes::LinkState::kEstablished ||
         change.from == lanes::LinkState::kEstablished) {
-        worker_.bulk_queue_pairs().lane_changed(owner, change.to == lanes::LinkState::kEstablished);
+        if (listener_) listener_(owner, change.to == lanes::LinkState::kEstablished);
     }
     if (callback_ == nullptr) return;
     ucpx_lane_event_t event{};

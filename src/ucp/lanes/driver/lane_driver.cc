@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/endpoint/backlog.h"
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -53,35 +50,37 @@ lanes::Time lane_time(ucs::Time now) {
 
 }  // namespace
 
-void LaneState::hold(uint8_t id, const void* data, size_t length) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    held.push_back({id, {bytes, bytes + length}});
-    endpoint.worker().lanes().count_held();
-}
-
-LaneDriver::LaneDriver(Worker& worker)
-    : worker_(worker), negotiator_(negotiator_config(worker.config()), worker.uuid(), *this) {
-    worker.set_handler(AmId::kLane, on_control);
-    worker.set_handler(AmId::kMarker, on_control);
-    const Config& config = worker.config();
-    if (!is_enabled(config) || config.lanes != LaneMode::kDynamic) return;
+LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Context& context,
+                       uint64_t seed)
+    : host_(host),
+      endpoints_(endpoints),
+      context_(context),
+      config_(context.config()),
+      negotiator_(negotiator_config(config_), host.uuid, *this) {
+    if (!is_enabled(config_) || config_.lanes != LaneMode::kDynamic) return;
     ucs::UsageTracker::Options options;
-    options.max_promoted = config.max_priority_endpoints;
-    options.interval = config.switch_interval;
-    options.windows = config.sample_windows;
-    options.duty = config.sample_duty;
-    options.margin = config.hysteresis_margin;
-    options.min_score = config.min_score;
-    options.seed = worker.random()();
+    options.max_promoted = config_.max_priority_endpoints;
+    options.interval = config_.switch_interval;
+    options.windows = config_.sample_windows;
+    options.duty = config_.sample_duty;
+    options.margin = config_.hysteresis_margin;
+    options.min_score = config_.min_score;
+    options.seed = seed;
     tracker_.emplace(options, nullptr);
+    host_.gate.set_tracker(&*tracker_);
 }
 
 LaneDriver::~LaneDriver() = default;
 
+void LaneDriver::add_handlers(InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kLane, on_control, this);
+    interfaces.set_handler(AmId::kMarker, on_control, this);
+}
+
 // --- time
 
 void LaneDriver::tick() {
-    negotiator_.advance(lane_time(worker_.now()));
+    negotiator_.advance(lane_time(context_.clock().now()));
 }
 
 void LaneDriver::advance(ucs::Time now) {
@@ -90,7 +89,7 @@ void LaneDriver::advance(ucs::Time now) {
         tracker_->progress(now);
         if (tracker_->armed() != was_armed) {
             if (tracker_->armed()) ++windows_;
-            worker_.set_tracker_gate(tracker_->armed());
+            host_.gate.arm(tracker_->armed());
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
@@ -108,7 +107,7 @@ ucs::Time LaneDriver::next_deadline() const {
                            : ucs::Time(ucs::Duration(static_cast<int64_t>(deadline)));
     // A worker that sleeps does so through empty windows. On a virtual clock they keep their times,
     // so that traffic begins anywhere in them.
-    if (tracker_ && (worker_.context().virtual_time() || !tracker_->is_idle())) {
+    if (tracker_ && (context_.virtual_time() || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
     return result;
@@ -120,14 +119,14 @@ void LaneDriver::rank() {
     scored_.clear();
     std::vector<std::pair<lanes::Peer, lanes::Score>> scores;
     tracker_->for_each([&](const ucs::UsageTracker::Rank& rank) {
-        Endpoint* endpoint = worker_.find_endpoint(rank.id);
+        Endpoint* endpoint = endpoints_.find(rank.id);
         if (endpoint == nullptr) return;
         const lanes::Peer peer = enter(*endpoint);
         // Few samples say little: a challenger counts for what it has at least, else the luckiest
         // of many equals would replace the holder again and again.
         const lanes::Link* link = negotiator_.find(peer);
         const bool incumbent = link != nullptr && lanes::books_slot(link->state);
-        const double doubt = incumbent ? 0 : worker_.config().confidence * rank.deviation;
+        const double doubt = incumbent ? 0 : config_.confidence * rank.deviation;
         scores.emplace_back(peer, static_cast<lanes::Score>(std::clamp(
                                       rank.local - doubt, 0.0, double(lanes::kMaxMeasuredHalf))));
     });
@@ -146,14 +145,13 @@ void LaneDriver::run_deferred() {
     std::vector<Endpoint*> due;
     due.swap(flushes_due_);
     for (Endpoint* endpoint : due) {
-        LaneState* state = endpoint->lane_state_;
+        LaneState* state = endpoint->lane_state();
         if (state != nullptr && state->flush.due) try_flush(*state);
     }
     std::vector<Buried> buried;
     buried.swap(graveyard_);
     for (Buried& grave : buried) {
         grave.state->dedicated.reset();
-        worker_.count_dedicated(-1);
         // A flush that was given up may still call back.
         if (grave.state->fence.running || grave.state->flush.running) {
             abandoned_.push_back(std::move(grave.state));
@@ -178,13 +176,21 @@ lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
 }
 
 bool LaneDriver::is_adaptive(const Endpoint& endpoint) const {
-    return is_enabled(worker_.config()) && endpoint.is_primary() &&
+    return is_enabled(config_) && endpoint.is_primary() &&
            endpoint.has_flag(Endpoint::kPromotable) && !endpoint.is_failed();
 }
 
 void LaneDriver::endpoint_created(Endpoint& endpoint) {
-    if (worker_.config().lanes != LaneMode::kDedicated || !is_adaptive(endpoint)) return;
+    if (config_.lanes != LaneMode::kDedicated || !is_adaptive(endpoint)) return;
     set_policy(endpoint, lanes::Policy::kDedicated);
+}
+
+void LaneDriver::endpoint_renamed(Endpoint& endpoint) {
+    if (tracker_) tracker_->remove(endpoint.tracker_hook());
+}
+
+bool LaneDriver::has_link(const Endpoint& endpoint) const {
+    return endpoint.lane_state() != nullptr || link_of(endpoint) != nullptr;
 }
 
 void LaneDriver::endpoint_closing(Endpoint& endpoint) {
@@ -207,7 +213,7 @@ bool LaneDriver::release_endpoint(Endpoint& endpoint) {
     if (!peers_.contains(peer)) return true;
     tick();
     negotiator_.forget(peer);
-    if (negotiator_.find(peer) != nullptr || endpoint.lane_state_ != nullptr) return false;
+    if (negotiator_.find(peer) != nullptr || endpoint.lane_state() != nullptr) return false;
     for (const Buried& grave : graveyard_) {
         if (grave.peer == peer) return false;
     }
@@ -223,14 +229,14 @@ void LaneDriver::lane_failed(Endpoint& endpoint, ucs_status_t status) {
 }
 
 void LaneDriver::marker_posted(Endpoint& endpoint) {
-    if (endpoint.backlog_ != nullptr) replays_ += endpoint.backlog_->requests.size();
+    replays_ += endpoint.waiting_requests();
     tick();
     negotiator_.on_marker_posted(endpoint.serial());
     endpoint.lanes_changed();
 }
 
 ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
-    LaneState& state = *endpoint.lane_state_;
+    LaneState& state = *endpoint.lane_state();
     const auto pack = [](void* destination, void* arg) -> size_t {
         const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);
         std::memcpy(destination, bytes.data(), bytes.size());
@@ -245,17 +251,12 @@ ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
         negotiator_.on_lane_failed(endpoint.serial(), static_cast<ucs_status_t>(sent));
         return UCS_OK;
     }
-    if (endpoint.backlog_ != nullptr) replays_ += endpoint.backlog_->requests.size();
+    replays_ += endpoint.waiting_requests();
     negotiator_.on_marker_posted(endpoint.serial());
-    if (endpoint.lane_state_ != nullptr && endpoint.lane_state_->flush.due) {
-        try_flush(*endpoint.lane_state_);
+    if (endpoint.lane_state() != nullptr && endpoint.lane_state()->flush.due) {
+        try_flush(*endpoint.lane_state());
     }
     return UCS_OK;
-}
-
-void LaneDriver::drop_lane(Endpoint& endpoint) {
-    delete endpoint.lane_state_;
-    endpoint.lane_state_ = nullptr;
 }
 
 void LaneDriver::withdraw() {
@@ -264,8 +265,7 @@ void LaneDriver::withdraw() {
 }
 
 ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    auto& worker = *static_cast<Worker*>(arg);
-    LaneDriver& self = worker.lanes();
+    auto& self = *static_cast<LaneDriver*>(arg);
     LaneHeader header;
     lanes::Message message;
     if (length < sizeof(header)) {
@@ -275,7 +275,7 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
     std::memcpy(&header, data, sizeof(header));
     const auto* bytes = static_cast<const uint8_t*>(data) + sizeof(header);
     const ucs_status_t status = lanes::decode({bytes, length - sizeof(header)}, message);
-    Endpoint* endpoint = worker.find_endpoint(header.sender);
+    Endpoint* endpoint = self.endpoints_.find(header.sender);
     if (status != UCS_OK || endpoint == nullptr) {
         ucs::log_debug("a lane message of worker {:016x} is {}: dropped", uint64_t{header.sender},
                        endpoint == nullptr ? "of nobody known" : "malformed");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,16 +12,16 @@
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/wire.h"
-#include "ucp/lanes/driver/lane_state.h"
+#include "ucp/context/context.h"
+#include "ucp/endpoint/endpoint_table.h"
+#include "ucp/endpoint/lane_events.h"
+#include "ucp/endpoint/lane_state.h"
 #include "ucp/lanes/negotiator.h"
 #include "ucs/time.h"
 #include "ucs/usage_tracker.h"
 #include "uct/api/interface.h"
 
 namespace ucp {
-
-class Endpoint;
-class Worker;
 
 /**
  * Carries out what the negotiator decides, with the transports and endpoints of a worker, and feeds
@@ -29,10 +30,16 @@ class Worker;
  * A lane is never destroyed from within a call of its transport: destroy_lane() puts it aside, and
  * progress() destroys it. Peers are named by Endpoint::serial().
  */
-class LaneDriver final : public lanes::Sink {
+class LaneDriver final : public lanes::Sink, public LaneEvents {
   public:
-    explicit LaneDriver(Worker& worker);
+    /** Is told when an endpoint's dedicated lane is established, or is about to go. */
+    using Listener = std::function<void(Endpoint& endpoint, bool is_established)>;
+
+    LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Context& context, uint64_t seed);
     ~LaneDriver() override;
+
+    void add_handlers(InterfaceSet& interfaces);
+    void set_listener(Listener listener) { listener_ = std::move(listener); }
 
     /** Timer work: tracker windows, rankings, timers of the negotiation. */
     void advance(ucs::Time now);
@@ -44,7 +51,9 @@ class LaneDriver final : public lanes::Sink {
     ucs::UsageTracker* tracker() { return tracker_ ? &*tracker_ : nullptr; }
 
     // --- events of the worker and its endpoints ---
-    void endpoint_created(Endpoint& endpoint);
+    void endpoint_created(Endpoint& endpoint) override;
+    void endpoint_renamed(Endpoint& endpoint) override;
+    bool has_link(const Endpoint& endpoint) const override;
     void endpoint_closing(Endpoint& endpoint);
     void endpoint_failed(Endpoint& endpoint);
     /** @return true if nothing here knows the endpoint any more, so that it may be freed */
@@ -52,8 +61,6 @@ class LaneDriver final : public lanes::Sink {
     void lane_failed(Endpoint& endpoint, ucs_status_t status);
     void marker_posted(Endpoint& endpoint);
     ucs_status_t post_end_marker(Endpoint& endpoint);
-    /** The worker goes: so does the endpoint's lane, whatever it is doing. */
-    void drop_lane(Endpoint& endpoint);
     /** Start to give back all lanes. */
     void withdraw();
     bool holds_lanes() const { return negotiator_.held() != 0 || !graveyard_.empty(); }
@@ -69,9 +76,8 @@ class LaneDriver final : public lanes::Sink {
         callback_argument_ = argument;
     }
     uint64_t replays() const { return replays_; }
-    uint64_t held_messages() const { return held_messages_; }
+    uint64_t held_messages() const { return host_.held_messages; }
     unsigned peak_held() const { return peak_held_; }
-    void count_held() { ++held_messages_; }
     uint64_t windows() const { return windows_; }
 
     // --- lanes::Sink ---
@@ -96,7 +102,7 @@ class LaneDriver final : public lanes::Sink {
         std::unique_ptr<LaneState> state;
     };
 
-    static ucs_status_t on_control(void* worker, void* data, size_t length,
+    static ucs_status_t on_control(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
@@ -108,7 +114,11 @@ class LaneDriver final : public lanes::Sink {
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
 
-    Worker& worker_;
+    EndpointHost& host_;
+    EndpointTable& endpoints_;
+    const Context& context_;
+    const Config& config_;
+    Listener listener_;
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
@@ -123,7 +133,6 @@ class LaneDriver final : public lanes::Sink {
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;
     uint64_t replays_ = 0;
-    uint64_t held_messages_ = 0;
     uint64_t windows_ = 0;
     unsigned peak_held_ = 0;
 };

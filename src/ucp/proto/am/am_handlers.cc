@@ -7,11 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
-#include "ucp/proto/rndv/rndv.h"
-#include "ucp/proto/tag/engine.h"
+#include "ucp/proto/match/receive.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -48,8 +45,7 @@ void free_announcement(void* descriptor) {
 
 }  // namespace
 
-// --- handlers
-// --------------------------------------------------------------------------------------
+// --- handlers ---
 
 AmHandlers::Handler* AmHandlers::place(unsigned id) {
     if (id > UINT16_MAX) return nullptr;
@@ -82,15 +78,14 @@ AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
         Handler& handler = handlers_[id];
         if (handler.callback != nullptr || handler.old_callback != nullptr) return &handler;
     }
-    ucs::log_warn("worker {}: an active message {} without a handler was dropped", worker_.name(),
-                  id);
+    ucs::log_warn("an active message {} without a handler was dropped", id);
     return nullptr;
 }
 
 ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, uint64_t attributes) {
     ucp_ep_h reply = nullptr;
     if (message.wants_reply) {
-        Endpoint* endpoint = worker_.find_endpoint(message.sender);
+        Endpoint* endpoint = endpoints_.find(message.sender);
         if (endpoint != nullptr) reply = wrap(endpoint);
     }
     if (handler.callback == nullptr) {
@@ -108,8 +103,7 @@ ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, ui
                             message.header_length, message.data, message.length, &param);
 }
 
-// --- arriving messages
-// -----------------------------------------------------------------------------
+// --- arriving messages ---
 
 std::byte* AmHandlers::allocate(size_t bytes) {
     if (bytes > PTRDIFF_MAX) return nullptr;  // sizes come from messages
@@ -168,7 +162,7 @@ void AmHandlers::deliver_announcement(const Message& message, const void* announ
     if (handler == nullptr || kept == nullptr) {
         std::free(kept);
         if (parse_announcement({static_cast<const std::byte*>(announcement), size}, &parsed)) {
-            refuse_rndv(worker_, parsed.rts, UCS_OK);
+            rndv_.refuse(parsed.rts, UCS_OK);
         }
         return;
     }
@@ -199,7 +193,7 @@ void AmHandlers::release(void* data) {
         case Owner::kAnnouncement: {
             Announcement announcement;
             if (parse_announcement(announcement_of(data), &announcement)) {
-                refuse_rndv(worker_, announcement.rts, UCS_OK);
+                rndv_.refuse(announcement.rts, UCS_OK);
             }
             free_announcement(data);
             return;
@@ -214,20 +208,20 @@ ucs_status_ptr_t AmHandlers::receive(void* descriptor, void* buffer, size_t coun
         !parse_announcement(announcement_of(descriptor), &announcement)) {
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
-    Request* request = worker_.begin_request(params, Request::CallbackKind::kAmReceive);
+    Request* request = requests_.begin(params, Request::CallbackKind::kAmReceive);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     const ucs_status_t status = open_receive(*request, buffer, count, params);
     if (status != UCS_OK) {
-        worker_.recycle(*request);
+        requests_.recycle(*request);
         return UCS_STATUS_PTR(status);
     }
     const size_t length = announcement.rts.length;
-    worker_.tags().matched(*request, 0, length);
+    matched(*request, 0, length);
     request->received = std::min(length, request->part<TagReceive>().buffer.length());
-    receive_rndv(worker_, *request, announcement_of(descriptor));
+    rndv_.receive(*request, announcement_of(descriptor));
     free_announcement(descriptor);
     consumed_in_handler_ = true;
-    return worker_.end_call(*request, params);
+    return requests_.end_call(*request, params);
 }
 
 }  // namespace ucp

@@ -6,20 +6,18 @@
 #include <vector>
 
 #include "ucp/api/ucp.h"
-#include "ucp/base/request.h"
-#include "ucp/base/wire.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/eager/reassembly.h"
+#include "ucp/proto/rndv/rndv.h"
 #include "uct/api/types.h"
 
 namespace ucp {
-
-class Endpoint;
-class Worker;
 
 /** AmHeader::flags. */
 inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uuid is in the header
 
 /**
- * The user's handlers of active messages, and what they keep.
+ * Active messages of a worker: sending, the user's handlers, and what they keep.
  *
  * Data that a handler may keep has its owner's name in the 8 bytes before it: a transport's receive
  * descriptor (the bytes of the message's header are free by then), a copy on the heap, or the
@@ -27,7 +25,21 @@ inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uu
  */
 class AmHandlers {
   public:
-    explicit AmHandlers(Worker& worker) : worker_(worker) {}
+    AmHandlers(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
+               Reassembly& reassembly, const EagerRules& eager,
+               const std::optional<size_t>& rndv_threshold)
+        : requests_(requests),
+          endpoints_(endpoints),
+          rndv_(rndv),
+          reassembly_(reassembly),
+          eager_(eager),
+          rndv_threshold_(rndv_threshold) {}
+
+    void add_handlers(InterfaceSet& interfaces);
+
+    /** ucp_am_send_nbx() beyond the short path. */
+    ucs_status_ptr_t send(Endpoint& endpoint, uint16_t id, const void* header, size_t header_length,
+                          const void* buffer, size_t count, const OpParams& params);
 
     ucs_status_t set(const ucp_am_handler_param_t& param);
     /** Handlers of the older interface. */
@@ -79,18 +91,27 @@ class AmHandlers {
     Handler* place(unsigned id);
     ucs_status_t call(const Handler& handler, const Message& message, uint64_t attributes);
 
-    Worker& worker_;
+    static ucs_status_t on_short(void* self, void* data, size_t length,
+                                 uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_single(void* self, void* data, size_t length,
+                                  uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_first(void* self, void* data, size_t length,
+                                 uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_announcement(void* self, void* data, size_t length,
+                                        uct::ReceiveDescriptor* descriptor);
+
+    RequestPool& requests_;
+    EndpointTable& endpoints_;
+    Rendezvous& rndv_;
+    Reassembly& reassembly_;
+    const EagerRules& eager_;
+    const std::optional<size_t> rndv_threshold_;
     std::vector<Handler> handlers_;
     size_t alignment_ = 1;
     bool consumed_in_handler_ = false;  //!< the announcement that is being handed over is gone
 };
 
-void add_am_handlers(Worker& worker);
-
-/** ucp_am_send_nbx() beyond the short path. */
-ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, size_t header_length,
-                         const void* buffer, size_t count, const OpParams& params);
 /** The longest header of a user that every lane of the worker takes. */
-size_t max_am_header(Worker& worker);
+size_t max_am_header(const InterfaceSet& interfaces);
 
 }  // namespace ucp

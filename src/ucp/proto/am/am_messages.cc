@@ -8,18 +8,13 @@
 #include <memory>
 
 #include "ucp/proto/am/am_handlers.h"
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/proto/eager/reassembly.h"
-#include "ucp/worker/worker.h"
-#include "ucp/proto/eager/eager.h"
-#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/select/announcement.h"
 #include "ucs/log.h"
 
 namespace ucp {
 namespace {
 
-// --- sending
-// ---------------------------------------------------------------------------------------
+// --- sending ---
 
 struct AmSend : EagerSend {
     AmHeader am{};
@@ -29,7 +24,7 @@ struct AmSend : EagerSend {
 
 void close_am_send(Request& request) {
     auto& send = request.part<AmSend>();
-    close_eager_send(request, send);
+    close_eager_send(send);
     std::free(send.header_copy);
 }
 
@@ -37,35 +32,34 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
     auto& send = request.part<AmSend>();
     if (send.offset != 0) return post_eager_fragment(request, send, lane);
     const size_t total = send.buffer.length();
-    const auto& am = lane.attributes.am;
     const std::span user_header(static_cast<const std::byte*>(send.header), send.am.header_length);
-    if (send.am.flags == 0 && user_header.empty() && send.buffer.is_contiguous() &&
-        total <= am.max_short && total <= request.worker->short_limit() &&
-        (lane.attributes.capabilities & uct::kAmShort) != 0) {
+    if (send.am.flags == 0 && user_header.empty()) {
         uint64_t word;
         std::memcpy(&word, &send.am, sizeof(word));
-        return lane.endpoint.am_short(static_cast<uint8_t>(AmId::kAmShort), word,
-                                      send.buffer.data(), static_cast<uint32_t>(total));
+        const ucs_status_t status = post_eager_short(request, send, lane, AmId::kAmShort, word);
+        if (status != UCS_ERR_UNSUPPORTED) return status;
     }
-    const uint64_t uuid = request.worker->uuid();
+    const uint64_t uuid = request.endpoint->local_uuid();
     const AmSingleHeader single{send.am, uuid};
-    if (total <= eager_room(request, send, lane, sizeof(single), user_header.size())) {
+    if (total <= eager_room(send, lane, sizeof(single), user_header.size())) {
         return post_eager_piece(
             request, send, lane,
             {AmId::kAmSingle, std::as_bytes(std::span(&single, 1)), user_header, total});
     }
-    if (send.number == 0) send.number = request.worker->next_message_number();
+    if (send.number == 0) send.number = request.endpoint->host().next_message();
     const AmFirstHeader first{send.am, {uuid, send.number}, total};
-    const size_t room = eager_room(request, send, lane, sizeof(first), user_header.size());
+    const size_t room = eager_room(send, lane, sizeof(first), user_header.size());
     return post_eager_piece(request, send, lane,
                             {AmId::kAmFirst, std::as_bytes(std::span(&first, 1)), user_header,
                              piece_length(std::min(room, total - 1), total)});
 }
 
-// --- arriving
-// --------------------------------------------------------------------------------------
+// --- arriving ---
 
-ucs_status_t on_am_short(void* arg, void* data, size_t length, uct::ReceiveDescriptor* descriptor) {
+}  // namespace
+
+ucs_status_t AmHandlers::on_short(void* arg, void* data, size_t length,
+                                  uct::ReceiveDescriptor* descriptor) {
     AmHeader header;
     if (length < sizeof(header)) {
         ucs::log_warn("an active message of {} bytes is too short: dropped", length);
@@ -73,12 +67,12 @@ ucs_status_t on_am_short(void* arg, void* data, size_t length, uct::ReceiveDescr
     }
     std::memcpy(&header, data, sizeof(header));
     auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
-    return static_cast<Worker*>(arg)->am_handlers().deliver(
+    return static_cast<AmHandlers*>(arg)->deliver(
         {header.id, false, 0, nullptr, 0, bytes, length - sizeof(header)}, descriptor);
 }
 
-ucs_status_t on_am_single(void* arg, void* data, size_t length,
-                          uct::ReceiveDescriptor* descriptor) {
+ucs_status_t AmHandlers::on_single(void* arg, void* data, size_t length,
+                                   uct::ReceiveDescriptor* descriptor) {
     AmSingleHeader header;
     bool is_sound = length >= sizeof(header);
     if (is_sound) {
@@ -91,14 +85,17 @@ ucs_status_t on_am_single(void* arg, void* data, size_t length,
     }
     auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
     const size_t payload = length - sizeof(header) - header.am.header_length;
-    return static_cast<Worker*>(arg)->am_handlers().deliver(
+    return static_cast<AmHandlers*>(arg)->deliver(
         {header.am.id, (header.am.flags & kAmReply) != 0, header.sender, bytes + payload,
          header.am.header_length, bytes, payload},
         descriptor);
 }
 
+namespace {
+
 /** A message on its way: data in a block that the handler may keep. */
 struct Arriving {
+    AmHandlers* handlers;
     AmHeader am;
     uint64_t sender;
     size_t total;
@@ -107,22 +104,24 @@ struct Arriving {
 };
 
 const Reassembly::Sink kBlockSink{
-    [](Worker&, void* target, size_t offset, const void* data, size_t length) {
+    [](void* target, size_t offset, const void* data, size_t length) {
         std::memcpy(static_cast<Arriving*>(target)->data + offset, data, length);
     },
-    [](Worker& worker, void* target, ucs_status_t status) {
+    [](void* target, ucs_status_t status) {
         const std::unique_ptr<Arriving> message(static_cast<Arriving*>(target));
         if (status != UCS_OK) {
             AmHandlers::free_block(message->data);
             return;
         }
-        worker.am_handlers().deliver_block(
+        message->handlers->deliver_block(
             {message->am.id, (message->am.flags & kAmReply) != 0, message->sender,
              message->header.get(), message->am.header_length, message->data, message->total});
     }};
 
-ucs_status_t on_am_first(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    auto& worker = *static_cast<Worker*>(arg);
+}  // namespace
+
+ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<AmHandlers*>(arg);
     AmFirstHeader header;
     bool is_sound = length >= sizeof(header);
     size_t payload = 0;
@@ -135,7 +134,7 @@ ucs_status_t on_am_first(void* arg, void* data, size_t length, uct::ReceiveDescr
         ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
         return UCS_OK;
     }
-    std::byte* block = worker.am_handlers().allocate(header.total);
+    std::byte* block = self.allocate(header.total);
     if (block == nullptr) {
         ucs::log_error("no memory for an active message of {} bytes: it is lost",
                        uint64_t{header.total});
@@ -144,19 +143,21 @@ ucs_status_t on_am_first(void* arg, void* data, size_t length, uct::ReceiveDescr
     const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
     std::memcpy(block, bytes, payload);
     auto message = std::make_unique<Arriving>();
+    message->handlers = &self;
     message->am = header.am;
     message->sender = header.id.sender;
     message->total = header.total;
     message->data = block;
     message->header = std::make_unique<std::byte[]>(header.am.header_length);
     std::memcpy(message->header.get(), bytes + payload, header.am.header_length);
-    worker.reassembly().begin(header.id, header.total, payload,
-                              {kBlockSink.store, kBlockSink.finish, message.release()});
+    self.reassembly_.begin(header.id, header.total, payload,
+                           {kBlockSink.store, kBlockSink.finish, message.release()});
     return UCS_OK;
 }
 
-ucs_status_t on_announcement(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    auto& worker = *static_cast<Worker*>(arg);
+ucs_status_t AmHandlers::on_announcement(void* arg, void* data, size_t length,
+                                         uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<AmHandlers*>(arg);
     Announcement announcement;
     if (!parse_announcement({static_cast<const std::byte*>(data), length}, &announcement)) {
         ucs::log_warn("a malformed announcement of {} bytes was dropped", length);
@@ -164,58 +165,47 @@ ucs_status_t on_announcement(void* arg, void* data, size_t length, uct::ReceiveD
     }
     AmHeader am;
     std::memcpy(&am, &announcement.rts.envelope, sizeof(am));
-    worker.am_handlers().deliver_announcement(
+    self.deliver_announcement(
         {am.id, (am.flags & kAmReply) != 0, announcement.rts.sender, announcement.header.data(),
          announcement.header.size(), nullptr, announcement.rts.length},
         data, length);
     return UCS_OK;
 }
 
-constexpr size_t kMostOverhead = 256;  //!< headers of ours and a packed key beside a user's header
-
-}  // namespace
-
-size_t max_am_header(Worker& worker) {
-    size_t room = 64 * 1024;
-    for (const WorkerInterface& interface : worker.interfaces()) {
-        room = std::min(room, interface.transport->attributes().am.max_bcopy);
-    }
+size_t max_am_header(const InterfaceSet& interfaces) {
+    constexpr size_t kMostOverhead = 256;  // headers of ours and a packed key beside the user's
+    const size_t room = std::min<size_t>(interfaces.least_bcopy(), 64 * 1024);
     return room > 2 * kMostOverhead ? room - kMostOverhead : room / 2;
 }
 
-ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, size_t header_length,
-                         const void* buffer, size_t count, const OpParams& params) {
-    Worker& worker = endpoint.worker();
-    if (header_length > max_am_header(worker)) {
+ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* header,
+                                  size_t header_length, const void* buffer, size_t count,
+                                  const OpParams& params) {
+    const size_t longest = max_am_header(endpoint.host().interfaces);
+    if (header_length > longest) {
         ucs::log_error("the header of an active message has {} bytes; at most {} are possible",
-                       header_length, max_am_header(worker));
+                       header_length, longest);
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     Packer packer;
-    ucs_status_t status = packer.open(buffer, count, params.datatype());
+    Request* request = nullptr;
+    const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
-    if (request == nullptr) {
-        packer.close();
-        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    }
-    request->endpoint = &endpoint;
-    auto* memory = reinterpret_cast<Memory*>(params.memory());
     const uint32_t flags = params.flags();
     AmHeader am{id, 0, static_cast<uint32_t>(header_length)};
     if ((flags & UCP_AM_SEND_FLAG_REPLY) != 0) {
         am.flags = kAmReply;
         request->flags |= Request::kNeedsGreeting;
     }
-    const bool is_long =
-        (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
-        ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 && packer.length() >= rndv_threshold(endpoint));
+    const bool is_long = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
+                         ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
+                          packer.length() >= rndv_threshold(rndv_.bulk, endpoint, rndv_threshold_));
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);
         if (header_copy == nullptr) {
             packer.close();
-            worker.recycle(*request);
+            requests_.recycle(*request);
             return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
         }
         header = std::memcpy(header_copy, header, header_length);
@@ -224,30 +214,24 @@ ucs_status_ptr_t am_send(Endpoint& endpoint, uint16_t id, const void* header, si
         uint64_t envelope;
         std::memcpy(&envelope, &am, sizeof(envelope));
         const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
-        status = begin_rndv_send(*request, packer, envelope, &user_header, memory);
-        if (status != UCS_OK) {
-            std::free(header_copy);
-            worker.recycle(*request);
-            return UCS_STATUS_PTR(status);
-        }
+        rndv_.begin_send(*request, packer, envelope, &user_header,
+                         reinterpret_cast<Memory*>(params.memory()));
         return endpoint.submit(*request, params);
     }
-    auto& send = request->emplace<AmSend>();
-    send.buffer = packer;
-    send.user_memory = memory;
+    auto& send = make_eager<AmSend>(*request, eager_, packer, params);
     send.am = am;
     send.header = header;
+    send.header_copy = header_copy;
     request->post = post_am;
     request->cleanup = close_am_send;
-    send.header_copy = header_copy;
     return endpoint.submit(*request, params);
 }
 
-void add_am_handlers(Worker& worker) {
-    worker.set_handler(AmId::kAmShort, on_am_short);
-    worker.set_handler(AmId::kAmSingle, on_am_single);
-    worker.set_handler(AmId::kAmFirst, on_am_first);
-    worker.set_handler(AmId::kRndvAmRts, on_announcement);
+void AmHandlers::add_handlers(InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kAmShort, on_short, this);
+    interfaces.set_handler(AmId::kAmSingle, on_single, this);
+    interfaces.set_handler(AmId::kAmFirst, on_first, this);
+    interfaces.set_handler(AmId::kRndvAmRts, on_announcement, this);
 }
 
 }  // namespace ucp

@@ -4,40 +4,35 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/engine/engine.h"
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/proto/tag/engine.h"
-#include "ucp/worker/worker.h"
+#include "ucp/bulk/schedule/thresholds.h"
 
 namespace ucp {
 namespace {
 
-constexpr size_t kLeastZcopy = 2 * 1024;                    //!< pieces cost something, too
-constexpr size_t kZcopyThreshold = 16 * 1024;               //!< memory that is registered already
-constexpr size_t kZcopyThresholdRegister = 64 * 1024;       //!< registration included
-constexpr size_t kHostThreshold = 24 * 1024;                //!< rendezvous within a host
-constexpr size_t kDialogueThreshold = 4 * 1024 * 1024 + 1;  //!< the same, in a dialogue
+constexpr size_t kLeastZcopy = 2 * 1024;               //!< pieces cost something, too
+constexpr size_t kZcopyThreshold = 16 * 1024;          //!< memory that is registered already
+constexpr size_t kZcopyThresholdRegister = 64 * 1024;  //!< registration included
 
-size_t zcopy_threshold(const Request& request, const EagerSend& send, const Lane& lane) {
-    const auto& configured = request.worker->config().zcopy_threshold;
+size_t zcopy_threshold(const EagerSend& send, const Lane& lane) {
+    const auto& configured = send.rules->zcopy_threshold;
     if (configured) return *configured;
     const size_t most = send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
     if (lane.attributes.device_type != uct::DeviceType::kNetwork) return most;
     // Where registering takes little, a copy that takes longer is saved.
-    const auto& domain = *request.worker->context().domains()[lane.domains.local].memory;
+    const auto& domain = *send.rules->domains[lane.domains.local].memory;
     const double bytes = domain.attributes().register_overhead * bulk::kCopyBandwidth;
     return std::clamp(static_cast<size_t>(bytes), kLeastZcopy, most);
 }
 
 /** The registration that covers the buffer on the lane's device, made at need; null: copy. */
-const uct::MemoryHandle* registration(Request& request, EagerSend& send, const Lane& lane) {
+const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
     const auto address = reinterpret_cast<uintptr_t>(send.buffer.data());
     if (send.user_memory != nullptr && send.user_memory->covers(address, send.buffer.length())) {
         return send.user_memory->handle(lane.domains.local);
     }
     if (send.no_registration) return nullptr;
     if (!send.registration.is_open() &&
-        send.registration.open(request.worker->context(), lane.domains.local, send.buffer.data(),
+        send.registration.open(send.rules->domains, lane.domains.local, send.buffer.data(),
                                send.buffer.length()) != UCS_OK) {
         send.no_registration = true;
         return nullptr;
@@ -45,10 +40,10 @@ const uct::MemoryHandle* registration(Request& request, EagerSend& send, const L
     return send.registration.handle;
 }
 
-bool wants_zcopy(const Request& request, const EagerSend& send, const Lane& lane) {
+bool wants_zcopy(const EagerSend& send, const Lane& lane) {
     return send.buffer.is_contiguous() && !send.no_registration &&
            (lane.attributes.capabilities & uct::kAmZcopy) != 0 &&
-           send.buffer.length() >= zcopy_threshold(request, send, lane);
+           send.buffer.length() >= zcopy_threshold(send, lane);
 }
 
 struct Pack {
@@ -85,12 +80,11 @@ struct Pack {
 
 }  // namespace
 
-size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
-                  size_t trailer) {
+size_t eager_room(EagerSend& send, const Lane& lane, size_t header, size_t trailer) {
     const auto& am = lane.attributes.am;
     const size_t copied = am.max_bcopy > header + trailer ? am.max_bcopy - header - trailer : 0;
-    if (trailer != 0 || header > am.max_header || !wants_zcopy(request, send, lane)) return copied;
-    if (registration(request, send, lane) == nullptr) return copied;
+    if (trailer != 0 || header > am.max_header || !wants_zcopy(send, lane)) return copied;
+    if (registration(send, lane) == nullptr) return copied;
     return std::max(copied, am.max_zcopy);
 }
 
@@ -100,10 +94,10 @@ ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lan
     const auto id = static_cast<uint8_t>(piece.id);
     ucs_status_t status = UCS_OK;
     if (piece.trailer.empty() && piece.header.size() <= am.max_header &&
-        piece.length <= am.max_zcopy && piece.length != 0 && wants_zcopy(request, send, lane) &&
-        registration(request, send, lane) != nullptr) {
+        piece.length <= am.max_zcopy && piece.length != 0 && wants_zcopy(send, lane) &&
+        registration(send, lane) != nullptr) {
         const uct::Iov iov{static_cast<std::byte*>(send.buffer.data()) + send.offset, piece.length,
-                           registration(request, send, lane)};
+                           registration(send, lane)};
         status = request.call([&](uct::Completion* done) {
             return lane.endpoint.am_zcopy(id, piece.header, {&iov, 1}, done);
         });
@@ -121,8 +115,8 @@ ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lan
 }
 
 ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& lane) {
-    const FragmentHeader header{{request.worker->uuid(), send.number}, send.offset};
-    const size_t room = eager_room(request, send, lane, sizeof(header), 0);
+    const FragmentHeader header{{request.endpoint->local_uuid(), send.number}, send.offset};
+    const size_t room = eager_room(send, lane, sizeof(header), 0);
     const EagerPiece piece{AmId::kFragment,
                            std::as_bytes(std::span(&header, 1)),
                            {},
@@ -130,52 +124,34 @@ ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& 
     return post_eager_piece(request, send, lane, piece);
 }
 
-void close_eager_send(Request& request, EagerSend& send) {
+void close_eager_send(EagerSend& send) {
     send.buffer.close();
-    if (send.registration.is_open()) send.registration.close(request.worker->context());
+    if (send.registration.is_open()) send.registration.close(send.rules->domains);
 }
 
-namespace {
-
-/**
- * Is this long message, which may go either way, likely to be waited for? Nothing else is under
- * way, and the program has received since its last long message, which was the only one of its
- * turn: as in a dialogue.
- */
-bool is_waited_for(Endpoint& endpoint) {
-    Worker& worker = endpoint.worker();
-    TagEngine& tags = worker.tags();
-    return worker.dialogue().speak(tags.receives(), tags.matcher().has_expected()) &&
-           !endpoint.has_backlog() && !worker.has_named_requests();
-}
-
-}  // namespace
-
-size_t rndv_threshold(Endpoint& endpoint) {
-    const Config& config = endpoint.worker().config();
-    if (config.rndv_threshold) return *config.rndv_threshold;
-    if (endpoint.one_sided_lane().attributes.device_type == uct::DeviceType::kSharedMemory)
-        return kHostThreshold;
-    return bulk::rendezvous_threshold(bulk::transport_costs(endpoint));
-}
-
-// Within a host the two sides copy at the same time, piece by piece, which is faster than one copy
-// by the system; but where all ranks are busy, one copy is less work (docs/mpi.md): so only
-// messages that a program is likely to wait for go in pieces.
-bool is_announced(Endpoint& endpoint, size_t length) {
-    if (const auto& configured = endpoint.worker().config().rndv_threshold) {
-        return length >= *configured;
+ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
+                        const OpParams& params, Packer* packer, Request** request) {
+    const ucs_status_t status = packer->open(buffer, count, params.datatype());
+    if (status != UCS_OK) return status;
+    *request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
+    if (*request == nullptr) {
+        packer->close();
+        return UCS_ERR_NO_MEMORY;
     }
-    if (length < bulk::kMinRendezvous) return false;  // less than any threshold
-    const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
-    if (type == uct::DeviceType::kSharedMemory) {
-        return length >= kHostThreshold &&
-               (length >= kDialogueThreshold || !is_waited_for(endpoint));
+    (*request)->endpoint = &endpoint;
+    return UCS_OK;
+}
+
+ucs_status_t post_eager_short(Request& request, const EagerSend& send, const Lane& lane, AmId id,
+                              uint64_t word) {
+    const size_t total = send.buffer.length();
+    if (!send.buffer.is_contiguous() || total > lane.attributes.am.max_short ||
+        total > request.endpoint->host().short_limit ||
+        (lane.attributes.capabilities & uct::kAmShort) == 0) {
+        return UCS_ERR_UNSUPPORTED;
     }
-    const bulk::TransportCosts costs = bulk::transport_costs(endpoint);
-    return length >= bulk::rendezvous_threshold(costs) ||
-           (type == uct::DeviceType::kNetwork &&
-            length >= bulk::rendezvous_threshold_in_window(costs) && !is_waited_for(endpoint));
+    return lane.endpoint.am_short(static_cast<uint8_t>(id), word, send.buffer.data(),
+                                  static_cast<uint32_t>(total));
 }
 
 }  // namespace ucp

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
 #include "ucp/dt/buffer.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/memory.h"
 
 // Eager messages: the data travels with, or right behind, the envelope.
@@ -19,12 +21,15 @@
 // said.
 namespace ucp {
 
-class Endpoint;
-class Worker;
-struct TagMessage;
+/** What eager sends of a worker go by. */
+struct EagerRules {
+    std::optional<size_t> zcopy_threshold;  //!< UCX_ZCOPY_THRESH, in bytes
+    DomainSet& domains;
+};
 
 /** What every eager send has in its request's part, as a base. */
 struct EagerSend {
+    const EagerRules* rules = nullptr;
     Packer buffer;
     size_t offset = 0;              //!< bytes posted
     uint64_t number = 0;            //!< of the message, if it has fragments
@@ -44,42 +49,37 @@ struct EagerPiece {
 };
 
 /** The most data that fits into one piece beside a header and a trailer. */
-size_t eager_room(Request& request, EagerSend& send, const Lane& lane, size_t header,
-                  size_t trailer);
+size_t eager_room(EagerSend& send, const Lane& lane, size_t header, size_t trailer);
 /** Post one piece and advance the offset. @return as Request::Post */
 ucs_status_t post_eager_piece(Request& request, EagerSend& send, const Lane& lane,
                               const EagerPiece& piece);
 /** Post the next later fragment. */
 ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& lane);
 /** Release what the part holds: for Request::cleanup. */
-void close_eager_send(Request& request, EagerSend& send);
+void close_eager_send(EagerSend& send);
 
 /**
- * From which length on a message goes by rendezvous: UCX_RNDV_THRESH, or by cost if it is alone
- * (bulk/thresholds.h).
+ * What sends of all kinds begin with: the buffer opened, and a request for the program's call, of
+ * that endpoint. @return UCS_ERR_NO_MEMORY; UCS_ERR_INVALID_PARAM as Packer::open()
  */
-size_t rndv_threshold(Endpoint& endpoint);
+ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
+                        const OpParams& params, Packer* packer, Request** request);
+/** Make such a request an eager send whose part is a Send; Endpoint::submit() follows. */
+template <typename Send>
+Send& make_eager(Request& request, const EagerRules& rules, const Packer& packer,
+                 const OpParams& params) {
+    Send& send = request.emplace<Send>();
+    send.rules = &rules;
+    send.buffer = packer;
+    send.user_memory = reinterpret_cast<Memory*>(params.memory());
+    request.cleanup = [](Request& self) { close_eager_send(self.part<Send>()); };
+    return send;
+}
 /**
- * Does a tagged message go by rendezvous? Beside its length it depends on whether the program is
- * likely to wait for it: asked once for each message.
+ * The way of a message without a header, if the lane takes it whole in its work request.
+ * @return UCS_ERR_UNSUPPORTED: it does not; else as uct::Endpoint::am_short()
  */
-bool is_announced(Endpoint& endpoint, size_t length);
-
-// --- tag matching ---
-
-enum class TagMode : uint8_t { kNormal, kSync };
-
-/** Send by whatever protocol suits; the result of the user's call. */
-ucs_status_ptr_t tag_send(Endpoint& endpoint, const void* buffer, size_t count, uint64_t tag,
-                          TagMode mode, const OpParams& params);
-
-void add_eager_tag_handlers(Worker& worker);
-
-/**
- * Give a receive (a request with its TagReceive part opened) the data of an eager message that was
- * kept, acknowledge it if its sender asked, and free the message. Completes the receive, or leaves
- * it waiting for the later fragments.
- */
-void eager_receive_kept(Worker& worker, Request& receive, TagMessage& message);
+ucs_status_t post_eager_short(Request& request, const EagerSend& send, const Lane& lane, AmId id,
+                              uint64_t word);
 
 }  // namespace ucp

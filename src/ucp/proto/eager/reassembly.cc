@@ -4,16 +4,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
 
-Reassembly::~Reassembly() {
+void Reassembly::clear() {
     while (!messages_.empty()) {
         const Sink sink = messages_.begin()->second.sink;
         messages_.erase(messages_.begin());
-        sink.finish(worker_, sink.target, UCS_ERR_CANCELED);
+        sink.finish(sink.target, UCS_ERR_CANCELED);
     }
 }
 
@@ -21,7 +20,7 @@ void Reassembly::begin(MessageId id, size_t total, size_t arrived, Sink sink) {
     const auto [place, is_new] = messages_.try_emplace(id, Message{total, arrived, sink});
     if (!is_new) {
         ucs::log_warn("worker {:016x} began message {} twice: dropped", id.sender, id.number);
-        sink.finish(worker_, sink.target, UCS_ERR_IO_ERROR);
+        sink.finish(sink.target, UCS_ERR_IO_ERROR);
     }
 }
 
@@ -56,15 +55,14 @@ void Reassembly::finish_all_of(uint64_t sender, ucs_status_t status) {
         }
         const Sink sink = it->second.sink;
         messages_.erase(it);
-        sink.finish(worker_, sink.target, status);
+        sink.finish(sink.target, status);
         it = messages_.begin();
     }
 }
 
 ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
                                      uct::ReceiveDescriptor*) {
-    auto& worker = *static_cast<Worker*>(arg);
-    Reassembly& self = worker.reassembly();
+    auto& self = *static_cast<Reassembly*>(arg);
     FragmentHeader header;
     if (length <= sizeof(header)) {
         ucs::log_warn("a fragment of {} bytes is too short: dropped", length);
@@ -89,8 +87,8 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     const Sink sink = message.sink;
     const bool whole = message.arrived == message.total;
     if (whole) self.messages_.erase(found);
-    sink.store(worker, sink.target, offset, payload, bytes);
-    if (whole) sink.finish(worker, sink.target, UCS_OK);
+    sink.store(sink.target, offset, payload, bytes);
+    if (whole) sink.finish(sink.target, UCS_OK);
     return UCS_OK;
 }
 

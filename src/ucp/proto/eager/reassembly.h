@@ -14,8 +14,6 @@
 
 namespace ucp {
 
-class Worker;
-
 /**
  * Messages of which the first fragment has come and later ones have not.
  *
@@ -26,16 +24,18 @@ class Reassembly {
   public:
     struct Sink {
         /** Bytes [offset, offset + length) of the message; they lie inside it. */
-        void (*store)(Worker& worker, void* target, size_t offset, const void* data,
-                      size_t length) = nullptr;
+        void (*store)(void* target, size_t offset, const void* data, size_t length) = nullptr;
         /** UCS_OK: all bytes have been stored. An error: no more will come. Called once. */
-        void (*finish)(Worker& worker, void* target, ucs_status_t status) = nullptr;
+        void (*finish)(void* target, ucs_status_t status) = nullptr;
         void* target = nullptr;
     };
 
-    explicit Reassembly(Worker& worker) : worker_(worker) {}
+    Reassembly() = default;
+    Reassembly(const Reassembly&) = delete;
+    Reassembly& operator=(const Reassembly&) = delete;
     /** What never became whole ends with UCS_ERR_CANCELED. */
-    ~Reassembly();
+    ~Reassembly() { clear(); }
+    void clear();
 
     /** @param arrived  bytes of the first fragment, stored by the caller; below `total` */
     void begin(MessageId id, size_t total, size_t arrived, Sink sink);
@@ -59,7 +59,8 @@ class Reassembly {
     /** When a sender that failed may be given up; ucs::kNever without any. */
     ucs::Time next_deadline() const;
 
-    static ucs_status_t on_fragment(void* worker, void* data, size_t length,
+    /** The handler of AmId::kFragment; its argument is the Reassembly. */
+    static ucs_status_t on_fragment(void* self, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
 
   private:
@@ -90,7 +91,6 @@ class Reassembly {
     void give_up(ucs::Time now);
     void finish_all_of(uint64_t sender, ucs_status_t status);
 
-    Worker& worker_;
     std::vector<FailedSender> failed_;
     std::unordered_map<MessageId, Message, Hash, Equal> messages_;
 };

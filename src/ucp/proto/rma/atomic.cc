@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
 
-#include "ucp/worker/worker.h"
 #include "ucp/proto/rma/atomic_request.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
@@ -31,9 +30,9 @@ bool device_has(const Lane& lane, const AtomicArguments& arguments) {
     return (ops & bit(arguments.op)) != 0;
 }
 
-bool can_use_device(const Worker& worker, const Lane& lane, const AtomicRequest& atomic) {
-    const uint32_t wanted =
-        uct::kAtomicCpu | (worker.uses_device_atomics() ? uint32_t{uct::kAtomicDevice} : 0);
+bool can_use_device(const Endpoint& endpoint, const Lane& lane, const AtomicRequest& atomic) {
+    const bool uses_device = endpoint.host().interfaces.uses_device_atomics();
+    const uint32_t wanted = uct::kAtomicCpu | (uses_device ? uint32_t{uct::kAtomicDevice} : 0);
     return (lane.attributes.capabilities & wanted) != 0 &&
            (device_has(lane, atomic.arguments) ||
             (lane.attributes.atomic64_ops & bit(AtomicOp::kCompareSwap)) != 0) &&
@@ -95,7 +94,7 @@ void swap_again(Request& request) {
     ucs_status_t status = endpoint.status();
     if (status == UCS_OK) {
         const Lane lane = endpoint.one_sided_lane();
-        if (!can_use_device(*request.worker, lane, request.part<AtomicRequest>())) {
+        if (!can_use_device(*request.endpoint, lane, request.part<AtomicRequest>())) {
             // After a demotion to a lane without atomics. The loop's reference is the posting's
             // now.
             emulate_atomic(request);
@@ -107,14 +106,14 @@ void swap_again(Request& request) {
     }
     if (status == UCS_INPROGRESS) return;
     if (status != UCS_ERR_NO_RESOURCE) return request.complete(status);
-    Request* retry = request.worker->allocate_request();
+    Request* retry = request.pool->allocate();
     if (retry == nullptr) return request.complete(UCS_ERR_NO_MEMORY);
     retry->callback_kind = Request::CallbackKind::kInternal;
     retry->user_data = &request;
     retry->on_finish.internal = [](Request& self) {
         swap_again(*static_cast<Request*>(self.user_data));
     };
-    request.worker->finish_later(*retry, UCS_OK);
+    request.pool->finish_later(*retry, UCS_OK);
 }
 
 void step_finished(uct::Completion* self) {
@@ -136,7 +135,7 @@ ucs_status_t post_swap(Request& request, const Lane& lane) {
 
 ucs_status_t post_atomic(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
-    if (!can_use_device(*request.worker, lane, atomic)) {
+    if (!can_use_device(*request.endpoint, lane, atomic)) {
         emulate_atomic(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
@@ -150,15 +149,14 @@ ucs_status_t post_atomic(Request& request, const Lane& lane) {
     return status == UCS_INPROGRESS ? UCS_OK : status;
 }
 
-void begin_atomic(Request& request, Endpoint& endpoint, const AtomicArguments& arguments,
-                  uint64_t address, const RemoteMemory& remote) {
-    AtomicRequest& atomic = request.emplace<AtomicRequest>(arguments, address, &remote);
+void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
+                  const AtomicArguments& arguments, uint64_t address, const RemoteMemory& remote) {
+    AtomicRequest& atomic = request.emplace<AtomicRequest>(&owner, arguments, address, &remote);
     request.endpoint = &endpoint;
     request.flags |= Request::kOneSided;
     request.post = post_atomic;
     request.cleanup = finish_atomic;
-    if (!can_use_device(endpoint.worker(), endpoint.one_sided_lane(), atomic))
-        emulate_atomic(request);
+    if (!can_use_device(endpoint, endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
 }
 
 }  // namespace
@@ -193,32 +191,33 @@ ucs_status_t check_atomic(const AtomicArguments& arguments, uint64_t address) {
     return address % arguments.size == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
-ucs_status_ptr_t atomic(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
-                        const RemoteMemory& remote, const OpParams& params) {
+ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arguments,
+                                  uint64_t address, const RemoteMemory& remote,
+                                  const OpParams& params) {
     ucs_status_t status = check_atomic(arguments, address);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    Request* request = endpoint.worker().begin_request(params, Request::CallbackKind::kSend);
+    Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    begin_atomic(*request, endpoint, arguments, address, remote);
+    begin_atomic(*this, *request, endpoint, arguments, address, remote);
     return endpoint.submit(*request, params);
 }
 
-ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
-                             const RemoteMemory& remote) {
+ucs_status_t OneSided::atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
+                                       uint64_t address, const RemoteMemory& remote) {
     ucs_status_t status = check_atomic(arguments, address);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return status;
-    Request* request = endpoint.worker().allocate_request();
+    Request* request = requests.allocate();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
-    begin_atomic(*request, endpoint, arguments, address, remote);
+    begin_atomic(*this, *request, endpoint, arguments, address, remote);
     endpoint.start(*request);
     return UCS_INPROGRESS;
 }
 
-void add_rma_handlers(Worker& worker) {
-    add_emulation_origin_handlers(worker);
-    add_emulation_target_handlers(worker);
+void OneSided::add_handlers(InterfaceSet& interfaces) {
+    add_emulation_origin_handlers(*this, interfaces);
+    add_emulation_target_handlers(*this, interfaces);
 }
 
 }  // namespace ucp

@@ -18,6 +18,7 @@ namespace ucp {
  * go through one device and are atomic among each other. Else it is emulated.
  */
 struct AtomicRequest {
+    OneSided* owner;
     AtomicArguments arguments;
     uint64_t address;
     const RemoteMemory* remote;

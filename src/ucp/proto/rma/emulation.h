@@ -12,7 +12,8 @@
 // (RegionTable). The initiator's request ends with the answer, and a flush waits for it.
 namespace ucp {
 
-class Worker;
+class InterfaceSet;
+class OneSided;
 
 #pragma pack(push, 1)
 
@@ -78,7 +79,7 @@ void emulate_rma(Request& request, bool is_put);
 /** The same for an atomic operation. */
 void emulate_atomic(Request& request);
 
-void add_emulation_origin_handlers(Worker& worker);
-void add_emulation_target_handlers(Worker& worker);
+void add_emulation_origin_handlers(OneSided& owner, InterfaceSet& interfaces);
+void add_emulation_target_handlers(OneSided& owner, InterfaceSet& interfaces);
 
 }  // namespace ucp

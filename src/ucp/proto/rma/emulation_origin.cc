@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
-#include "ucp/base/answer.h"
 #include "ucp/proto/rma/atomic_request.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
@@ -35,7 +32,7 @@ struct PackContext {
 size_t pack_put(void* destination, void* arg) {
     const auto& [request, length] = *static_cast<PackContext*>(arg);
     const RmaOperation& rma = request.part<RmaOperation>();
-    const EmulatedPut header{request.worker->uuid(), request.wire_id,
+    const EmulatedPut header{request.endpoint->local_uuid(), request.wire_id,
                              access_to(*rma.remote, rma.address + rma.offset),
                              rma.offset + length == rma.length};
     std::memcpy(destination, &header, sizeof(header));
@@ -71,7 +68,7 @@ ucs_status_t post_message(const Lane& lane, AmId id, Message& message) {
 
 ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
-    EmulatedGet message{request.worker->uuid(), request.wire_id,
+    EmulatedGet message{request.endpoint->local_uuid(), request.wire_id,
                         access_to(*rma.remote, rma.address + rma.offset), rma.length - rma.offset};
     rma.arrived = rma.offset;
     count_remote(request, rma.number);
@@ -80,7 +77,7 @@ ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
 
 ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
     AtomicRequest& atomic = request.part<AtomicRequest>();
-    EmulatedAtomic message{request.worker->uuid(),
+    EmulatedAtomic message{request.endpoint->local_uuid(),
                            request.wire_id,
                            access_to(*atomic.remote, atomic.address),
                            static_cast<uint8_t>(atomic.arguments.op),
@@ -95,12 +92,12 @@ void emulate(Request& request, Request::Post post) {
     request.post = post;
     request.flags &= ~static_cast<uint32_t>(Request::kOneSided);
     request.flags |= Request::kNeedsGreeting;
-    await_answer(request);
+    request.pool->await_answer(request);
 }
 
 /** The operation that an answer names, if it went to the peer that the answer is from. */
-Request* find_operation(Worker& worker, uint64_t id, uint64_t from) {
-    Request* request = worker.find_request(id);
+Request* find_operation(OneSided& owner, uint64_t id, uint64_t from) {
+    Request* request = owner.requests.find(id);
     if (request == nullptr || request->endpoint == nullptr ||
         request->endpoint->remote_uuid() != from)
         return nullptr;
@@ -111,21 +108,21 @@ Request* find_operation(Worker& worker, uint64_t id, uint64_t from) {
 }
 
 template <typename Message>
-Request* read_answer(Worker& worker, const void* data, size_t length, Message* message,
+Request* read_answer(OneSided& owner, const void* data, size_t length, Message* message,
                      std::span<const std::byte>* payload) {
     Request* request = nullptr;
     if (read_header(data, length, message, payload))
-        request = find_operation(worker, message->request, message->from);
+        request = find_operation(owner, message->request, message->from);
     if (request == nullptr)
         ucs::log_warn("answer of {} bytes to an unknown one-sided operation dropped", length);
     return request;
 }
 
 ucs_status_t on_done(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedDone done;
     std::span<const std::byte> rest;
-    Request* request = read_answer(worker, data, length, &done, &rest);
+    Request* request = read_answer(owner, data, length, &done, &rest);
     if (request == nullptr) return UCS_OK;
     if (!rest.empty() || done.status > 0 || done.status <= UCS_ERR_LAST ||
         (done.status == UCS_OK && request->post != post_emulated_put)) {
@@ -134,17 +131,17 @@ ucs_status_t on_done(void* arg, void* data, size_t length, uct::ReceiveDescripto
     }
     const auto status = static_cast<ucs_status_t>(done.status);
     Endpoint& endpoint = *request->endpoint;
-    answered(*request, status);
+    owner.requests.answered(*request, status);
     // As a device would: a wrong key or range ends the endpoint.
     if (status != UCS_OK) endpoint.fail(status);
     return UCS_OK;
 }
 
 ucs_status_t on_get_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedGetReply reply;
     std::span<const std::byte> payload;
-    Request* request = read_answer(worker, data, length, &reply, &payload);
+    Request* request = read_answer(owner, data, length, &reply, &payload);
     if (request == nullptr) return UCS_OK;
     RmaOperation& rma = request->part<RmaOperation>();
     if (request->post != post_emulated_get || reply.offset != rma.arrived - rma.offset ||
@@ -154,22 +151,22 @@ ucs_status_t on_get_reply(void* arg, void* data, size_t length, uct::ReceiveDesc
     }
     if (!payload.empty()) std::memcpy(rma.buffer + rma.arrived, payload.data(), payload.size());
     rma.arrived += payload.size();
-    if (rma.arrived == rma.length) answered(*request, UCS_OK);
+    if (rma.arrived == rma.length) owner.requests.answered(*request, UCS_OK);
     return UCS_OK;
 }
 
 ucs_status_t on_atomic_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedAtomicReply reply;
     std::span<const std::byte> rest;
-    Request* request = read_answer(worker, data, length, &reply, &rest);
+    Request* request = read_answer(owner, data, length, &reply, &rest);
     if (request == nullptr) return UCS_OK;
     if (!rest.empty() || request->post != post_emulated_atomic) {
         ucs::log_warn("malformed answer to an atomic operation dropped");
         return UCS_OK;
     }
     set_atomic_result(request->part<AtomicRequest>(), reply.value);
-    answered(*request, UCS_OK);
+    owner.requests.answered(*request, UCS_OK);
     return UCS_OK;
 }
 
@@ -183,10 +180,10 @@ void emulate_atomic(Request& request) {
     emulate(request, post_emulated_atomic);
 }
 
-void add_emulation_origin_handlers(Worker& worker) {
-    worker.set_handler(AmId::kRmaAck, on_done);
-    worker.set_handler(AmId::kGetReply, on_get_reply);
-    worker.set_handler(AmId::kAtomicReply, on_atomic_reply);
+void add_emulation_origin_handlers(OneSided& owner, InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kRmaAck, on_done, &owner);
+    interfaces.set_handler(AmId::kGetReply, on_get_reply, &owner);
+    interfaces.set_handler(AmId::kAtomicReply, on_atomic_reply, &owner);
 }
 
 }  // namespace ucp

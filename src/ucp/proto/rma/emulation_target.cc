@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/context/context.h"
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"
@@ -14,22 +11,22 @@ namespace ucp {
 
 namespace {
 
-void* find_memory(Worker& worker, const RemoteAccess& access, uint64_t length, unsigned prot) {
-    Context& context = worker.context();
-    ContextLock lock(context);
-    return context.regions().access(access.identity, access.region, access.address, length, prot);
+void* find_memory(OneSided& owner, const RemoteAccess& access, uint64_t length, unsigned prot) {
+    DomainLock lock(owner.domains);
+    return owner.domains.regions().access(access.identity, access.region, access.address, length,
+                                          prot);
 }
 
-void answer(Worker& worker, uint64_t to, uint64_t request, ucs_status_t status) {
-    Endpoint* endpoint = worker.find_endpoint(to);
+void answer(OneSided& owner, uint64_t to, uint64_t request, ucs_status_t status) {
+    Endpoint* endpoint = owner.endpoints.find(to);
     if (endpoint == nullptr) return;
-    const EmulatedDone done{worker.uuid(), request, static_cast<int8_t>(status)};
+    const EmulatedDone done{endpoint->local_uuid(), request, static_cast<int8_t>(status)};
     endpoint->send_control(AmId::kRmaAck, std::as_bytes(std::span(&done, 1)));
 }
 
-void refuse(Worker& worker, uint64_t from, uint64_t request) {
+void refuse(OneSided& owner, uint64_t from, uint64_t request) {
     ucs::log_warn("worker {:016x} asked for memory that it has no right to", from);
-    answer(worker, from, request, UCS_ERR_INVALID_ADDR);
+    answer(owner, from, request, UCS_ERR_INVALID_ADDR);
 }
 
 template <typename Message>
@@ -41,24 +38,25 @@ bool read_request(const void* data, size_t length, Message* message,
 }
 
 ucs_status_t on_put(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedPut put;
     std::span<const std::byte> payload;
     if (!read_request(data, length, &put, &payload)) return UCS_OK;
     if (!payload.empty()) {
-        void* target = find_memory(worker, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
+        void* target = find_memory(owner, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
         if (target == nullptr) {
-            refuse(worker, put.from, put.request);
+            refuse(owner, put.from, put.request);
             return UCS_OK;
         }
         std::memcpy(target, payload.data(), payload.size());
     }
-    if (put.is_last) answer(worker, put.from, put.request, UCS_OK);
+    if (put.is_last) answer(owner, put.from, put.request, UCS_OK);
     return UCS_OK;
 }
 
 /** The part of the internal request that sends what a get asked for. */
 struct GetAnswer {
+    OneSided* owner;
     EmulatedGet get;
     uint64_t offset;
 };
@@ -72,7 +70,7 @@ struct PackAnswer {
 size_t pack_answer(void* destination, void* arg) {
     const auto& [request, data, length] = *static_cast<PackAnswer*>(arg);
     const GetAnswer& part = request.part<GetAnswer>();
-    const EmulatedGetReply header{request.worker->uuid(), part.get.request, part.offset};
+    const EmulatedGetReply header{request.endpoint->local_uuid(), part.get.request, part.offset};
     std::memcpy(destination, &header, sizeof(header));
     if (length > 0)
         std::memcpy(static_cast<std::byte*>(destination) + sizeof(header), data, length);
@@ -86,9 +84,9 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
     RemoteAccess source = part.get.source;
     source.address += part.offset;
     // Looked up for each piece: the program may unmap the memory in between.
-    const void* data = find_memory(*request.worker, source, length, UCP_MEM_MAP_PROT_REMOTE_READ);
+    const void* data = find_memory(*part.owner, source, length, UCP_MEM_MAP_PROT_REMOTE_READ);
     if (data == nullptr) {
-        refuse(*request.worker, part.get.from, part.get.request);
+        refuse(*part.owner, part.get.from, part.get.request);
         return UCS_OK;
     }
     PackAnswer pack{request, static_cast<const std::byte*>(data), length};
@@ -100,25 +98,25 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
 }
 
 ucs_status_t on_get(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedGet get;
     std::span<const std::byte> rest;
     if (!read_request(data, length, &get, &rest)) return UCS_OK;
-    Endpoint* endpoint = worker.find_endpoint(get.from);
+    Endpoint* endpoint = owner.endpoints.find(get.from);
     if (!rest.empty() || endpoint == nullptr) {
         ucs::log_warn("get of an unknown worker dropped");
         return UCS_OK;
     }
-    if (find_memory(worker, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ) == nullptr) {
-        refuse(worker, get.from, get.request);
+    if (find_memory(owner, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ) == nullptr) {
+        refuse(owner, get.from, get.request);
         return UCS_OK;
     }
-    Request* request = worker.allocate_request();
+    Request* request = owner.requests.allocate();
     if (request == nullptr) {
-        answer(worker, get.from, get.request, UCS_ERR_NO_MEMORY);
+        answer(owner, get.from, get.request, UCS_ERR_NO_MEMORY);
         return UCS_OK;
     }
-    request->emplace<GetAnswer>(get, uint64_t{0});
+    request->emplace<GetAnswer>(&owner, get, uint64_t{0});
     request->endpoint = endpoint;
     request->post = post_answer;
     request->flags |= Request::kAwaited;
@@ -146,7 +144,7 @@ bool is_atomic_op(uint8_t op) {
 }
 
 ucs_status_t on_atomic(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    OneSided& owner = *static_cast<OneSided*>(arg);
     EmulatedAtomic atomic;
     std::span<const std::byte> rest;
     if (!read_request(data, length, &atomic, &rest)) return UCS_OK;
@@ -155,27 +153,27 @@ ucs_status_t on_atomic(void* arg, void* data, size_t length, uct::ReceiveDescrip
         ucs::log_warn("malformed atomic operation dropped");
         return UCS_OK;
     }
-    void* target = find_memory(worker, atomic.to, atomic.size,
+    void* target = find_memory(owner, atomic.to, atomic.size,
                                UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE);
     if (target == nullptr) {
-        refuse(worker, atomic.from, atomic.request);
+        refuse(owner, atomic.from, atomic.request);
         return UCS_OK;
     }
     const uint64_t old = atomic.size == 4 ? execute(static_cast<uint32_t*>(target), atomic)
                                           : execute(static_cast<uint64_t*>(target), atomic);
-    Endpoint* endpoint = worker.find_endpoint(atomic.from);
+    Endpoint* endpoint = owner.endpoints.find(atomic.from);
     if (endpoint == nullptr) return UCS_OK;
-    const EmulatedAtomicReply reply{worker.uuid(), atomic.request, old};
+    const EmulatedAtomicReply reply{endpoint->local_uuid(), atomic.request, old};
     endpoint->send_control(AmId::kAtomicReply, std::as_bytes(std::span(&reply, 1)));
     return UCS_OK;
 }
 
 }  // namespace
 
-void add_emulation_target_handlers(Worker& worker) {
-    worker.set_handler(AmId::kPut, on_put);
-    worker.set_handler(AmId::kGetRequest, on_get);
-    worker.set_handler(AmId::kAtomicRequest, on_atomic);
+void add_emulation_target_handlers(OneSided& owner, InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kPut, on_put, &owner);
+    interfaces.set_handler(AmId::kGetRequest, on_get, &owner);
+    interfaces.set_handler(AmId::kAtomicRequest, on_atomic, &owner);
 }
 
 }  // namespace ucp

@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/engine/engine.h"
 #include "ucp/dt/datatype.h"
-#include "ucp/mem/memory.h"
 #include "ucp/proto/rma/emulation.h"
-#include "ucp/worker/worker.h"
 
 namespace ucp {
 
@@ -61,45 +58,11 @@ bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t
     if (lane.endpoint.put_short(buffer, static_cast<uint32_t>(length), address, key) != UCS_OK)
         return false;
     endpoint.note_one_sided(lane);
-    Worker& worker = endpoint.worker();
-    if ((worker.gate() & Worker::kGateTracker) != 0) worker.touch(endpoint, length);
+    if ((endpoint.gate().bits() & Gate::kTracker) != 0) endpoint.touch(length);
     return true;
 }
 
-ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
-                       bool is_put) {
-    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    Worker& worker = endpoint.worker();
-    operation.user_memory = reinterpret_cast<Memory*>(params.memory());
-    Request* request = worker.begin_request(params, Request::CallbackKind::kSend);
-    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    begin_rma(*request, endpoint, operation, is_put);
-    worker.touch_if_armed(endpoint, operation.length);
-    return endpoint.submit(*request, params);
-}
-
-ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
-    if (endpoint.is_failed()) return endpoint.status();
-    Request* request = endpoint.worker().allocate_request();
-    if (request == nullptr) return UCS_ERR_NO_MEMORY;
-    begin_rma(*request, endpoint, operation, is_put);
-    endpoint.worker().touch_if_armed(endpoint, operation.length);
-    endpoint.start(*request);
-    return UCS_INPROGRESS;
-}
-
 }  // namespace
-
-void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put) {
-    RmaOperation& rma = request.emplace<RmaOperation>(operation);
-    request.endpoint = &endpoint;
-    request.flags |= Request::kOneSided;
-    request.post = is_put ? post_put : post_get;
-    request.cleanup = finish_rma;
-    uct::RemoteKey key;
-    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
-        emulate_rma(request, is_put);
-}
 
 ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
                               size_t* length) {
@@ -110,8 +73,9 @@ ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t
     return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
-size_t zcopy_threshold(Request& request) {
-    const auto& configured = request.worker->config().zcopy_threshold;
+/** From which length on an operation takes registered memory, if the lane has a choice. */
+static size_t zcopy_threshold(Request& request) {
+    const auto& configured = request.part<RmaOperation>().owner->zcopy_threshold;
     if (configured) return *configured;
     return request.part<RmaOperation>().user_memory != nullptr ? kZcopyRegistered
                                                                : kZcopyUnregistered;
@@ -123,26 +87,26 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
         rma.user_memory->covers(reinterpret_cast<uintptr_t>(rma.buffer), rma.length))
         return rma.user_memory->handle(lane.domains.local);
     if (rma.memory == nullptr && !rma.no_registration) {
-        rma.no_registration = Memory::create_on_demand(request.worker->context(), rma.buffer,
-                                                       rma.length, &rma.memory) != UCS_OK;
+        rma.no_registration = Memory::create_on_demand(rma.owner->domains, rma.buffer, rma.length,
+                                                       &rma.memory) != UCS_OK;
     }
     return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
 }
 
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
-static bool hand_over(Request& request, const Lane& lane, bulk::Direction direction) {
+static bool start_bulk(Request& request, const Lane& lane, bulk::Direction direction) {
     RmaOperation& rma = request.part<RmaOperation>();
-    if (rma.offset != 0 || !is_bulk(*request.endpoint, rma.length)) return false;
+    if (rma.offset != 0 || !rma.owner->bulk.is_bulk(*request.endpoint, rma.length)) return false;
     const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
     if ((lane.attributes.capabilities & chains) == 0 || registration(request, lane) == nullptr) {
         return false;
     }
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
-    return request.worker->bulk().try_start(
-        request, direction, {rma.buffer, rma.address, rma.length, memory, rma.remote});
+    return rma.owner->bulk.try_start(request, direction,
+                                     {rma.buffer, rma.address, rma.length, memory, rma.remote});
 }
 
-ucs_status_t post_put(Request& request, const Lane& lane) {
+static ucs_status_t post_put(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     uct::RemoteKey key;
     if (lane_lacks(lane, kAnyPut, *rma.remote, &key)) {
@@ -150,7 +114,7 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
     ucs_status_t status;
-    if (hand_over(request, lane, bulk::Direction::kPut)) return UCS_OK;
+    if (start_bulk(request, lane, bulk::Direction::kPut)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.put;
     std::byte* data = rma.buffer + rma.offset;
@@ -184,7 +148,7 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-ucs_status_t post_get(Request& request, const Lane& lane) {
+static ucs_status_t post_get(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     uct::RemoteKey key;
     if (lane_lacks(lane, kAnyGet, *rma.remote, &key)) {
@@ -192,7 +156,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         return UCS_ERR_NO_RESOURCE;
     }
     ucs_status_t status;
-    if (hand_over(request, lane, bulk::Direction::kGet)) return UCS_OK;
+    if (start_bulk(request, lane, bulk::Direction::kGet)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.get;
     std::byte* data = rma.buffer + rma.offset;
@@ -220,38 +184,74 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                     const RemoteMemory& remote, const OpParams& params) {
+void OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put) {
+    operation.owner = this;
+    RmaOperation& rma = request.emplace<RmaOperation>(operation);
+    request.endpoint = &endpoint;
+    request.flags |= Request::kOneSided;
+    request.post = is_put ? post_put : post_get;
+    request.cleanup = finish_rma;
+    uct::RemoteKey key;
+    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
+        emulate_rma(request, is_put);
+}
+
+ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
+                                 bool is_put) {
+    if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
+    operation.user_memory = reinterpret_cast<Memory*>(params.memory());
+    Request* request = requests.begin(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    begin(*request, endpoint, operation, is_put);
+    endpoint.touch_if_armed(operation.length);
+    return endpoint.submit(*request, params);
+}
+
+ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& operation,
+                                      bool is_put) {
+    if (endpoint.is_failed()) return endpoint.status();
+    Request* request = requests.allocate();
+    if (request == nullptr) return UCS_ERR_NO_MEMORY;
+    begin(*request, endpoint, operation, is_put);
+    endpoint.touch_if_armed(operation.length);
+    endpoint.start(*request);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_ptr_t OneSided::put(Endpoint& endpoint, const void* buffer, size_t length,
+                               uint64_t address, const RemoteMemory& remote,
+                               const OpParams& params) {
     if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
         (length == 0 || put_at_once(endpoint, buffer, length, address, remote)))
         return UCS_STATUS_PTR(endpoint.status());
-    return start(endpoint,
-                 {static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
-                 params, true);
+    return start(
+        endpoint,
+        {this, static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
+        params, true);
 }
 
-ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                     const RemoteMemory& remote, const OpParams& params) {
+ucs_status_ptr_t OneSided::get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                               const RemoteMemory& remote, const OpParams& params) {
     if (length == 0 && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL))
         return UCS_STATUS_PTR(endpoint.status());
-    return start(endpoint, {static_cast<std::byte*>(buffer), length, address, &remote}, params,
-                 false);
+    return start(endpoint, {this, static_cast<std::byte*>(buffer), length, address, &remote},
+                 params, false);
 }
 
-ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                          const RemoteMemory& remote) {
+ucs_status_t OneSided::put_implicit(Endpoint& endpoint, const void* buffer, size_t length,
+                                    uint64_t address, const RemoteMemory& remote) {
     if (length == 0 || put_at_once(endpoint, buffer, length, address, remote))
         return endpoint.status();
     return start_implicit(
-        endpoint, {static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
-        true);
+        endpoint,
+        {this, static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote}, true);
 }
 
-ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                          const RemoteMemory& remote) {
+ucs_status_t OneSided::get_implicit(Endpoint& endpoint, void* buffer, size_t length,
+                                    uint64_t address, const RemoteMemory& remote) {
     if (length == 0) return endpoint.status();
-    return start_implicit(endpoint, {static_cast<std::byte*>(buffer), length, address, &remote},
-                          false);
+    return start_implicit(endpoint,
+                          {this, static_cast<std::byte*>(buffer), length, address, &remote}, false);
 }
 
 }  // namespace ucp

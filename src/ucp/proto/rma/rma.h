@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "ucp/bulk/engine/engine.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/base/request.h"
+#include "ucp/endpoint/endpoint_table.h"
+#include "ucp/mem/domain_set.h"
+#include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 
 // One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
@@ -14,18 +17,7 @@
 // registered memory. Where a lane cannot do the operation it is emulated (emulation.h).
 namespace ucp {
 
-class Memory;
-class Worker;
-
-ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                     const RemoteMemory& remote, const OpParams& params);
-ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                     const RemoteMemory& remote, const OpParams& params);
-/** Without a handle: a flush tells the end. @return UCS_OK, UCS_INPROGRESS or an error */
-ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                          const RemoteMemory& remote);
-ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                          const RemoteMemory& remote);
+class OneSided;
 
 /** Bytes of a contiguous buffer. @return UCS_ERR_INVALID_PARAM for other datatypes */
 ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t count,
@@ -33,6 +25,7 @@ ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t
 
 /** The part of a put or get. */
 struct RmaOperation {
+    OneSided* owner;
     std::byte* buffer;
     size_t length;
     uint64_t address;
@@ -45,16 +38,8 @@ struct RmaOperation {
     std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
 };
 
-/** Make a request a put or get; start it with Endpoint::submit() or start(). */
-void begin_rma(Request& request, Endpoint& endpoint, const RmaOperation& operation, bool is_put);
-
 /** The registration of the operation's buffer for the lane, made at need; null if there is none. */
 uct::MemoryHandle* registration(Request& request, const Lane& lane);
-/** From which length on an operation takes registered memory, if the lane has a choice. */
-size_t zcopy_threshold(Request& request);
-
-ucs_status_t post_put(Request& request, const Lane& lane);
-ucs_status_t post_get(Request& request, const Lane& lane);
 
 // --- atomics ---
 
@@ -68,15 +53,54 @@ struct AtomicArguments {
 
 /** @return UCS_ERR_INVALID_PARAM for a size or address that no atomic operation takes */
 ucs_status_t check_atomic(const AtomicArguments& arguments, uint64_t address);
-ucs_status_ptr_t atomic(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
-                        const RemoteMemory& remote, const OpParams& params);
-ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
-                             const RemoteMemory& remote);
-
 /** What an operation leaves in a word of `size` bytes. */
 uint64_t apply_atomic(uct::AtomicOp op, unsigned size, uint64_t old, uint64_t operand,
                       uint64_t compare);
 
-void add_rma_handlers(Worker& worker);
+/** The one-sided operations of a worker, and those that it carries out for its peers. */
+class OneSided {
+  public:
+    OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
+             const std::optional<size_t>& threshold)
+        : requests(pool),
+          endpoints(table),
+          domains(set),
+          bulk(engine),
+          zcopy_threshold(threshold) {}
+    OneSided(const OneSided&) = delete;
+    OneSided& operator=(const OneSided&) = delete;
+
+    void add_handlers(InterfaceSet& interfaces);
+
+    ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                         const RemoteMemory& remote, const OpParams& params);
+    ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                         const RemoteMemory& remote, const OpParams& params);
+    ucs_status_ptr_t atomic(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
+                            const RemoteMemory& remote, const OpParams& params);
+
+    // Without a handle: a flush tells the end. @return UCS_OK, UCS_INPROGRESS or an error
+    ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length,
+                              uint64_t address, const RemoteMemory& remote);
+    ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                              const RemoteMemory& remote);
+    ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
+                                 uint64_t address, const RemoteMemory& remote);
+
+    /** Make a request a put or get; start it with Endpoint::submit() or start(). */
+    void begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put);
+
+    // What it works with.
+    RequestPool& requests;
+    EndpointTable& endpoints;
+    DomainSet& domains;
+    ucp::bulk::Engine& bulk;
+    const std::optional<size_t> zcopy_threshold;  //!< UCX_ZCOPY_THRESH, in bytes
+
+  private:
+    ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
+                           bool is_put);
+    ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, bool is_put);
+};
 
 }  // namespace ucp

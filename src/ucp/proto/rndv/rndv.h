@@ -6,7 +6,12 @@
 #include <span>
 
 #include "ucp/base/request.h"
+#include "ucp/bulk/engine/engine.h"
+#include "ucp/context/config.h"
 #include "ucp/dt/buffer.h"
+#include "ucp/endpoint/endpoint_table.h"
+#include "ucp/endpoint/rail_table.h"
+#include "ucp/mem/domain_set.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 
 // Rendezvous: the data of a long message moves when the receiver has a buffer for it.
@@ -29,32 +34,48 @@
 // through their name, those that post through their queue.
 namespace ucp {
 
-class Memory;
-class Worker;
-
-/**
- * Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
- *
- * @param am           null: kRndvRts of `envelope` as tag; else the user's header of an active
- * message
- * @param user_memory  the handle that came with the buffer, or null
- * @return UCS_ERR_NO_MEMORY; the buffer is closed then
- */
+/** The user's header of an active message. */
 struct RndvHeader {
     const void* data;
     uint32_t length;
     void* copy = nullptr;  //!< malloc'd; the request's, once it has begun
 };
-ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t envelope,
-                             const RndvHeader* am, Memory* user_memory);
 
-/** Fetch announced data into a request made by open_receive(); its end may come at once. */
-void receive_rndv(Worker& worker, Request& receive, std::span<const std::byte> announcement);
-/** Tell the sender that its data is not wanted (UCS_OK) or could not be taken. */
-void refuse_rndv(Worker& worker, const RndvRts& rts, ucs_status_t status);
+/** The rendezvous of a worker: both roles. */
+class Rendezvous {
+  public:
+    Rendezvous(RequestPool& pool, EndpointTable& table, const RailTable& paths, DomainSet& set,
+               bulk::Engine& engine, RndvScheme way)
+        : requests(pool), endpoints(table), rails(paths), domains(set), bulk(engine), scheme(way) {}
+    Rendezvous(const Rendezvous&) = delete;
+    Rendezvous& operator=(const Rendezvous&) = delete;
 
-void add_rndv_handlers(Worker& worker);
-void add_rndv_send_handlers(Worker& worker);
-void add_rndv_receive_handlers(Worker& worker);
+    /** For all messages but the announcements, which belong to tags and active messages. */
+    void add_handlers(InterfaceSet& interfaces);
+
+    /**
+     * Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
+     *
+     * @param am  null: kRndvRts with `envelope` as tag; else the user's header of an active message
+     * @param user_memory  the handle that came with the buffer, or null
+     */
+    void begin_send(Request& request, const Packer& buffer, uint64_t envelope, const RndvHeader* am,
+                    Memory* user_memory);
+    /** Fetch announced data into a request made by open_receive(); its end may come at once. */
+    void receive(Request& request, std::span<const std::byte> announcement);
+    /** Tell the sender that its data is not wanted (UCS_OK) or could not be taken. */
+    void refuse(const RndvRts& rts, ucs_status_t status);
+
+    // What it works with.
+    RequestPool& requests;
+    EndpointTable& endpoints;
+    const RailTable& rails;
+    DomainSet& domains;
+    ucp::bulk::Engine& bulk;
+    const RndvScheme scheme;
+
+  private:
+    void add_send_handlers(InterfaceSet& interfaces);
+};
 
 }  // namespace ucp

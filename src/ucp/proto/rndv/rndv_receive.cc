@@ -5,26 +5,23 @@
 #include <new>
 #include <vector>
 
-#include "ucp/base/answer.h"
-#include "ucp/bulk/engine/engine.h"
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucp/proto/tag/engine.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
 
 namespace {
 
-bool needs_handle(Worker& worker, const Lane& lane) {
-    return worker.context().domains()[lane.domains.local].memory->attributes().needs_handle;
+bool needs_handle(Rendezvous& rndv, const Lane& lane) {
+    return rndv.domains[lane.domains.local].memory->attributes().needs_handle;
 }
 
 /** The part of the internal request that gets the data. */
 struct RndvGet {
+    Rendezvous* rndv;
     Request* receive;  //!< ends when this request ends, and not before
     RemoteMemory* remote;
     uint64_t address;  //!< of byte 0 of the message in the sender's memory
@@ -35,10 +32,10 @@ Memory* memory_of(const TagReceive& receive) {
     return receive.memory != nullptr ? receive.memory : receive.user_memory;
 }
 
-void tell_sender(Worker& worker, uint64_t sender, uint64_t request, ucs_status_t status) {
-    Endpoint* endpoint = worker.find_endpoint(sender);
+void tell_sender(Rendezvous& rndv, uint64_t sender, uint64_t request, ucs_status_t status) {
+    Endpoint* endpoint = rndv.endpoints.find(sender);
     if (endpoint == nullptr) return;
-    const RndvDone done{request, worker.uuid(), static_cast<int8_t>(status)};
+    const RndvDone done{request, endpoint->local_uuid(), static_cast<int8_t>(status)};
     endpoint->send_control(AmId::kRndvAts, std::as_bytes(std::span(&done, 1)));
 }
 
@@ -46,18 +43,17 @@ void tell_sender(Worker& worker, uint64_t sender, uint64_t request, ucs_status_t
  * Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
  * our own then, so that it ends with the receive and no late put finds the buffer.
  */
-void ask_sender(Endpoint& endpoint, Request& request, size_t offset, bool offer) {
-    Worker& worker = endpoint.worker();
+void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t offset, bool offer) {
     TagReceive& receive = request.part<TagReceive>();
     receive.arrived = offset;
     request.endpoint = &endpoint;
     RndvRtr rtr{};
     rtr.request = receive.sender_request;
-    rtr.from = worker.uuid();
-    rtr.receiver = worker.name_request(request);
+    rtr.from = endpoint.local_uuid();
+    rtr.receiver = endpoint.requests().name(request);
     rtr.offset = offset;
     rtr.end = receive.wanted;
-    if (offer) register_for_bulk(endpoint, *receive.memory, receive.wanted);
+    if (offer) rndv.bulk.register_for_peer(endpoint, *receive.memory, receive.wanted);
     const size_t key_length = offer ? packed_key_size(*receive.memory) : 0;
     std::vector<std::byte> message(sizeof(rtr) + key_length);
     if (offer) {
@@ -73,7 +69,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
     RndvGet& get = request.part<RndvGet>();
     TagReceive& receive = get.receive->part<TagReceive>();
     const uct::RemoteKey key = get.remote->find(lane.domains);
-    const bool by_handle = needs_handle(*request.worker, lane);
+    const bool by_handle = needs_handle(*get.rndv, lane);
     uct::MemoryHandle* handle = nullptr;
     if (by_handle && memory_of(receive) != nullptr)
         handle = memory_of(receive)->handle(lane.domains.local);
@@ -82,7 +78,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
         (lane.attributes.capabilities & uct::kGetZcopy) == 0)
         return UCS_OK;
     if (get.offset == 0 && by_handle &&
-        request.worker->bulk().try_start(
+        get.rndv->bulk.try_start(
             request, bulk::Direction::kGet,
             {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
         get.offset = receive.wanted;
@@ -106,44 +102,44 @@ void get_finished(Request& request) {
     TagReceive& part = receive.part<TagReceive>();
     if (request.status == UCS_OK && get.offset < part.wanted) {
         // The get's own endpoint may have gone meanwhile.
-        Endpoint* sender = receive.worker->find_endpoint(part.sender);
-        if (sender != nullptr) return ask_sender(*sender, receive, get.offset, false);
+        Endpoint* sender = get.rndv->endpoints.find(part.sender);
+        if (sender != nullptr) return ask_sender(*get.rndv, *sender, receive, get.offset, false);
         request.status = UCS_ERR_CONNECTION_RESET;
     }
-    tell_sender(*receive.worker, part.sender, part.sender_request, request.status);
+    tell_sender(*get.rndv, part.sender, part.sender_request, request.status);
     receive.complete(request.status);
 }
 
 /** Is there memory that the lane's device may write the receive's bytes to? */
-bool prepare_memory(Worker& worker, TagReceive& receive, const Lane& lane, bool own) {
+bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane, bool own) {
     const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
     const bool covered =
         receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
     if (!covered) receive.user_memory = nullptr;
     if (own || !covered) {
-        if (Memory::create_on_demand(worker.context(), receive.buffer.data(), receive.wanted,
+        if (Memory::create_on_demand(rndv.domains, receive.buffer.data(), receive.wanted,
                                      &receive.memory) != UCS_OK)
             return false;
     }
     return memory_of(receive)->handle(lane.domains.local) != nullptr;
 }
 
-bool start_get(Endpoint& endpoint, Request& request, const Announcement& announcement) {
-    Worker& worker = endpoint.worker();
+bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
+               const Announcement& announcement) {
     TagReceive& receive = request.part<TagReceive>();
     const Lane lane = endpoint.one_sided_lane();
     if (!announcement.has_key || (lane.attributes.capabilities & uct::kGetZcopy) == 0) return false;
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
     if (!remote ||
-        remote->open(worker.context(), announcement.key, worker.domain_pairs(endpoint, pairs)) !=
+        remote->open(rndv.domains, announcement.key, rndv.rails.domain_pairs(endpoint, pairs)) !=
             UCS_OK ||
         remote->find(lane.domains) == uct::kInvalidRemoteKey)
         return false;
-    if (needs_handle(worker, lane) && !prepare_memory(worker, receive, lane, false)) return false;
-    Request* get = worker.allocate_request();
+    if (needs_handle(rndv, lane) && !prepare_memory(rndv, receive, lane, false)) return false;
+    Request* get = rndv.requests.allocate();
     if (get == nullptr) return false;
-    get->emplace<RndvGet>(&request, remote.release(), announcement.rts.address, size_t{0});
+    get->emplace<RndvGet>(&rndv, &request, remote.release(), announcement.rts.address, size_t{0});
     get->endpoint = &endpoint;
     get->post = post_get;
     get->callback_kind = Request::CallbackKind::kInternal;
@@ -154,19 +150,19 @@ bool start_get(Endpoint& endpoint, Request& request, const Announcement& announc
 }
 
 /** The receive that a message names, if it waits for data of the peer that the message is from. */
-Request* find_receive(Worker& worker, uint64_t id, uint64_t from) {
-    Request* request = worker.find_request(id);
+Request* find_receive(Rendezvous& rndv, uint64_t id, uint64_t from) {
+    Request* request = rndv.requests.find(id);
     if (request == nullptr || !is_receive(*request)) return nullptr;
     return request->part<TagReceive>().sender == from ? request : nullptr;
 }
 
 ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     RndvData header;
     std::span<const std::byte> payload;
     Request* request = nullptr;
     if (read_header(data, length, &header, &payload))
-        request = find_receive(worker, header.request, header.from);
+        request = find_receive(rndv, header.request, header.from);
     if (request == nullptr) {
         ucs::log_warn("rendezvous data of {} bytes for an unknown receive dropped", length);
         return UCS_OK;
@@ -180,60 +176,33 @@ ucs_status_t on_data(void* arg, void* data, size_t length, uct::ReceiveDescripto
         ucs::log_warn("rendezvous data out of place dropped");
         return UCS_OK;
     }
-    worker.tags().store(*request, header.offset, payload.data(), payload.size());
+    store(*request, header.offset, payload.data(), payload.size());
     receive.arrived = header.offset + payload.size();
     if (receive.arrived == receive.wanted) {
-        answered(*request, UCS_OK);
+        rndv.requests.answered(*request, UCS_OK);
     }
     return UCS_OK;
 }
 
 ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     RndvDone done;
     if (!parse_done({static_cast<std::byte*>(data), length}, &done)) {
         ucs::log_warn("malformed end of a rendezvous of {} bytes dropped", length);
         return UCS_OK;
     }
-    Request* request = find_receive(worker, done.request, done.from);
+    Request* request = find_receive(rndv, done.request, done.from);
     if (request == nullptr) {
         ucs::log_warn("end of an unknown rendezvous dropped");
         return UCS_OK;
     }
-    answered(*request, static_cast<ucs_status_t>(done.status));
-    return UCS_OK;
-}
-
-ucs_status_t on_rts(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
-    const std::span<const std::byte> bytes(static_cast<std::byte*>(data), length);
-    Announcement announcement;
-    if (!parse_announcement(bytes, &announcement)) {
-        ucs::log_warn("malformed rendezvous announcement of {} bytes dropped", length);
-        return UCS_OK;
-    }
-    const Tag tag = announcement.rts.envelope;
-    TagEngine& tags = worker.tags();
-    if (Request* request = tags.take_expected(tag)) {
-        tags.matched(*request, tag, announcement.rts.length);
-        receive_rndv(worker, *request, bytes);
-        return UCS_OK;
-    }
-    TagMessage* message = tags.allocate(tag, TagMessageKind::kRendezvous, length);
-    if (message == nullptr) {
-        ucs::log_error("no memory for a message of {} bytes: it fails", announcement.rts.length);
-        refuse_rndv(worker, announcement.rts, UCS_ERR_NO_MEMORY);
-        return UCS_OK;
-    }
-    std::memcpy(message->data, data, length);
-    message->length = announcement.rts.length;
-    tags.keep(*message);
+    rndv.requests.answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
 
 }  // namespace
 
-void receive_rndv(Worker& worker, Request& request, std::span<const std::byte> bytes) {
+void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     Announcement announcement;
     // The bytes were checked when they came.
     if (!parse_announcement(bytes, &announcement)) return request.complete(UCS_ERR_IO_ERROR);
@@ -243,39 +212,33 @@ void receive_rndv(Worker& worker, Request& request, std::span<const std::byte> b
     receive.sender_request = rts.request;
     receive.wanted = std::min<size_t>(rts.length, receive.buffer.length());
     request.received = receive.wanted;
-    Endpoint* endpoint = worker.find_endpoint(rts.sender);
-    if (endpoint == nullptr) return worker.finish_later(request, UCS_ERR_CONNECTION_RESET);
+    Endpoint* endpoint = endpoints.find(rts.sender);
+    if (endpoint == nullptr) return requests.finish_later(request, UCS_ERR_CONNECTION_RESET);
     const bool truncated = receive.wanted < rts.length;
     if (receive.wanted == 0 ||
         (truncated && receive.buffer.type_class() == DatatypeClass::kGeneric)) {
-        tell_sender(worker, rts.sender, rts.request, UCS_OK);
+        tell_sender(*this, rts.sender, rts.request, UCS_OK);
         return request.complete(UCS_OK);
     }
-    const RndvScheme scheme = worker.config().rndv_scheme;
     const bool contiguous = receive.buffer.is_contiguous();
     if (contiguous && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
-        start_get(*endpoint, request, announcement))
+        start_get(*this, *endpoint, request, announcement))
         return;
     const Lane lane = endpoint->one_sided_lane();
     bool offer = contiguous && scheme != RndvScheme::kAm && announcement.has_key &&
                  (lane.attributes.capabilities & uct::kPutZcopy) != 0;
-    if (offer && receive.memory == nullptr) offer = prepare_memory(worker, receive, lane, true);
-    ask_sender(*endpoint, request, 0, offer);
+    if (offer && receive.memory == nullptr) offer = prepare_memory(*this, receive, lane, true);
+    ask_sender(*this, *endpoint, request, 0, offer);
 }
 
-void refuse_rndv(Worker& worker, const RndvRts& rts, ucs_status_t status) {
-    tell_sender(worker, rts.sender, rts.request, status);
+void Rendezvous::refuse(const RndvRts& rts, ucs_status_t status) {
+    tell_sender(*this, rts.sender, rts.request, status);
 }
 
-void add_rndv_receive_handlers(Worker& worker) {
-    worker.set_handler(AmId::kRndvRts, on_rts);
-    worker.set_handler(AmId::kRndvData, on_data);
-    worker.set_handler(AmId::kRndvAtp, on_atp);
-}
-
-void add_rndv_handlers(Worker& worker) {
-    add_rndv_send_handlers(worker);
-    add_rndv_receive_handlers(worker);
+void Rendezvous::add_handlers(InterfaceSet& interfaces) {
+    add_send_handlers(interfaces);
+    interfaces.set_handler(AmId::kRndvData, on_data, this);
+    interfaces.set_handler(AmId::kRndvAtp, on_atp, this);
 }
 
 }  // namespace ucp

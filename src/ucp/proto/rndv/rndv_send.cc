@@ -5,13 +5,9 @@
 #include <cstring>
 #include <new>
 
-#include "ucp/base/answer.h"
-#include "ucp/bulk/engine/engine.h"
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucp/worker/worker.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -20,6 +16,7 @@ namespace {
 
 /** The part of a rendezvous send. */
 struct RndvSend {
+    Rendezvous* rndv;
     Packer buffer;
     uint64_t envelope;
     RndvHeader header;  //!< the user's, in the user's memory
@@ -43,7 +40,7 @@ Memory* memory_of(const RndvSend& send) {
 void finish_send(Request& request) {
     RndvSend& send = request.part<RndvSend>();
     if (send.asked && (send.remote != nullptr || request.status != UCS_OK)) {
-        const RndvDone done{send.receiver, request.worker->uuid(),
+        const RndvDone done{send.receiver, request.endpoint->local_uuid(),
                             static_cast<int8_t>(request.status)};
         request.endpoint->send_control(AmId::kRndvAtp, std::as_bytes(std::span(&done, 1)));
     }
@@ -66,10 +63,11 @@ size_t pack_rts(void* destination, void* arg) {
     const auto& [request, lane] = *static_cast<PackRts*>(arg);
     const RndvSend& send = request.part<RndvSend>();
     const Memory* memory = memory_of(send);
-    if (memory != nullptr) register_for_bulk(*request.endpoint, *memory, send.buffer.length());
+    if (memory != nullptr)
+        send.rndv->bulk.register_for_peer(*request.endpoint, *memory, send.buffer.length());
     RndvRts rts{};
     rts.envelope = send.envelope;
-    rts.sender = request.worker->uuid();
+    rts.sender = request.endpoint->local_uuid();
     rts.request = request.wire_id;
     rts.length = send.buffer.length();
     rts.header_length = send.header.length;
@@ -92,9 +90,9 @@ size_t pack_rts(void* destination, void* arg) {
  * Have a key for the lane's device in the announcement. A device that takes no more registrations
  * leaves the way without one.
  */
-void take_key(RndvSend& send, Context& context, unsigned domain) {
+void take_key(RndvSend& send, unsigned domain) {
     if (send.memory == nullptr || send.memory->handle(domain) != nullptr ||
-        !context.domains()[domain].memory->attributes().can_register)
+        !send.rndv->domains[domain].memory->attributes().can_register)
         return;
     Memory::destroy(send.memory);
     send.memory = nullptr;
@@ -104,7 +102,7 @@ void take_key(RndvSend& send, Context& context, unsigned domain) {
 // is still being posted then, and goes on from here.
 ucs_status_t post_rts(Request& request, const Lane& lane) {
     RndvSend& send = request.part<RndvSend>();
-    take_key(send, request.worker->context(), lane.domains.local);
+    take_key(send, lane.domains.local);
     PackRts pack{request, lane};
     const AmId id = send.is_am ? AmId::kRndvAmRts : AmId::kRndvRts;
     send.announcing = true;
@@ -119,7 +117,7 @@ ucs_status_t post_rts(Request& request, const Lane& lane) {
 size_t pack_data(void* destination, void* arg) {
     const auto& [request, lane] = *static_cast<PackRts*>(arg);
     RndvSend& send = request.part<RndvSend>();
-    const RndvData header{send.receiver, request.worker->uuid(), send.offset};
+    const RndvData header{send.receiver, request.endpoint->local_uuid(), send.offset};
     std::memcpy(destination, &header, sizeof(header));
     const size_t room =
         piece_length(lane.attributes.am.max_bcopy - sizeof(header), send.end - send.offset);
@@ -181,10 +179,10 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
     if (send.offset == send.end) return UCS_OK;
 
     if (send.put_lane == nullptr &&
-        request.worker->bulk().try_start(request, bulk::Direction::kPut,
-                                         {static_cast<std::byte*>(send.buffer.data()) + send.offset,
-                                          send.put_address + send.offset, send.end - send.offset,
-                                          memory_of(send), send.remote})) {
+        send.rndv->bulk.try_start(request, bulk::Direction::kPut,
+                                  {static_cast<std::byte*>(send.buffer.data()) + send.offset,
+                                   send.put_address + send.offset, send.end - send.offset,
+                                   memory_of(send), send.remote})) {
         send.offset = send.end;
         return UCS_OK;
     }
@@ -204,37 +202,37 @@ ucs_status_t post_put(Request& request, const Lane& lane) {
 }
 
 /** The send that a message names, if it belongs to the peer that the message comes from. */
-Request* find_send(Worker& worker, uint64_t id, uint64_t from) {
-    Request* request = worker.find_request(id);
+Request* find_send(Rendezvous& rndv, uint64_t id, uint64_t from) {
+    Request* request = rndv.requests.find(id);
     if (request == nullptr || request->cleanup != finish_send) return nullptr;
     return request->endpoint->remote_uuid() == from ? request : nullptr;
 }
 
 ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     RndvDone done;
     if (!parse_done({static_cast<std::byte*>(data), length}, &done)) {
         ucs::log_warn("malformed rendezvous acknowledgement of {} bytes dropped", length);
         return UCS_OK;
     }
-    Request* request = find_send(worker, done.request, done.from);
+    Request* request = find_send(rndv, done.request, done.from);
     if (request == nullptr || request->part<RndvSend>().asked) {
         ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
         return UCS_OK;
     }
-    answered(*request, static_cast<ucs_status_t>(done.status));
+    rndv.requests.answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
 
 ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    Worker& worker = *static_cast<Worker*>(arg);
+    Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     ClearToSend message;
     if (!parse_clear_to_send({static_cast<std::byte*>(data), length}, &message)) {
         ucs::log_warn("malformed rendezvous request of {} bytes dropped", length);
         return UCS_OK;
     }
     const RndvRtr& rtr = message.rtr;
-    Request* request = find_send(worker, rtr.request, rtr.from);
+    Request* request = find_send(rndv, rtr.request, rtr.from);
     if (request == nullptr || request->part<RndvSend>().asked ||
         rtr.end > request->part<RndvSend>().buffer.length()) {
         ucs::log_warn("rendezvous request for an unknown send dropped");
@@ -252,7 +250,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         if (send.remote != nullptr) {
             std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
             const ucs_status_t status = send.remote->open(
-                worker.context(), message.key, worker.domain_pairs(*request->endpoint, pairs));
+                rndv.domains, message.key, rndv.rails.domain_pairs(*request->endpoint, pairs));
             if (status != UCS_OK || !can_put(send, lane)) {
                 delete send.remote;
                 send.remote = nullptr;
@@ -264,7 +262,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
             request->flags |= Request::kOneSided;
         }
     }
-    worker.unname_request(*request);
+    rndv.requests.unname(*request);
     // From here on nothing is awaited: the answer's reference serves for posting.
     if (!send.announcing) request->endpoint->start(*request);
     return UCS_OK;
@@ -272,35 +270,33 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
 
 }  // namespace
 
-ucs_status_t begin_rndv_send(Request& request, const Packer& buffer, uint64_t envelope,
-                             const RndvHeader* am, Memory* user_memory) {
+void Rendezvous::begin_send(Request& request, const Packer& buffer, uint64_t envelope,
+                            const RndvHeader* am, Memory* user_memory) {
     RndvSend& send = request.emplace<RndvSend>();
+    send.rndv = this;
     send.buffer = buffer;
     send.envelope = envelope;
     send.is_am = am != nullptr;
     if (am != nullptr) send.header = *am;
-    Context& context = request.worker->context();
-    if (buffer.is_contiguous() && context.config().rndv_scheme != RndvScheme::kAm &&
-        buffer.length() > 0) {
+    if (buffer.is_contiguous() && scheme != RndvScheme::kAm && buffer.length() > 0) {
         const bool covered =
             user_memory != nullptr &&
             user_memory->covers(reinterpret_cast<uintptr_t>(buffer.data()), buffer.length());
         if (covered) {
             send.user_memory = user_memory;
         } else {
-            (void)Memory::create_on_demand(context, buffer.data(), buffer.length(), &send.memory);
+            (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(), &send.memory);
         }
     }
     request.post = post_rts;
     request.cleanup = finish_send;
     request.flags |= Request::kNeedsGreeting;
-    await_answer(request);
-    return UCS_OK;
+    requests.await_answer(request);
 }
 
-void add_rndv_send_handlers(Worker& worker) {
-    worker.set_handler(AmId::kRndvAts, on_ats);
-    worker.set_handler(AmId::kRndvRtr, on_rtr);
+void Rendezvous::add_send_handlers(InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kRndvAts, on_ats, this);
+    interfaces.set_handler(AmId::kRndvRtr, on_rtr, this);
 }
 
 }  // namespace ucp

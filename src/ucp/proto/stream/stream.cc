@@ -6,9 +6,6 @@
 #include <cstring>
 #include <new>
 
-#include "ucp/endpoint/endpoint.h"
-#include "ucp/worker/worker.h"
-#include "ucp/proto/stream/streams.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -40,8 +37,7 @@ Stream::~Stream() {
     lent_.clear_and_dispose(Segment::free);
 }
 
-// --- bytes that come
-// -------------------------------------------------------------------------------
+// --- bytes that come ---
 
 void Stream::arrived(const std::byte* data, size_t length) {
     if (closed_) return;
@@ -96,8 +92,7 @@ void Stream::serve() {
     }
 }
 
-// --- receives
-// --------------------------------------------------------------------------------------
+// --- receives ---
 
 size_t Stream::appetite(Request& receive, size_t available) {
     const auto& part = receive.part<StreamReceive>();
@@ -141,14 +136,14 @@ void Stream::consume(size_t length) {
 
 ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
                                  const OpParams& params) {
-    Worker& worker = endpoint_.worker();
-    Request* request = worker.begin_request(params, Request::CallbackKind::kStreamReceive);
+    RequestPool& requests = endpoint_.requests();
+    Request* request = requests.begin(params, Request::CallbackKind::kStreamReceive);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     auto& part = request->emplace<StreamReceive>();
     const ucp_datatype_t type = params.datatype();
     const ucs_status_t opened = part.buffer.open(buffer, count, type);
     if (opened != UCS_OK) {
-        worker.recycle(*request);
+        requests.recycle(*request);
         return UCS_STATUS_PTR(opened);
     }
     const bool is_contiguous = datatype_class(type) == DatatypeClass::kContig;
@@ -163,7 +158,7 @@ ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
         part.buffer.length() == 0 || (part.wait_all ? now == part.buffer.length() : now != 0);
     if (!ends && params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) {
         request->complete(UCS_ERR_NO_RESOURCE);
-        return worker.end_call(*request, params);
+        return requests.end_call(*request, params);
     }
     if (now != 0) fill(*request);
     if (ends) {
@@ -174,7 +169,7 @@ ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
     } else {
         receives_.push_back(*request);
     }
-    return worker.end_call(*request, params);
+    return requests.end_call(*request, params);
 }
 
 ucs_status_ptr_t Stream::borrow(size_t* length) {
@@ -201,7 +196,7 @@ bool Stream::cancel(Request& receive) {
     for (Request& waiting : receives_) {
         if (&waiting != &receive) continue;
         receives_.erase(receives_.iterator_to(receive));
-        endpoint_.worker().finish_later(receive, UCS_ERR_CANCELED);
+        endpoint_.requests().finish_later(receive, UCS_ERR_CANCELED);
         return true;
     }
     return false;
@@ -211,15 +206,14 @@ void Stream::cancel_receives(ucs_status_t status) {
     while (!receives_.empty()) {
         Request& receive = receives_.front();
         receives_.pop_front();
-        endpoint_.worker().finish_later(receive, status);
+        endpoint_.requests().finish_later(receive, status);
     }
 }
 
-// --- who reads
-// -------------------------------------------------------------------------------------
+// --- who reads ---
 
 void Stream::announce() {
-    if (!is_linked() && endpoint_.is_users()) owner_.add_ready(*this);
+    if (!is_linked() && endpoint_.is_users()) ready_.push_back(*this);
 }
 
 void Stream::open() {

@@ -8,11 +8,17 @@
 
 #include "ucp/base/request.h"
 #include "ucp/dt/buffer.h"
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/extras.h"
 
 namespace ucp {
 
-class Endpoint;
-class Streams;
+class Stream;
+
+/** Streams with bytes that nobody has asked for, which the user has not been told of yet. */
+using ReadyHook =
+    boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+using ReadyStreams = boost::intrusive::list<Stream, boost::intrusive::constant_time_size<false>>;
 
 /** The part of a stream receive's request. */
 struct StreamReceive {
@@ -30,12 +36,11 @@ struct StreamReceive {
  * they are copied into segments, so that no buffer of a transport is held for a program that does
  * not read. A program may borrow a segment instead of copying it out.
  */
-class Stream : public boost::intrusive::list_base_hook<
-                   boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+class Stream final : public StreamReceiver, public ReadyHook {
   public:
-    Stream(Streams& owner, Endpoint& endpoint) : owner_(owner), endpoint_(endpoint) {}
+    Stream(ReadyStreams& ready, Endpoint& endpoint) : ready_(ready), endpoint_(endpoint) {}
     /** Receives are over by then: cancel_receives(). */
-    ~Stream();
+    ~Stream() override;
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
@@ -54,12 +59,12 @@ class Stream : public boost::intrusive::list_base_hook<
     /** @return false if the receive does not wait here */
     bool cancel(Request& receive);
     /** All receives end with the status. */
-    void cancel_receives(ucs_status_t status);
+    void cancel_receives(ucs_status_t status) override;
 
     /** The user has the endpoint, and may read. */
-    void open();
+    void open() override;
     /** Nobody will read any more: bytes are dropped, receives cancelled. */
-    void close();
+    void close() override;
 
   private:
     /** Bytes [begin, end) behind the object; the 8 bytes before them name a segment that is lent.
@@ -85,7 +90,7 @@ class Stream : public boost::intrusive::list_base_hook<
     static bool is_full(Request& receive);
     void announce();
 
-    Streams& owner_;
+    ReadyStreams& ready_;
     Endpoint& endpoint_;
     Segments segments_;
     Segments lent_;

@@ -4,51 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "ucp/worker/worker.h"
-#include "ucp/mem/memory.h"
-#include "ucp/proto/eager/eager.h"
-#include "ucp/proto/rndv/rndv.h"
-
 namespace ucp {
 
-namespace {
-
-void note_error(Request& request, ucs_status_t status) {
-    if (status != UCS_OK && request.status == UCS_OK) request.status = status;
-}
-
-void release_receive(Request& request) {
-    TagReceive& receive = request.part<TagReceive>();
-    receive.buffer.close();
-    if (receive.memory != nullptr) {
-        // It may have been offered to the sender, whose end is unknown then.
-        if (request.status != UCS_OK) receive.memory->distrust();
-        Memory::destroy(receive.memory);
-    }
-    receive.memory = nullptr;
-}
-
-}  // namespace
-
-ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
-    TagReceive& receive = request.emplace<TagReceive>();
-    receive.unfold();
-    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
-    if (status != UCS_OK) return status;
-    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
-    request.cleanup = release_receive;
-    return UCS_OK;
-}
-
-bool is_receive(const Request& request) {
-    return request.cleanup == release_receive;
-}
-
-TagEngine::~TagEngine() {
+void TagEngine::clear() {
     matcher_.drain_expected([&](ExpectedReceive& expected) {
         Request& request = unfolded(expected);
         release_receive(request);
-        if ((request.flags & Request::kFreed) != 0) worker_.recycle(request);
+        if ((request.flags & Request::kFreed) != 0) requests_.recycle(request);
     });
     matcher_.remove_unexpected_if(
         [](UnexpectedMessage&) { return true; },
@@ -71,14 +33,14 @@ Request& TagEngine::unfolded(ExpectedReceive& expected) {
 
 Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
                           ucs_status_t* status) {
-    Request* request = worker_.begin_request(params, Request::CallbackKind::kTagReceive);
+    Request* request = requests_.begin(params, Request::CallbackKind::kTagReceive);
     if (request == nullptr) {
         *status = UCS_ERR_NO_MEMORY;
         return nullptr;
     }
     *status = open_receive(*request, buffer, count, params);
     if (*status != UCS_OK) {
-        worker_.give_back(*request, *status);
+        requests_.give_back(*request, *status);
         return nullptr;
     }
     request->flags |= Request::kReceive | Request::kInCall;
@@ -95,7 +57,7 @@ ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mas
         !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
         return receive_any(buffer, count, tag, mask, params);
     }
-    Request* const request = worker_.begin_posted(params);
+    Request* const request = requests_.begin_posted(params);
     if (request == nullptr) [[unlikely]]
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     request->cleanup = release_receive;
@@ -124,7 +86,7 @@ ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag
         matcher_.remove(*message);
         give(*request, static_cast<TagMessage&>(*message));
     }
-    return worker_.end_call(*request, params);
+    return requests_.end_call(*request, params);
 }
 
 TagMessage* TagEngine::probe(Tag tag, Tag mask, bool remove) {
@@ -139,17 +101,17 @@ ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, s
     Request* request = begin(buffer, count, params, &status);
     if (request == nullptr) return UCS_STATUS_PTR(status);
     give(*request, message);
-    return worker_.end_call(*request, params);
+    return requests_.end_call(*request, params);
 }
 
 /** The message has left the queues; it is consumed. */
 void TagEngine::give(Request& receive, TagMessage& message) {
     if (message.kind != TagMessageKind::kRendezvous) {
-        eager_receive_kept(worker_, receive, message);
+        receive_kept(receive, message);
         return;
     }
     matched(receive, message.tag, message.length);
-    receive_rndv(worker_, receive, {message.data, message.room});
+    rndv_.receive(receive, {message.data, message.room});
     free(message);
 }
 
@@ -159,7 +121,7 @@ bool TagEngine::cancel(Request& request) {
     if (!receive.is_posted()) return false;
     matcher_.withdraw(receive);
     unfolded(receive);
-    worker_.finish_later(request, UCS_ERR_CANCELED);
+    requests_.finish_later(request, UCS_ERR_CANCELED);
     return true;
 }
 
@@ -184,12 +146,6 @@ void TagEngine::free(TagMessage& message) {
     messages_.destroy(&message);
 }
 
-void TagEngine::matched(Request& receive, Tag tag, size_t length) {
-    receive.tag_info = {tag, length};
-    if (length > receive.part<TagReceive>().buffer.length())
-        note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
-}
-
 bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Request** receive) {
     ExpectedReceive* const expected = matcher_.take_expected(tag);
     if (expected == nullptr) {
@@ -209,12 +165,8 @@ bool TagEngine::receive_at_once(Tag tag, const void* data, size_t length, Reques
     }
     Request& request = Request::of(part);
     request.tag_info = {tag, length};
-    worker_.end_receive(request);
+    requests_.end_receive(request);
     return true;
-}
-
-void TagEngine::store(Request& receive, size_t offset, const void* data, size_t length) {
-    note_error(receive, receive.part<TagReceive>().buffer.unpack(offset, data, length));
 }
 
 }  // namespace ucp

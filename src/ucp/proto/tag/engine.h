@@ -6,46 +6,14 @@
 
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
-#include "ucp/dt/buffer.h"
-#include "ucp/proto/tag/matcher.h"
+#include "ucp/proto/eager/eager.h"
+#include "ucp/proto/eager/reassembly.h"
+#include "ucp/proto/match/receive.h"
+#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/select/dialogue.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp {
-
-class Worker;
-
-class Memory;
-
-/** The part of a receive's request: tagged messages, and data of active messages by rendezvous. */
-struct TagReceive : ExpectedReceive {
-    static constexpr bool kNeedsNoDestructor = true;  //!< a hook that knows nothing
-
-    TagReceive() {}
-    /** As Request::unfold(), for what is behind the second line. */
-    void unfold() {
-        arrived = 0;
-        user_memory = nullptr;
-        memory = nullptr;
-    }
-
-    Unpacker buffer;
-    size_t arrived;  //!< bytes of the message's fragments so far
-
-    // rendezvous only (proto/rndv_receive)
-    Memory* user_memory;  //!< the handle that came with the receive
-    Memory* memory;       //!< a registration of our own, to be destroyed
-    uint64_t sender;      //!< uuid
-    uint64_t sender_request;
-    size_t wanted;  //!< bytes to fetch: all of the message that fits
-};
-
-/**
- * Make a request a receive into a user's buffer.
- * @return UCS_ERR_INVALID_PARAM as Unpacker::open(); the request holds nothing then
- */
-ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params);
-/** Was the request made by open_receive()? */
-bool is_receive(const Request& request);
 
 enum class TagMessageKind : uint8_t {
     kEager,       //!< all of the data is here
@@ -68,16 +36,33 @@ struct TagMessage : UnexpectedMessage {
     std::byte inline_data[kInlineBytes];
 };
 
-/** Tag matching of a worker: the queues, and what happens when the two sides meet. */
+enum class TagMode : uint8_t { kNormal, kSync };
+
+/** Tagged messages of a worker: sending, the queues, and what happens when the two sides meet. */
 class TagEngine {
   public:
-    explicit TagEngine(Worker& worker) : worker_(worker) {}
-    ~TagEngine();
+    TagEngine(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
+              Reassembly& reassembly, const EagerRules& eager,
+              const std::optional<size_t>& rndv_threshold)
+        : requests_(requests),
+          endpoints_(endpoints),
+          rndv_(rndv),
+          reassembly_(reassembly),
+          eager_(eager),
+          rndv_threshold_(rndv_threshold) {}
+    ~TagEngine() { clear(); }
     TagEngine(const TagEngine&) = delete;
     TagEngine& operator=(const TagEngine&) = delete;
 
+    void add_handlers(InterfaceSet& interfaces);
+    /** Receives and messages that wait go: the worker does. */
+    void clear();
+
     // --- the user's calls ---
 
+    /** Send by whatever protocol suits; the result of the user's call. */
+    ucs_status_ptr_t send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
+                          TagMode mode, const OpParams& params);
     ucs_status_ptr_t receive(void* buffer, size_t count, Tag tag, Tag mask, OpParams params);
     /** The earliest message that fits, taken out of the queues if `remove`; null if none. */
     TagMessage* probe(Tag tag, Tag mask, bool remove);
@@ -108,15 +93,6 @@ class TagEngine {
     void keep(TagMessage& message) { matcher_.keep(message); }
     void free(TagMessage& message);
 
-    /**
-     * The receive is matched: fill tag_info with tag and length. A message that does not fit marks
-     * the request UCS_ERR_MESSAGE_TRUNCATED; its data is dropped or cut, the request still ends
-     * when the message does.
-     */
-    void matched(Request& receive, Tag tag, size_t length);
-    /** Store bytes of a matched message; errors go to the request's status. */
-    void store(Request& receive, size_t offset, const void* data, size_t length);
-
     Matcher& matcher() { return matcher_; }
 
   private:
@@ -126,13 +102,33 @@ class TagEngine {
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message);
 
-    Worker& worker_;
+    bool goes_by_rndv(Endpoint& endpoint, size_t length);
+    bool is_waited_for(const Endpoint& endpoint);
+    void receive_kept(Request& receive, TagMessage& message);
+    void acknowledge(uint64_t sender, uint64_t sync_request);
+    void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
+                 uint64_t sync_sender, uint64_t sync_request);
+    static ucs_status_t on_message(void* self, void* data, size_t length,
+                                   uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_sync_message(void* self, void* data, size_t length,
+                                        uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_sync_ack(void* self, void* data, size_t length,
+                                    uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_first_fragment(void* self, void* data, size_t length,
+                                          uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_announcement(void* self, void* data, size_t length,
+                                        uct::ReceiveDescriptor* descriptor);
+
+    RequestPool& requests_;
+    EndpointTable& endpoints_;
+    Rendezvous& rndv_;
+    Reassembly& reassembly_;
+    const EagerRules& eager_;
+    const std::optional<size_t> rndv_threshold_;
+    Dialogue dialogue_;  //!< of long messages
     uint64_t receives_ = 0;
     Matcher matcher_;
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };
-
-void add_rndv_handlers(Worker& worker);
-void add_rma_handlers(Worker& worker);
 
 }  // namespace ucp

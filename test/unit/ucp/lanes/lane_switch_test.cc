@@ -345,7 +345,7 @@ TEST(Closing, LeavesAFinishedSendThatCanBeDescribed) {
     EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
     const auto is_gone = [&] {
         bool is_gone = true;
-        cluster.inner(0).for_each_endpoint([&](Endpoint&) { is_gone = false; });
+        cluster.inner(0).endpoints().for_each([&](Endpoint&) { is_gone = false; });
         return is_gone;
     };
     ASSERT_TRUE(cluster.until(is_gone));

@@ -42,11 +42,11 @@ class CachedMemory : public testing::Test {
     ~CachedMemory() override { events.are_to_be_had = true; }
 
     const RegistrationCache::Statistics& statistics(Cluster& cluster) {
-        return cluster.a.context().registrations()->statistics();
+        return cluster.a.context().domains().registrations()->statistics();
     }
     void use(Cluster& cluster) {
         Memory* memory = nullptr;
-        ASSERT_EQ(Memory::create_on_demand(cluster.a.context(), buffer_, sizeof(buffer_), &memory),
+        ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
                   UCS_OK);
         EXPECT_NE(memory->handle(0), nullptr);
         Memory::destroy(memory);
@@ -76,7 +76,7 @@ class CachedMemory : public testing::Test {
         params.features = UCP_FEATURE_TAG;
         std::unique_ptr<Context> context;
         const ucs_status_t status = Context::create(params, config, {}, &context);
-        has_cache = context != nullptr && context->registrations() != nullptr;
+        has_cache = context != nullptr && context->domains().registrations() != nullptr;
         return status;
     }
 
@@ -119,10 +119,10 @@ TEST_F(CachedMemory, BuffersStayRegisteredUntilTheyGo) {
 TEST_F(CachedMemory, WhatIsUnmappedIsLetGoByAWorkerThatOnlyWaits) {
     Cluster cluster;
     use(cluster);
-    EXPECT_EQ(cluster.a.context().registrations()->regions(), 1u);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 1u);
     events.unmap(buffer_, sizeof(buffer_));
     for (int i = 0; i < 100; ++i) ucp_worker_progress(cluster.a.handle());
-    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
 }
 
 TEST_F(CachedMemory, MemoryIsMappedAgainWithoutARegistration) {
@@ -148,7 +148,7 @@ TEST_F(CachedMemory, AHandleKeepsItsRegistrationWhateverBecomesOfTheMemory) {
     EXPECT_EQ(unwrap(old).handle(0), before);
     EXPECT_NE(unwrap(anew).handle(0), before);
     unmap(cluster, old);
-    EXPECT_EQ(cluster.a.context().registrations()->regions(), 1u);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 1u);
     unmap(cluster, anew);
 }
 
@@ -156,7 +156,7 @@ TEST_F(CachedMemory, MemoryOfTheLibraryIsRegisteredForItsHandleAlone) {
     Cluster cluster;
     const ucp_mem_h memory = map(cluster, nullptr, 10000, UCP_MEM_MAP_ALLOCATE);
     EXPECT_NE(unwrap(memory).handle(0), nullptr);
-    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
     unmap(cluster, memory);
 }
 
@@ -173,12 +173,12 @@ TEST_F(CachedMemory, AForkForgetsAll) {
 TEST_F(CachedMemory, ABufferThatAPeerMayStillWriteIsForNobodyElse) {
     Cluster cluster;
     Memory* memory = nullptr;
-    ASSERT_EQ(Memory::create_on_demand(cluster.a.context(), buffer_, sizeof(buffer_), &memory),
+    ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
               UCS_OK);
     EXPECT_NE(memory->handle(0), nullptr);
     memory->distrust();
     Memory::destroy(memory);
-    EXPECT_EQ(cluster.a.context().registrations()->regions(), 0u);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
 }
 
 }  // namespace

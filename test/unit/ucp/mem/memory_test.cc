@@ -103,7 +103,7 @@ TEST_F(MemoryMap, AdviceStaysInside) {
 
 TEST_F(MemoryMap, RegionNamesDoNotOutliveTheMemory) {
     char buffer[100];
-    Context& owner = cluster_.a.context();
+    DomainSet& owner = cluster_.a.context().domains();
     Memory* memory = nullptr;
     ASSERT_EQ(Memory::create(owner, buffer, sizeof(buffer), &memory), UCS_OK);
     const uint64_t name = memory->region(), identity = owner.regions().identity();

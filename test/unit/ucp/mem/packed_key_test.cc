@@ -12,7 +12,7 @@ namespace {
 class PackedKeys : public testing::Test {
   protected:
     PackedKeys() {
-        EXPECT_EQ(Memory::create(cluster_.b().context(), memory_, sizeof(memory_), &mapped_),
+        EXPECT_EQ(Memory::create(cluster_.b().context().domains(), memory_, sizeof(memory_), &mapped_),
                   UCS_OK);
         packed_.resize(packed_key_size(*mapped_));
         pack_key(*mapped_, packed_);
@@ -73,7 +73,7 @@ TEST_F(PackedKeys, UnpackOnAnEndpoint) {
     EXPECT_EQ(ucp_rkey_ptr(key, reinterpret_cast<uintptr_t>(memory_), &pointer),
               UCS_ERR_UNREACHABLE);
     Memory* other = nullptr;
-    ASSERT_EQ(Memory::create(cluster_.b().context(), memory_, 50, &other), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster_.b().context().domains(), memory_, 50, &other), UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*other));
     pack_key(*other, packed);
     ucp_rkey_h different = nullptr;
@@ -97,7 +97,7 @@ TEST(RemoteKeyPointer, LeadsToMemoryOfTheSameContext) {
     Cluster cluster(settings);
     char memory[100];
     Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.a.context(), memory, sizeof(memory), &mapped), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster.a.context().domains(), memory, sizeof(memory), &mapped), UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*mapped));
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;

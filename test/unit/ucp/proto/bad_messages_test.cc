@@ -90,7 +90,7 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
 void expect_alive(Cluster& cluster) {
     uint64_t word = 0;
     Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.b().context(), &word, sizeof(word), &mapped), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster.b().context().domains(), &word, sizeof(word), &mapped), UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*mapped));
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;
@@ -107,11 +107,11 @@ void expect_alive(Cluster& cluster) {
 TEST(BadMessages, AreDroppedWithAWarning) {
     Cluster cluster;
     Worker& victim = cluster.b().worker();
-    const uint64_t identity = cluster.b().context().regions().identity();
+    const uint64_t identity = cluster.b().context().domains().regions().identity();
     for (BadMessage& message : bad_messages(cluster.a.worker().uuid(), identity)) {
         SCOPED_TRACE(message.what);
         ucs::LogCapture log;
-        victim.deliver_held(static_cast<uint8_t>(message.id), message.bytes.data(),
+        victim.interfaces().deliver(static_cast<uint8_t>(message.id), message.bytes.data(),
                             message.bytes.size());
         EXPECT_FALSE(log.entries().empty());
     }
@@ -138,7 +138,7 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
         for (size_t length = 0; length < headers[kind]; ++length) {
             ucs::LogCapture log;
             std::vector<std::byte> bytes(length, std::byte{1});
-            victim.deliver_held(static_cast<uint8_t>(ids[kind]), bytes.data(), length);
+            victim.interfaces().deliver(static_cast<uint8_t>(ids[kind]), bytes.data(), length);
             EXPECT_FALSE(log.entries().empty()) << kind << " cut to " << length;
         }
     }

@@ -125,12 +125,12 @@ class Cluster {
         Request& request = Request::from_handle(operation);
         if (!until([&] { return request.is_finished(); })) return UCS_ERR_TIMED_OUT;
         const ucs_status_t status = request.status;
-        request.worker->free_request(request);
+        request.pool->free(request);
         return status;
     }
     ucs_status_t flush() {
         const ucp_request_param_t param{};
-        Request* request = a.worker().begin_request(OpParams(&param), Request::CallbackKind::kSend);
+        Request* request = a.worker().requests().begin(OpParams(&param), Request::CallbackKind::kSend);
         make_flush_of(*request);
         return wait(endpoint().submit(*request, OpParams(&param)));
     }

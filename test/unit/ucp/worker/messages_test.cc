@@ -154,12 +154,14 @@ class ControlMessages : public ::testing::TestWithParam<double> {
         options.fabric.capabilities = capabilities;
         Cluster cluster(2, options);
         arrived().clear();
-        cluster.inner(1).set_handler(kId,
-                                     [](void*, void* data, size_t length, uct::ReceiveDescriptor*) {
-                                         const auto* bytes = static_cast<const uint8_t*>(data);
-                                         arrived().emplace_back(bytes, bytes + length);
-                                         return UCS_OK;
-                                     });
+        cluster.inner(1).interfaces().set_handler(
+            kId,
+            [](void*, void* data, size_t length, uct::ReceiveDescriptor*) {
+                const auto* bytes = static_cast<const uint8_t*>(data);
+                arrived().emplace_back(bytes, bytes + length);
+                return UCS_OK;
+            },
+            nullptr);
         std::vector<std::vector<uint8_t>> sent;
         Endpoint& endpoint = unwrap(cluster.endpoint(0, 1));
         for (const size_t length : lengths) {

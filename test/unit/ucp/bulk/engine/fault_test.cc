@@ -381,9 +381,9 @@ struct OwnedPath : BulkCluster {
         Worker& worker = cluster.inner(0);
         cluster.inner(1).bulk().set_provider(&provider);
         endpoint_of = &unwrap(endpoint);
-        const std::span<const Rail> rails = worker.rails(cluster.uuid(1));
+        const std::span<const Rail> rails = worker.rails().rails(cluster.uuid(1));
         EXPECT_EQ(rails.size(), 1u);
-        EXPECT_EQ(worker.interface(rails[0].interface)
+        EXPECT_EQ(worker.interfaces()[rails[0].interface]
                       .transport->create_endpoint(rails[0].address(), &owner.transport),
                   UCS_OK);
         path = worker.bulk().add_path(

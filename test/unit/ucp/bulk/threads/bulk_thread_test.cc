@@ -30,7 +30,7 @@ class Threads : public testing::Test {
   protected:
     Threads()
         : cluster_(1),
-          events_(cluster_.inner(0)),
+          events_(cluster_.inner(0).host().work),
           here_(ucp::test::pattern(kLength, 1)),
           there_(kLength) {
         for (size_t index = 0; index < 2; ++index) {

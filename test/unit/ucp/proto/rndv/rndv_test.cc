@@ -17,7 +17,7 @@ ucs_status_ptr_t send(Cluster& cluster, TypedBuffer& data, uint64_t tag,
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype = data.type();
-    return tag_send(cluster.endpoint(), data.buffer(), data.count(), tag, mode, OpParams(&param));
+    return cluster.a.worker().tags().send(cluster.endpoint(), data.buffer(), data.count(), tag, mode, OpParams(&param));
 }
 
 ucs_status_ptr_t receive(Cluster& cluster, TypedBuffer& data, uint64_t tag, uint64_t mask) {
@@ -63,7 +63,7 @@ TEST_P(Rendezvous, DataArrivesWhoeverComesFirst) {
             EXPECT_EQ(request.status, UCS_OK);
             EXPECT_EQ(request.tag_info.length, length);
             EXPECT_EQ(request.tag_info.sender_tag, 7u);
-            cluster.b().worker().free_request(request);
+            cluster.b().worker().requests().free(request);
             EXPECT_EQ(cluster.wait(sending), UCS_OK);
             EXPECT_EQ(source.bytes(), target.bytes());
         }
@@ -164,8 +164,8 @@ TEST_P(Schemes, DeadPeerFailsTheRequestOnce) {
             // What is sent as messages is done when it is sent; a receive is done with all data.
             EXPECT_TRUE(!kill_sender || request.status != UCS_OK ||
                         source.bytes() == target.bytes());
-            alive.worker().free_request(request);
-            dead.worker().free_request(Request::from_handle(kill_sender ? sending : receiving));
+            alive.worker().requests().free(request);
+            dead.worker().requests().free(Request::from_handle(kill_sender ? sending : receiving));
             dead.destroy_worker();
         }
     }

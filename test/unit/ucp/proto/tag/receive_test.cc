@@ -11,7 +11,7 @@ namespace {
 
 ucs_status_ptr_t send(Cluster& cluster, const Bytes& data, uint64_t tag) {
     const ucp_request_param_t param{};
-    return tag_send(cluster.endpoint(), data.data(), data.size(), tag, TagMode::kNormal,
+    return cluster.a.worker().tags().send(cluster.endpoint(), data.data(), data.size(), tag, TagMode::kNormal,
                     OpParams(&param));
 }
 
@@ -86,7 +86,7 @@ TEST(TagReceive, PostedInMemoryThatHoldsAnything) {
                 post(target);
                 const ucp_request_param_t sent{};
                 const ucs_status_ptr_t sending =
-                    tag_send(cluster.endpoint(), data.data(), length, 7, mode, OpParams(&sent));
+                    cluster.a.worker().tags().send(cluster.endpoint(), data.data(), length, 7, mode, OpParams(&sent));
                 ucp_tag_recv_info_t info{};
                 ASSERT_TRUE(cluster.until(
                     [&] { return ucp_request_test(param.request, &info) != UCS_INPROGRESS; }));
@@ -195,7 +195,7 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
         const ucp_ep_h busy = cluster.b().connect(cluster.b());
         const ucp_request_param_t param{};
         for (int i = 0; i < 1000; ++i) {
-            tag_send(unwrap(busy), "", 0, 6, TagMode::kNormal, OpParams(&param));
+            cluster.b().worker().tags().send(unwrap(busy), "", 0, 6, TagMode::kNormal, OpParams(&param));
             cluster.clock().advance(std::chrono::milliseconds(2));
             cluster.step();
         }
@@ -238,7 +238,7 @@ TEST(TagReceive, TypesMayPackWholeElementsOnly) {
         param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
         param.datatype = type;
         const ucs_status_ptr_t sending =
-            tag_send(cluster.endpoint(), data.data(), 1, 5, TagMode::kNormal, OpParams(&param));
+            cluster.a.worker().tags().send(cluster.endpoint(), data.data(), 1, 5, TagMode::kNormal, OpParams(&param));
         EXPECT_EQ(cluster.wait(receiving), UCS_OK);
         EXPECT_EQ(cluster.wait(sending), UCS_OK);
         EXPECT_EQ(target, data);
@@ -384,7 +384,7 @@ TEST_P(TagModel, PairsAreThoseOfPlainLists) {
         EXPECT_EQ(request.tag_info.sender_tag, send.tag);
         ASSERT_EQ(request.tag_info.length, send.data.size());
         EXPECT_TRUE(std::equal(send.data.begin(), send.data.end(), receive.data.begin()));
-        cluster.b().worker().free_request(request);
+        cluster.b().worker().requests().free(request);
     }
     // Messages that nobody received: their senders still wait, or are done.
     for (const int number : arrived) {

@@ -3,12 +3,11 @@
 
 #include <memory>
 
+#include "ucp/runtime/interface_set.h"
 #include "ucs/time.h"
 #include "ucs/type/status.h"
 
 namespace ucp {
-
-class Worker;
 
 /**
  * Sleeping until a worker has something to do: one descriptor over those of its transports, of its
@@ -27,8 +26,25 @@ class Wakeup {
         bool edge = false;          //!< only what is new
     };
 
+    /** Whose sleep it is. */
+    class Source {
+      public:
+        /** Work put aside for the next progress, whatever the transports have. */
+        virtual bool has_work() const = 0;
+        /** When there is work that only time brings; kNever if none. */
+        virtual ucs::Time next_deadline() const = 0;
+        virtual ucs::Time now() const = 0;
+        /** The next progress looks at what it looks at only now and then. */
+        virtual void look_soon() = 0;
+        /** Connections by socket address have something to do. Asks the system. */
+        virtual bool has_callers() const = 0;
+
+      protected:
+        ~Source() = default;
+    };
+
     /** @return UCS_ERR_UNSUPPORTED if a transport in use cannot wake anybody; UCS_ERR_IO_ERROR */
-    static ucs_status_t create(Worker& worker, const External& external,
+    static ucs_status_t create(Source& source, InterfaceSet& interfaces, const External& external,
                                std::unique_ptr<Wakeup>* wakeup);
     ~Wakeup();
     Wakeup(const Wakeup&) = delete;
@@ -45,10 +61,11 @@ class Wakeup {
     ucs_status_t signal() const;
 
   private:
-    explicit Wakeup(Worker& worker) : worker_(worker) {}
+    Wakeup(Source& source, InterfaceSet& interfaces) : source_(source), interfaces_(interfaces) {}
     void set_timer();
 
-    Worker& worker_;
+    Source& source_;
+    InterfaceSet& interfaces_;
     int poll_ = -1;
     int signal_ = -1;
     int timer_ = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/proto/tag/matcher.h"
+#include "ucp/proto/match/matcher.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/worker/announce.h"
+#include "ucp/capi/announce.h"
 
 #include <config.h>  // of the build, not its namesake in this folder
 #include <dlfcn.h>
@@ -11,8 +11,6 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/context/context.h"
-#include "ucp/worker/worker.h"
-#include "ucp/lanes/driver/lane_driver.h"
 #include "ucs/log.h"
 
 namespace ucp {
@@ -44,20 +42,6 @@ void announce_library(const Context& context) {
     }
     ucs::log_info("Swiftlane {} (UCX's interface {}) in {}, transports: {}", PACKAGE_VERSION,
                   ucp_get_version_string(), own_file(), found);
-}
-
-void announce_use(Worker& worker) {
-    if (!ucs::log_enabled(ucs::LogLevel::kInfo)) return;
-    std::string used;
-    for (const WorkerInterface& interface : worker.interfaces()) {
-        if (interface.endpoints_made == 0) continue;
-        append(used, fmt::format("{} {}", interface.transport->attributes().transport,
-                                 interface.endpoints_made));
-    }
-    const lanes::Counters& counters = worker.lanes().negotiator().counters();
-    ucs::log_info("worker {}: endpoints by transport: {}; dedicated lanes: {} up, {} down",
-                  worker.name(), used.empty() ? "none" : used, counters.promotions,
-                  counters.demotions);
 }
 
 }  // namespace ucp

@@ -2,8 +2,9 @@
 #include <cstring>
 
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/capi/compat.h"
 #include "ucp/proto/rma/rma.h"
+#include "ucp/worker/worker.h"
 
 using namespace ucp;
 
@@ -18,17 +19,6 @@ ucp_request_param_t older_params(ucp_send_callback_t callback) {
             reinterpret_cast<ucp_send_nbx_callback_t>(reinterpret_cast<void (*)()>(callback));
     }
     return params;
-}
-
-/** For the calls that return when the operation is done. */
-ucs_status_t wait_for(Endpoint& endpoint, ucs_status_ptr_t operation) {
-    if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
-    Worker& worker = endpoint.worker();
-    Request& request = Request::from_handle(operation);
-    while (!request.is_finished()) worker.progress();
-    const ucs_status_t status = request.status;
-    worker.free_request(request);
-    return status;
 }
 
 bool device_op(ucp_atomic_op_t opcode, uct::AtomicOp* op) {
@@ -80,7 +70,7 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
 }
 
 bool has_features(Endpoint& endpoint, uint64_t features) {
-    return endpoint.worker().context().has_feature(features);
+    return worker_of(endpoint).context().has_feature(features);
 }
 
 constexpr uint64_t kAtomicFeatures = UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
@@ -94,24 +84,24 @@ ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t valu
     AtomicArguments arguments;
     const ucs_status_t status = make_arguments(opcode, value, size, reply, &arguments);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    WorkerLock lock(endpoint.worker());
-    return atomic(endpoint, arguments, remote_addr, unwrap(rkey), OpParams(&param));
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().atomic(endpoint, arguments, remote_addr, unwrap(rkey),
+                                                  OpParams(&param));
 }
 
 ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t value, size_t size,
                              void* reply, uint64_t remote_addr, ucp_rkey_h rkey) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
-    return wait_for(endpoint, start_atomic(ep, opcode, value, size, reply, remote_addr, rkey,
-                                           ucp_request_param_t{}));
+    GateLock lock(endpoint.gate());
+    return wait_for(worker_of(endpoint), start_atomic(ep, opcode, value, size, reply, remote_addr,
+                                                      rkey, ucp_request_param_t{}));
 }
 
 }  // namespace
 
 extern "C" {
 
-// --- put and get
-// -----------------------------------------------------------------------------------
+// --- put and get ---
 
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
@@ -122,8 +112,9 @@ ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    WorkerLock lock(endpoint.worker());
-    return put(endpoint, buffer, length, remote_addr, unwrap(rkey), params);
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().put(endpoint, buffer, length, remote_addr, unwrap(rkey),
+                                               params);
 }
 
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
@@ -135,8 +126,9 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t r
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    WorkerLock lock(endpoint.worker());
-    return get(endpoint, buffer, length, remote_addr, unwrap(rkey), params);
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().get(endpoint, buffer, length, remote_addr, unwrap(rkey),
+                                               params);
 }
 
 ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
@@ -145,8 +137,9 @@ ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void* buffer, size_t length, uint64_
     if (rkey == nullptr || (buffer == nullptr && length > 0) ||
         !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_ERR_INVALID_PARAM;
-    WorkerLock lock(endpoint.worker());
-    return put_implicit(endpoint, buffer, length, remote_addr, unwrap(rkey));
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().put_implicit(endpoint, buffer, length, remote_addr,
+                                                        unwrap(rkey));
 }
 
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
@@ -155,8 +148,9 @@ ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remo
     if (rkey == nullptr || (buffer == nullptr && length > 0) ||
         !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_ERR_INVALID_PARAM;
-    WorkerLock lock(endpoint.worker());
-    return get_implicit(endpoint, buffer, length, remote_addr, unwrap(rkey));
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().get_implicit(endpoint, buffer, length, remote_addr,
+                                                        unwrap(rkey));
 }
 
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
@@ -174,19 +168,20 @@ ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t r
 ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey) {
     const ucp_request_param_t params{};
-    WorkerLock lock(unwrap(ep).worker());
-    return wait_for(unwrap(ep), ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params));
+    GateLock lock(unwrap(ep).gate());
+    return wait_for(worker_of(unwrap(ep)),
+                    ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params));
 }
 
 ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey) {
     const ucp_request_param_t params{};
-    WorkerLock lock(unwrap(ep).worker());
-    return wait_for(unwrap(ep), ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params));
+    GateLock lock(unwrap(ep).gate());
+    return wait_for(worker_of(unwrap(ep)),
+                    ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params));
 }
 
-// --- atomics
-// ---------------------------------------------------------------------------------------
+// --- atomics ---
 
 ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const void* buffer,
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
@@ -212,8 +207,9 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
     AtomicArguments arguments;
     const ucs_status_t status = make_arguments(kOps[opcode], value, op_size, nullptr, &arguments);
     if (status != UCS_OK) return status;
-    WorkerLock lock(endpoint.worker());
-    const ucs_status_t posted = atomic_implicit(endpoint, arguments, remote_addr, unwrap(rkey));
+    GateLock lock(endpoint.gate());
+    const ucs_status_t posted = worker_of(endpoint).one_sided().atomic_implicit(
+        endpoint, arguments, remote_addr, unwrap(rkey));
     // Runtimes take anything else for a failure.
     return posted == UCS_INPROGRESS ? UCS_OK : posted;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/worker/wakeup.h"
+#include "ucp/runtime/wakeup.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-
-#include "ucp/worker/worker.h"
 
 namespace ucp {
 namespace {
@@ -37,9 +35,9 @@ ucs_status_t Wakeup::watch(int descriptor) {
     return done ? UCS_OK : UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t Wakeup::create(Worker& worker, const External& external,
+ucs_status_t Wakeup::create(Source& source, InterfaceSet& interfaces, const External& external,
                             std::unique_ptr<Wakeup>* wakeup) {
-    std::unique_ptr<Wakeup> made(new Wakeup(worker));
+    std::unique_ptr<Wakeup> made(new Wakeup(source, interfaces));
     made->poll_ = epoll_create1(EPOLL_CLOEXEC);
     made->signal_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     made->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -47,7 +45,7 @@ ucs_status_t Wakeup::create(Worker& worker, const External& external,
     if (made->watch(made->signal_) != UCS_OK || made->watch(made->timer_) != UCS_OK) {
         return UCS_ERR_IO_ERROR;
     }
-    for (const WorkerInterface& interface : worker.interfaces()) {
+    for (const WorkerInterface& interface : interfaces.list()) {
         const auto& attributes = interface.transport->attributes();
         // Messages of a worker to itself are there when the call that sent them returns.
         if (attributes.device_type == uct::DeviceType::kSelf) continue;
@@ -76,11 +74,11 @@ Wakeup::~Wakeup() {
 }
 
 void Wakeup::set_timer() {
-    const ucs::Time deadline = worker_.next_deadline();
+    const ucs::Time deadline = source_.next_deadline();
     itimerspec when{};
     if (deadline != ucs::kNever) {
         constexpr ucs::Duration kLongest = std::chrono::hours(1);
-        const ucs::Duration wait = std::clamp(deadline - worker_.now(), ucs::Duration(1), kLongest);
+        const ucs::Duration wait = std::clamp(deadline - source_.now(), ucs::Duration(1), kLongest);
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
         when.it_value.tv_sec = seconds.count();
         when.it_value.tv_nsec = std::chrono::nanoseconds(wait - seconds).count();
@@ -91,10 +89,10 @@ void Wakeup::set_timer() {
 ucs_status_t Wakeup::arm() {
     const bool is_signalled = take(signal_);
     const bool is_due = take(timer_);
-    const bool is_called = worker_.has_callers();
-    if (is_due || is_called) worker_.look_soon();
-    if (is_signalled || is_due || is_called || worker_.has_work()) return UCS_ERR_BUSY;
-    for (const WorkerInterface& interface : worker_.interfaces()) {
+    const bool is_called = source_.has_callers();
+    if (is_due || is_called) source_.look_soon();
+    if (is_signalled || is_due || is_called || source_.has_work()) return UCS_ERR_BUSY;
+    for (const WorkerInterface& interface : interfaces_.list()) {
         if (!can_wake(interface.transport->attributes())) {
             if (interface.transport->progress() != 0) return UCS_ERR_BUSY;
             continue;

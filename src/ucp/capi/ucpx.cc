@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/handles.h"
+#include "ucp/bulk/batch/batch.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/worker/worker.h"
@@ -24,13 +27,13 @@ void put_entry(Array& array, unsigned index, const Entry& entry) {
 
 unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
     constexpr unsigned kOneSided = UCPX_LANE_ROLE_RMA | UCPX_LANE_ROLE_AMO | UCPX_LANE_ROLE_BULK;
-    Worker& worker = endpoint.worker();
+    Worker& worker = worker_of(endpoint);
     const bool one_sided_dedicated = &endpoint.one_sided_lane().endpoint != endpoint.scalable();
     const LaneState* state = endpoint.lane_state();
     const bool am_dedicated = state != nullptr && state->direction != nullptr &&
                               state->direction->tx.lane() == lanes::LaneKind::kDedicated;
     const auto entry_of = [&](unsigned index, ucpx_lane_kind_t kind, unsigned roles) {
-        const auto& attributes = worker.interface(index).transport->attributes();
+        const auto& attributes = worker.interfaces().attributes(index);
         return ucpx_lane_t{attributes.transport.c_str(), attributes.device.c_str(), kind, roles};
     };
     put_entry(out, 0,
@@ -53,8 +56,8 @@ unsigned fill_lanes(Endpoint& endpoint, ucpx_lanes_t& out) {
 
 ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     Endpoint& endpoint = unwrap(ep);
-    Worker& worker = endpoint.worker();
-    WorkerLock lock(worker);
+    Worker& worker = worker_of(endpoint);
+    GateLock lock(worker.gate());
     LaneDriver& driver = worker.lanes();
     const lanes::Link* found = driver.link_of(endpoint);
     const lanes::Link none;
@@ -91,16 +94,16 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
 
 ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) {
     Endpoint& endpoint = unwrap(ep);
-    WorkerLock lock(endpoint.worker());
+    GateLock lock(endpoint.gate());
     if (policy < UCPX_LANE_POLICY_AUTO || policy >= UCPX_LANE_POLICY_LAST) {
         return UCS_ERR_INVALID_PARAM;
     }
-    return endpoint.worker().lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
+    return worker_of(endpoint).lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
 }
 
 ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     LaneDriver& driver = worker.lanes();
     const lanes::Negotiator& negotiator = driver.negotiator();
     const lanes::Counters& counters = negotiator.counters();
@@ -166,7 +169,90 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
 ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker_h, ucpx_lane_callback_t cb,
                                            void* arg) {
     Worker& worker = unwrap(worker_h);
-    WorkerLock lock(worker);
+    GateLock lock(worker.gate());
     worker.lanes().set_callback(cb, arg);
     return UCS_OK;
+}
+
+// --- why lanes are what they are ---
+
+ucs_status_t ucpx_worker_explain(ucp_worker_h worker_h, const ucp_address_t* address, size_t length,
+                                 unsigned flags, FILE* stream) {
+    Worker& worker = unwrap(worker_h);
+    GateLock lock(worker.gate());
+    WorkerAddress peer;
+    const ucs_status_t status =
+        unpack_address({reinterpret_cast<const std::byte*>(address), length}, &peer);
+    if (status != UCS_OK) return status;
+    if ((flags & UCPX_EXPLAIN_FLAG_OTHER_HOST) != 0) ++peer.host;
+    worker.connector().explain(peer, stream);
+    return UCS_OK;
+}
+
+// --- batches ---
+
+namespace {
+
+ucs_status_ptr_t batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch, const ucp_request_param_t* param,
+                           bool is_put) {
+    Endpoint& endpoint = unwrap(ep);
+    if (batch == nullptr || param == nullptr ||
+        (batch->num_pieces != 0 &&
+         (batch->pieces == nullptr || batch->entry_size < sizeof(ucpx_piece_t))) ||
+        !worker_of(endpoint).context().has_feature(UCP_FEATURE_RMA))
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    std::span pieces(batch->pieces, batch->num_pieces);
+    // Callers compiled with a later header have longer entries.
+    std::vector<ucpx_piece_t> known;
+    if (batch->num_pieces != 0 && batch->entry_size != sizeof(ucpx_piece_t)) {
+        known.resize(batch->num_pieces);
+        const auto* entries = reinterpret_cast<const std::byte*>(batch->pieces);
+        for (size_t i = 0; i < known.size(); ++i) {
+            std::memcpy(&known[i], entries + i * batch->entry_size, sizeof(ucpx_piece_t));
+        }
+        pieces = known;
+    }
+    const ucs_status_t status = check_pieces(worker_of(endpoint).one_sided(), pieces);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    std::optional<uint64_t> notification;
+    if ((batch->field_mask & UCPX_BATCH_FIELD_NOTIFICATION) != 0)
+        notification = batch->notification;
+    GateLock lock(endpoint.gate());
+    return start_batch(worker_of(endpoint).one_sided(), endpoint, pieces, is_put, notification,
+                       OpParams(param));
+}
+
+}  // namespace
+
+ucs_status_ptr_t ucpx_put_batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch,
+                                    const ucp_request_param_t* param) {
+    return batch_nbx(ep, batch, param, true);
+}
+
+ucs_status_ptr_t ucpx_get_batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch,
+                                    const ucp_request_param_t* param) {
+    return batch_nbx(ep, batch, param, false);
+}
+
+ucs_status_t ucpx_worker_set_notify_handler(ucp_worker_h worker_h, ucpx_notify_callback_t cb,
+                                            void* arg) {
+    Worker& worker = unwrap(worker_h);
+    GateLock lock(worker.gate());
+    worker.notify_handler() = {cb, arg};
+    return UCS_OK;
+}
+
+size_t ucpx_request_test_batch(const ucs_status_ptr_t* requests, size_t num_requests,
+                               ucs_status_t* statuses) {
+    size_t ended = 0;
+    for (size_t i = 0; i < num_requests; ++i) {
+        ucs_status_t status = UCS_PTR_RAW_STATUS(requests[i]);
+        if (UCS_PTR_IS_PTR(requests[i])) {
+            const Request& request = Request::from_handle(requests[i]);
+            status = request.is_finished() ? request.status : UCS_INPROGRESS;
+        }
+        if (status != UCS_INPROGRESS) ++ended;
+        if (statuses != nullptr) statuses[i] = status;
+    }
+    return ended;
 }

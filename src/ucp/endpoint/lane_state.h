@@ -36,12 +36,17 @@ struct LaneState final : uct::ReceiveGate {
         bool is_done = false;  //!< the lane has done all that it ever will: see drained()
     };
 
-    explicit LaneState(Endpoint& owner) : endpoint(owner) {
+    /** @param held_count  counts the messages that are held back */
+    LaneState(Endpoint& owner, uint64_t& held_count) : endpoint(owner), held_messages(held_count) {
         fence.state = this;
         flush.state = this;
     }
 
-    void hold(uint8_t id, const void* data, size_t length) override;
+    void hold(uint8_t id, const void* data, size_t length) override {
+        const auto* bytes = static_cast<const std::byte*>(data);
+        held.push_back({id, {bytes, bytes + length}});
+        ++held_messages;
+    }
 
     bool takes_one_sided() const {
         using State = lanes::TxDirection::State;
@@ -59,7 +64,9 @@ struct LaneState final : uct::ReceiveGate {
     bool drained() const { return flush.is_done; }
 
     Endpoint& endpoint;
-    unsigned interface_index = 0;  //!< Worker::interface() of the lane
+    uint64_t& held_messages;
+    void* owner = nullptr;         //!< the driver that made it, for its callbacks
+    unsigned interface_index = 0;  //!< place of the lane's transport in the InterfaceSet
     std::unique_ptr<uct::Endpoint> dedicated;
     lanes::Switch* direction = nullptr;  //!< the negotiator's
     bool connected = false;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/gate.h"
+#include "ucp/runtime/interface_set.h"
+#include "ucp/runtime/request_pool.h"
+
+namespace ucp {
+
+class Endpoint;
+class Worker;
+
+/** What endpoints report to the worker that owns them. */
+class EndpointEvents {
+  public:
+    /** Its status is set; what it holds is to be failed in the next progress. */
+    virtual void endpoint_failed(Endpoint& endpoint) = 0;
+    /** The marker that ends the dedicated lane's part of the order may be posted there. */
+    virtual ucs_status_t post_end_marker(Endpoint& endpoint) = 0;
+    /** The marker that ends the scalable lane's part was posted. */
+    virtual void marker_posted(Endpoint& endpoint) = 0;
+
+  protected:
+    ~EndpointEvents() = default;
+};
+
+/** What all endpoints of a worker share. Lives as long as they. */
+struct EndpointHost {
+    EndpointHost(uint64_t own_uuid, RequestPool& pool, InterfaceSet& transports,
+                 EndpointEvents& listener, Worker* worker)
+        : uuid(own_uuid), requests(pool), interfaces(transports), events(listener), owner(worker) {}
+
+    // First: every call reads it.
+    Gate gate;
+    /** Counts ucp_worker_fence(): one-sided operations behind a fence follow those before it. */
+    uint32_t fence_sequence = 0;
+    size_t short_limit = SIZE_MAX;  //!< bytes of the longest message by am_short
+
+    const uint64_t uuid;
+    std::vector<std::byte> address;  //!< the worker's, packed: peers are greeted with it
+    RequestPool& requests;
+    InterfaceSet& interfaces;
+    EndpointEvents& events;
+    Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
+    DeferredWork work;
+
+    uint32_t serials = 0;        //!< of endpoints so far
+    uint64_t messages = 0;       //!< that go in fragments, so far: their numbers
+    uint64_t held_messages = 0;  //!< that receive gates held back so far
+    std::vector<Endpoint*> to_pump;
+    std::vector<Request*> flushes;  //!< that wait for answers of peers
+
+    uint64_t next_message() { return ++messages; }
+};
+
+}  // namespace ucp

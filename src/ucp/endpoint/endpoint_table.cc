@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/endpoint/endpoint_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ucp {
+
+EndpointTable::EndpointTable(DeferredWork& work)
+    : work_(work),
+      buckets_(std::make_unique<ByUuid::bucket_type[]>(bucket_count_)),
+      by_uuid_(ByUuid::bucket_traits(buckets_.get(), bucket_count_)) {}
+
+void EndpointTable::clear() {
+    by_uuid_.clear();
+    while (!endpoints_.empty()) destroy(endpoints_.front());
+}
+
+void EndpointTable::add(std::unique_ptr<Endpoint> endpoint) {
+    Endpoint& added = *endpoint.release();
+    endpoints_.push_back(added);
+    ++count_;
+    // One that waits for its peer's address has no peer yet.
+    if (!added.is_waiting() && find(added.remote_uuid()) == nullptr) make_primary(added);
+}
+
+void EndpointTable::destroy(Endpoint& endpoint) {
+    endpoints_.erase(endpoints_.iterator_to(endpoint));
+    --count_;
+    delete &endpoint;
+}
+
+Endpoint* EndpointTable::find_owner(const uct::Endpoint* lane) {
+    for (Endpoint& endpoint : endpoints_) {
+        if (endpoint.owns(lane)) return &endpoint;
+    }
+    return nullptr;
+}
+
+bool EndpointTable::contains(const Endpoint* wanted) const {
+    return std::ranges::any_of(endpoints_,
+                               [&](const Endpoint& endpoint) { return &endpoint == wanted; });
+}
+
+void EndpointTable::grow() {
+    if (by_uuid_.size() < bucket_count_) return;
+    const size_t count = bucket_count_ * 4;
+    auto buckets = std::make_unique<ByUuid::bucket_type[]>(count);
+    by_uuid_.rehash(ByUuid::bucket_traits(buckets.get(), count));
+    buckets_ = std::move(buckets);
+    bucket_count_ = count;
+}
+
+void EndpointTable::make_primary(Endpoint& endpoint) {
+    grow();
+    by_uuid_.insert(endpoint);
+    endpoint.set_flag(Endpoint::kPrimary);
+}
+
+void EndpointTable::resign_primary(Endpoint& endpoint) {
+    if (!endpoint.is_primary()) return;
+    by_uuid_.erase(by_uuid_.iterator_to(endpoint));
+    endpoint.clear_flag(Endpoint::kPrimary);
+    // Most peers have one endpoint: there is nothing to look for then.
+    if (by_uuid_.size() + doomed_.size() + 1 >= count_) return;
+    for (Endpoint& other : endpoints_) {
+        if (&other == &endpoint || other.remote_uuid() != endpoint.remote_uuid()) continue;
+        if (other.is_failed() || other.is_closing()) continue;
+        if (endpoint.has_flag(Endpoint::kGreetedUs)) other.set_flag(Endpoint::kGreetedUs);
+        make_primary(other);
+        return;
+    }
+}
+
+void EndpointTable::replace_primary(Endpoint& known, Endpoint& endpoint) {
+    if (known.has_flag(Endpoint::kGreetedUs)) endpoint.set_flag(Endpoint::kGreetedUs);
+    by_uuid_.erase(by_uuid_.iterator_to(known));
+    known.clear_flag(Endpoint::kPrimary);
+    make_primary(endpoint);
+}
+
+void EndpointTable::doom(Endpoint& endpoint) {
+    if (endpoint.is_doomed()) return;
+    endpoint.set_doomed();
+    endpoint.hang_up();
+    resign_primary(endpoint);
+    doom_again(endpoint);
+}
+
+std::vector<Endpoint*> EndpointTable::take_doomed() {
+    return std::exchange(doomed_, {});
+}
+
+void EndpointTable::doom_again(Endpoint& endpoint) {
+    doomed_.push_back(&endpoint);
+    work_.notify();
+}
+
+}  // namespace ucp

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <boost/intrusive/list.hpp>
+#include <boost/intrusive/unordered_set.hpp>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucs/random.h"
+
+namespace ucp {
+
+/**
+ * The endpoints of a worker. Owns them.
+ *
+ * A peer has one primary endpoint here: messages of the peer are answered on it, and it takes part
+ * in the selection of lanes. Endpoints that are to go wait in a list, until the worker frees them.
+ */
+class EndpointTable {
+  public:
+    explicit EndpointTable(DeferredWork& work);
+    ~EndpointTable() { clear(); }
+    EndpointTable(const EndpointTable&) = delete;
+    EndpointTable& operator=(const EndpointTable&) = delete;
+
+    /** Takes the endpoint over; it becomes the primary one of its peer if there is none. */
+    void add(std::unique_ptr<Endpoint> endpoint);
+    /** Frees it. Nothing knows it any more. */
+    void destroy(Endpoint& endpoint);
+    size_t size() const { return count_; }
+
+    /** The primary endpoint of a peer; null if there is none. Failed ones are not found. */
+    Endpoint* find(uint64_t uuid) {
+        const auto found = by_uuid_.find(uuid);
+        return found == by_uuid_.end() ? nullptr : &*found;
+    }
+    /** The endpoint that owns a transport endpoint; slow, for errors. */
+    Endpoint* find_owner(const uct::Endpoint* lane);
+    /** Is it still there? Slow, for what may have outlived its endpoint. */
+    bool contains(const Endpoint* endpoint) const;
+    template <typename Visitor>
+    void for_each(Visitor visit) {
+        for (Endpoint& endpoint : endpoints_) visit(endpoint);
+    }
+
+    /** Another endpoint answers the peer from now on, if it has another. */
+    void resign_primary(Endpoint& endpoint);
+    /** `endpoint` takes the place of `known`, which is its peer's primary one. */
+    void replace_primary(Endpoint& known, Endpoint& endpoint);
+    /** Frees all. */
+    void clear();
+
+    /** Free the endpoint in the next progress. */
+    void doom(Endpoint& endpoint);
+    /** Those that are to be freed; what cannot be yet is doomed again by doom_again(). */
+    std::vector<Endpoint*> take_doomed();
+    void doom_again(Endpoint& endpoint);
+
+  private:
+    struct Key {
+        using type = uint64_t;
+        uint64_t operator()(const Endpoint& endpoint) const { return endpoint.remote_uuid(); }
+    };
+    struct Hash {
+        size_t operator()(uint64_t uuid) const { return ucs::mix64(uuid); }
+    };
+    using List = boost::intrusive::list<Endpoint, boost::intrusive::constant_time_size<false>>;
+    using ByUuid = boost::intrusive::unordered_set<Endpoint, boost::intrusive::key_of_value<Key>,
+                                                   boost::intrusive::hash<Hash>,
+                                                   boost::intrusive::power_2_buckets<true>>;
+
+    void make_primary(Endpoint& endpoint);
+    void grow();
+
+    DeferredWork& work_;
+    size_t bucket_count_ = 16;
+    std::unique_ptr<ByUuid::bucket_type[]> buckets_;
+    ByUuid by_uuid_;
+    List endpoints_;
+    size_t count_ = 0;
+    std::vector<Endpoint*> doomed_;
+};
+
+}  // namespace ucp

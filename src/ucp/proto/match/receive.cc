@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/proto/match/receive.h"
+
+namespace ucp {
+namespace {
+
+void note_error(Request& request, ucs_status_t status) {
+    if (status != UCS_OK && request.status == UCS_OK) request.status = status;
+}
+
+}  // namespace
+
+void release_receive(Request& request) {
+    TagReceive& receive = request.part<TagReceive>();
+    receive.buffer.close();
+    if (receive.memory != nullptr) {
+        // It may have been offered to the sender, whose end is unknown then.
+        if (request.status != UCS_OK) receive.memory->distrust();
+        Memory::destroy(receive.memory);
+    }
+    receive.memory = nullptr;
+}
+
+ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
+    TagReceive& receive = request.emplace<TagReceive>();
+    receive.unfold();
+    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+    if (status != UCS_OK) return status;
+    receive.user_memory = reinterpret_cast<Memory*>(params.memory());
+    request.cleanup = release_receive;
+    return UCS_OK;
+}
+
+void matched(Request& receive, Tag tag, size_t length) {
+    receive.tag_info = {tag, length};
+    if (length > receive.part<TagReceive>().buffer.length())
+        note_error(receive, UCS_ERR_MESSAGE_TRUNCATED);
+}
+
+void store(Request& receive, size_t offset, const void* data, size_t length) {
+    note_error(receive, receive.part<TagReceive>().buffer.unpack(offset, data, length));
+}
+
+}  // namespace ucp

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Tagged messages that go eagerly: sending, arriving, and the acknowledgement of synchronous ones.
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucp/proto/select/announcement.h"
+#include "ucp/proto/tag/engine.h"
+#include "ucs/log.h"
+
+namespace ucp {
+namespace {
+
+// --- sending ---
+
+struct TagSend : EagerSend {
+    uint64_t tag = 0;
+    bool is_sync = false;
+};
+
+ucs_status_t post_tag(Request& request, const Lane& lane) {
+    auto& send = request.part<TagSend>();
+    if (send.offset != 0) return post_eager_fragment(request, send, lane);
+    const size_t total = send.buffer.length();
+    if (!send.is_sync) {
+        const ucs_status_t status =
+            post_eager_short(request, send, lane, AmId::kTagShort, send.tag);
+        if (status != UCS_ERR_UNSUPPORTED) return status;
+        const auto header = std::as_bytes(std::span(&send.tag, 1));
+        if (total <= eager_room(send, lane, header.size(), 0)) {
+            return post_eager_piece(request, send, lane, {AmId::kTagShort, header, {}, total});
+        }
+    } else {
+        const TagSyncHeader header{send.tag, request.endpoint->local_uuid(), request.wire_id};
+        const auto bytes = std::as_bytes(std::span(&header, 1));
+        if (total <= eager_room(send, lane, bytes.size(), 0)) {
+            return post_eager_piece(request, send, lane, {AmId::kTagSync, bytes, {}, total});
+        }
+    }
+    if (send.number == 0) send.number = request.endpoint->host().next_message();
+    const TagFirstHeader header{
+        send.tag, {request.endpoint->local_uuid(), send.number}, total, request.wire_id};
+    const size_t room = eager_room(send, lane, sizeof(header), 0);
+    return post_eager_piece(request, send, lane,
+                            {AmId::kTagFirst,
+                             std::as_bytes(std::span(&header, 1)),
+                             {},
+                             piece_length(std::min(room, total - 1), total)});
+}
+
+}  // namespace
+
+ucs_status_t TagEngine::on_sync_ack(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<TagEngine*>(arg);
+    SyncAckHeader header{};
+    if (length == sizeof(header)) std::memcpy(&header, data, sizeof(header));
+    Request* request = self.requests_.find(header.request);
+    if (request == nullptr || request->post != post_tag) {
+        ucs::log_debug("an acknowledgement of nothing was dropped");
+        return UCS_OK;
+    }
+    self.requests_.answered(*request, UCS_OK);
+    return UCS_OK;
+}
+
+// --- arriving ---
+
+void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
+    if (sync_request == 0) return;
+    Endpoint* endpoint = endpoints_.find(sender);
+    if (endpoint == nullptr) {
+        ucs::log_debug("worker {:016x} is unknown: its synchronous send is not acknowledged",
+                       sender);
+        return;
+    }
+    const SyncAckHeader header{sync_request};
+    endpoint->send_control(AmId::kTagSyncAck, std::as_bytes(std::span(&header, 1)));
+}
+
+/** @param receive  what it goes to; null: no receive was posted */
+[[gnu::noinline]] void TagEngine::arrived(Request* receive, Tag tag, const std::byte* payload,
+                                          size_t length, uint64_t sync_sender,
+                                          uint64_t sync_request) {
+    if (receive != nullptr) {
+        acknowledge(sync_sender, sync_request);
+        matched(*receive, tag, length);
+        store(*receive, 0, payload, length);
+        receive->complete(UCS_OK);
+        return;
+    }
+    TagMessage* message = allocate(tag, TagMessageKind::kEager, length);
+    if (message == nullptr) {
+        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost", length);
+        return;
+    }
+    message->length = length;
+    message->arrived = length;
+    message->sync_sender = sync_sender;
+    message->sync_request = sync_request;
+    if (length != 0) std::memcpy(message->data, payload, length);
+    keep(*message);
+}
+
+ucs_status_t TagEngine::on_message(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    uint64_t tag;
+    if (length < sizeof(tag)) {
+        ucs::log_warn("a tagged message of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&tag, data, sizeof(tag));
+    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(tag);
+    length -= sizeof(tag);
+    auto& self = *static_cast<TagEngine*>(arg);
+    Request* receive;
+    if (self.receive_at_once(tag, payload, length, &receive)) [[likely]]
+        return UCS_OK;
+    self.arrived(receive, tag, payload, length, 0, 0);
+    return UCS_OK;
+}
+
+ucs_status_t TagEngine::on_sync_message(void* arg, void* data, size_t length,
+                                        uct::ReceiveDescriptor*) {
+    TagSyncHeader header;
+    if (length < sizeof(header)) {
+        ucs::log_warn("a synchronous message of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    auto& self = *static_cast<TagEngine*>(arg);
+    self.arrived(self.take_expected(header.tag), header.tag,
+                 static_cast<const std::byte*>(data) + sizeof(header), length - sizeof(header),
+                 header.sender, header.sync_request);
+    return UCS_OK;
+}
+
+namespace {
+
+// Later fragments of a message that has its receive.
+const Reassembly::Sink kReceiveSink{
+    [](void* target, size_t offset, const void* data, size_t length) {
+        store(*static_cast<Request*>(target), offset, data, length);
+    },
+    [](void* target, ucs_status_t status) { static_cast<Request*>(target)->complete(status); }};
+
+// Later fragments of a message that still waits for one.
+const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* data, size_t length) {
+                                     auto& message = *static_cast<TagMessage*>(target);
+                                     std::memcpy(message.data + offset, data, length);
+                                     message.arrived += length;
+                                 },
+                                 // One that will never be whole keeps its place: the receive that
+                                 // finds it gets an error, not a later message.
+                                 [](void* target, ucs_status_t) {
+                                     static_cast<TagMessage*>(target)->kind =
+                                         TagMessageKind::kEager;
+                                 }};
+
+Reassembly::Sink sink_to(const Reassembly::Sink& kind, void* target) {
+    return {kind.store, kind.finish, target};
+}
+
+}  // namespace
+
+ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
+                                          uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<TagEngine*>(arg);
+    TagFirstHeader header;
+    bool is_sound = length >= sizeof(header);
+    if (is_sound) std::memcpy(&header, data, sizeof(header));
+    const size_t bytes = length - sizeof(header);
+    if (!is_sound || header.total <= bytes) {
+        ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
+        return UCS_OK;
+    }
+    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
+    if (Request* receive = self.take_expected(header.tag)) {
+        matched(*receive, header.tag, header.total);
+        store(*receive, 0, payload, bytes);
+        self.acknowledge(header.id.sender, header.sync_request);
+        self.reassembly_.begin(header.id, header.total, bytes, sink_to(kReceiveSink, receive));
+        return UCS_OK;
+    }
+    TagMessage* message = self.allocate(header.tag, TagMessageKind::kFragmented, header.total);
+    if (message == nullptr) {
+        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost",
+                       uint64_t{header.total});
+        return UCS_OK;
+    }
+    message->length = header.total;
+    message->arrived = bytes;
+    message->sync_sender = header.id.sender;
+    message->sync_request = header.sync_request;
+    message->id = header.id;
+    if (bytes != 0) std::memcpy(message->data, payload, bytes);
+    self.keep(*message);
+    self.reassembly_.begin(header.id, header.total, bytes, sink_to(kKeptSink, message));
+    return UCS_OK;
+}
+
+ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
+                                        uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<TagEngine*>(arg);
+    const std::span<const std::byte> bytes(static_cast<std::byte*>(data), length);
+    Announcement announcement;
+    if (!parse_announcement(bytes, &announcement)) {
+        ucs::log_warn("malformed rendezvous announcement of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    const Tag tag = announcement.rts.envelope;
+    if (Request* request = self.take_expected(tag)) {
+        matched(*request, tag, announcement.rts.length);
+        self.rndv_.receive(*request, bytes);
+        return UCS_OK;
+    }
+    TagMessage* message = self.allocate(tag, TagMessageKind::kRendezvous, length);
+    if (message == nullptr) {
+        ucs::log_error("no memory for a message of {} bytes: it fails", announcement.rts.length);
+        self.rndv_.refuse(announcement.rts, UCS_ERR_NO_MEMORY);
+        return UCS_OK;
+    }
+    std::memcpy(message->data, data, length);
+    message->length = announcement.rts.length;
+    self.keep(*message);
+    return UCS_OK;
+}
+
+// --- sending ---
+
+/**
+ * Is this long message, which may go either way, likely to be waited for? Nothing else is under
+ * way, and the program has received since its last long message, which was the only one of its
+ * turn: as in a dialogue.
+ */
+bool TagEngine::is_waited_for(const Endpoint& endpoint) {
+    return dialogue_.speak(receives_, matcher_.has_expected()) && !endpoint.has_backlog() &&
+           !requests_.has_named();
+}
+
+bool TagEngine::goes_by_rndv(Endpoint& endpoint, size_t length) {
+    const Announced announced = is_announced(rndv_.bulk, endpoint, length, rndv_threshold_);
+    return announced == Announced::kYes ||
+           (announced == Announced::kUnlessWaitedFor && !is_waited_for(endpoint));
+}
+
+ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
+                                 TagMode mode, const OpParams& params) {
+    Packer packer;
+    Request* request = nullptr;
+    const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (goes_by_rndv(endpoint, packer.length())) {
+        rndv_.begin_send(*request, packer, tag, nullptr,
+                         reinterpret_cast<Memory*>(params.memory()));
+        return endpoint.submit(*request, params);
+    }
+    auto& send = make_eager<TagSend>(*request, eager_, packer, params);
+    send.tag = tag;
+    send.is_sync = mode == TagMode::kSync;
+    request->post = post_tag;
+    if (send.is_sync) {
+        request->flags |= Request::kNeedsGreeting;
+        requests_.await_answer(*request);
+    }
+    return endpoint.submit(*request, params);
+}
+
+void TagEngine::add_handlers(InterfaceSet& interfaces) {
+    interfaces.set_handler(AmId::kTagShort, on_message, this);
+    interfaces.set_handler(AmId::kTagFirst, on_first_fragment, this);
+    interfaces.set_handler(AmId::kTagSync, on_sync_message, this);
+    interfaces.set_handler(AmId::kTagSyncAck, on_sync_ack, this);
+    interfaces.set_handler(AmId::kRndvRts, on_announcement, this);
+}
+
+// --- messages that were kept ---
+
+/**
+ * Give a receive the data of an eager message that was kept, acknowledge it if its sender asked,
+ * and free the message. Completes the receive, or leaves it waiting for the later fragments.
+ */
+void TagEngine::receive_kept(Request& receive, TagMessage& message) {
+    matched(receive, message.tag, message.length);
+    store(receive, 0, message.data, message.arrived);
+    acknowledge(message.sync_sender, message.sync_request);
+    if (message.kind == TagMessageKind::kFragmented) {
+        reassembly_.redirect(message.id, sink_to(kReceiveSink, &receive));
+    } else {
+        receive.complete(message.arrived == message.length ? UCS_OK : UCS_ERR_CONNECTION_RESET);
+    }
+    free(message);
+}
+
+}  // namespace ucp

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "ucs/usage_tracker.h"
+
+namespace ucp {
+
+/**
+ * What every call of a worker looks at first: whether several threads use the worker, and whether
+ * the usage tracker counts sends at the moment. One word says both, so that the send path tests it
+ * once.
+ */
+class Gate {
+  public:
+    enum Bit : uint32_t {
+        kThreads = 1u << 0,        //!< several threads: take the lock
+        kTracker = 1u << 1,        //!< the usage tracker is armed: report sends
+        kTrackerLocked = 1u << 2,  //!< the same for several threads: under the lock
+    };
+
+    Gate() = default;
+    Gate(const Gate&) = delete;
+    Gate& operator=(const Gate&) = delete;
+
+    uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
+    bool has_threads() const { return (bits() & kThreads) != 0; }
+    std::recursive_mutex& mutex() { return mutex_; }
+
+    /** Several threads use the worker. Before any of them does. */
+    void set_threads() { set(kThreads, true); }
+    /** Null: sends are never counted. */
+    void set_tracker(ucs::UsageTracker* tracker) { tracker_ = tracker; }
+    ucs::UsageTracker* tracker() const { return tracker_; }
+    /** The tracker was armed or disarmed. */
+    void arm(bool armed) { set(has_threads() ? kTrackerLocked : kTracker, armed); }
+
+    /** The tracker is armed: count a send to the peer. */
+    void touch(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
+        tracker_->touch(hook, peer, bytes);
+    }
+    void touch_if_armed(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
+        if ((bits() & (kTracker | kTrackerLocked)) != 0) touch(hook, peer, bytes);
+    }
+
+  private:
+    void set(Bit bit, bool on) {
+        bits_.store(on ? bits() | bit : bits() & ~uint32_t{bit}, std::memory_order_relaxed);
+    }
+
+    // Written under the lock, read before it is taken.
+    std::atomic<uint32_t> bits_{0};
+    ucs::UsageTracker* tracker_ = nullptr;
+    std::recursive_mutex mutex_;
+};
+
+/** Takes the gate's lock for a scope, if several threads use the worker. */
+class GateLock {
+  public:
+    explicit GateLock(Gate& gate) : mutex_(gate.has_threads() ? &gate.mutex() : nullptr) {
+        if (mutex_ != nullptr) mutex_->lock();
+    }
+    ~GateLock() {
+        if (mutex_ != nullptr) mutex_->unlock();
+    }
+    GateLock(const GateLock&) = delete;
+    GateLock& operator=(const GateLock&) = delete;
+
+  private:
+    std::recursive_mutex* mutex_;
+};
+
+}  // namespace ucp

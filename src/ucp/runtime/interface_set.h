@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ucp/base/wire.h"
+#include "ucp/context/context.h"
+#include "ucs/time.h"
+#include "uct/api/interface.h"
+
+namespace ucp {
+
+/** A transport as a worker uses it. */
+struct WorkerInterface {
+    std::unique_ptr<uct::Interface> transport;
+    unsigned resource;            //!< Context::resources()
+    unsigned domain;              //!< Context::domains()
+    uint32_t kind;                //!< hash of the transport's name
+    unsigned endpoints_made = 0;  //!< on it so far, closed ones included
+    bool may_rest = false;        //!< polled seldom while nothing comes
+    uint32_t quiet = 0;           //!< polls without an event, if it may rest
+};
+
+/** The transports of a worker: who handles their messages, and which of them are polled when. */
+class InterfaceSet {
+  public:
+    /** Where transports report failed endpoints: called from within their calls. */
+    struct ErrorHandler {
+        void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
+        void* self;
+    };
+
+    InterfaceSet();
+    InterfaceSet(const InterfaceSet&) = delete;
+    InterfaceSet& operator=(const InterfaceSet&) = delete;
+
+    /**
+     * Opens what the context admits; handlers of messages may be set before and after.
+     * @return UCS_ERR_NO_DEVICE if no scalable transport is among them
+     */
+    ucs_status_t open(Context& context, uint64_t uuid, ucs::Random& random,
+                      const ErrorHandler& errors);
+
+    /** Before any such message can arrive. */
+    void set_handler(AmId id, uct::AmHandler handler, void* argument) {
+        handlers_.entries[static_cast<size_t>(id)] = {handler, argument};
+    }
+    /** Hands over a message that a receive gate held back. */
+    void deliver(uint8_t id, void* data, size_t length);
+
+    std::span<WorkerInterface> list() { return interfaces_; }
+    std::span<const WorkerInterface> list() const { return interfaces_; }
+    size_t size() const { return interfaces_.size(); }
+    WorkerInterface& operator[](unsigned index) { return interfaces_[index]; }
+    const WorkerInterface& operator[](unsigned index) const { return interfaces_[index]; }
+    const uct::InterfaceAttributes& attributes(unsigned index) const {
+        return interfaces_[index].transport->attributes();
+    }
+    /** The longest message that all transports take through a bounce buffer, in bytes. */
+    size_t least_bcopy() const;
+    /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
+    bool uses_device_atomics() const { return uses_device_atomics_; }
+
+    /** Looks for messages and completions. @return events found */
+    unsigned poll();
+    /** The next poll() looks at every transport: if it finds nothing, nothing had come. */
+    void look_everywhere();
+    ucs::Time next_deadline() const;
+
+  private:
+    ucs_status_t open_one(Context& context, unsigned resource, const uct::InterfaceParams& params);
+    unsigned poll_networks();
+
+    uct::AmTable handlers_;
+    std::vector<WorkerInterface> interfaces_;
+    std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom
+    std::vector<WorkerInterface*> memories_;  //!< the others
+    /** Of those in shared memory, the one that messages came from last; null: none goes before. */
+    uct::Interface* busy_ = nullptr;
+    uint32_t polled_alone_ = 0;
+    bool uses_device_atomics_ = false;
+};
+
+}  // namespace ucp

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "ucp/base/request.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/gate.h"
+#include "ucs/datastruct/memory_pool.h"
+#include "ucs/datastruct/slot_table.h"
+
+namespace ucp {
+
+class Worker;
+
+/** The part of each request that belongs to the program (ucp_params_t). */
+struct UserArea {
+    size_t size = 0;
+    ucp_request_init_callback_t init = nullptr;
+    ucp_request_cleanup_callback_t cleanup = nullptr;
+};
+
+/**
+ * A worker's requests: their memory, their names on the wire, and their ends.
+ *
+ * Thread rule: the worker's. Callbacks of the program run inside.
+ */
+class RequestPool {
+  public:
+    RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, Worker* owner);
+    ~RequestPool();
+    RequestPool(const RequestPool&) = delete;
+    RequestPool& operator=(const RequestPool&) = delete;
+
+    Gate& gate() { return gate_; }
+    /** For the C functions, which are called with a request alone. */
+    Worker* owner() const { return owner_; }
+
+    // --- beginning ---
+
+    /** A request of the library's own; null if there is no memory. */
+    Request* allocate(uint32_t flags = Request::kInternal);
+    /**
+     * A request for a call of the program: in the program's memory if the parameters say so, with
+     * the callback that they hold. kInCall is set: end_call() or Endpoint::submit() ends the call,
+     * or recycle() if it was in vain. Null if there is no memory.
+     */
+    Request* begin(const OpParams& params, Request::CallbackKind kind);
+    /** The light request of a receive that is posted in this call. Null if there is no memory. */
+    Request* begin_posted(const OpParams& params) {
+        uint32_t flags = Request::kLight | Request::kReceive;
+        void* memory;
+        if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
+            memory = &Request::from_handle(params.raw().request);
+            flags |= Request::kUserMemory;
+        } else {
+            memory = memory_.allocate();
+            if (memory == nullptr) [[unlikely]]
+                return nullptr;
+        }
+        auto* request = new (memory) Request(Request::Light());
+        request->pool = this;
+        request->flags = flags;
+        request->callback_kind = Request::CallbackKind::kTagReceive;
+        if (params.has_callback()) request->on_finish.tag_receive = params.raw().cb.recv;
+        request->user_data = params.user_data();
+        return request;
+    }
+    /** ucp_request_alloc(): memory of the pool that the program treats as its own. */
+    Request* lend();
+
+    // --- ending ---
+
+    /**
+     * A posted receive has got all it waited for: what complete() does for a request with one
+     * reference, outside of calls, with no name and nothing to clean up.
+     */
+    void end_receive(Request& request) {
+        const bool is_given_up = (request.flags & Request::kFreed) != 0;
+        const ucp_tag_recv_nbx_callback_t callback = request.on_finish.tag_receive;
+        request.count = 0;
+        request.cleanup = nullptr;
+        request.set_finished();
+        // As in deliver(): the request may be gone from here on.
+        if (callback != nullptr)
+            callback(request.handle(), UCS_OK, &request.tag_info, request.user_data);
+        if (is_given_up) [[unlikely]]
+            recycle(request);
+    }
+    /** A request that was never started, or is finished, and whose handle nobody holds. */
+    void recycle(Request& request) {
+        if ((request.flags & Request::kUserMemory) != 0) return;
+        request.~Request();
+        memory_.release(&request);
+    }
+    /**
+     * A receive's or an internal request's result for the program's call that began it: takes the
+     * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Fills
+     * recv_info.
+     */
+    ucs_status_ptr_t end_call(Request& request, const OpParams& params);
+    /** The request's call ends with `status` and without a handle. */
+    ucs_status_ptr_t give_back(Request& request, ucs_status_t status);
+    /** Drop a reference of the request in the next progress: for failures inside calls. */
+    void finish_later(Request& request, ucs_status_t status);
+    /** ucp_request_free(): nobody is told of the end if it is still to come. */
+    void free(Request& request) {
+        if (request.is_finished() && lent_.empty()) [[likely]] {
+            recycle(request);
+        } else {
+            request.on_finish = {};
+            release(request);
+        }
+    }
+    /** ucp_request_release(): the memory goes back at the end, of which the callback still tells.
+     */
+    void release(Request& request);
+    /** The last reference is gone (Request::complete()). */
+    void finish(Request& request);
+    /** Ends what finish_later() put aside. @return how many */
+    unsigned run_deferred();
+    /** The worker goes: what was put aside stays as it is. */
+    void drop_deferred() { deferred_.clear(); }
+
+    // --- names on the wire, and answers of peers ---
+
+    /** Gives the request a name; the failure of its endpoint finds it by this table as well. */
+    uint64_t name(Request& request);
+    /** @return null for a name that is not in use: names come from outside */
+    Request* find(uint64_t wire_id);
+    void unname(Request& request);
+    /** Requests are under way that messages of peers will name. */
+    bool has_named() const { return named_.size() != 0; }
+    /** The peer will answer: the request gets a name, and a reference that the answer drops. */
+    void await_answer(Request& request) {
+        ++request.count;
+        name(request);
+    }
+    /** The answer is here. May end the request. */
+    void answered(Request& request, ucs_status_t status) {
+        unname(request);
+        request.complete(status);
+    }
+    /** The answer that the request waits for will not come. */
+    void abort(Request& request, ucs_status_t status);
+    /** The same for all named requests of an endpoint that has failed. */
+    void abort_named(const Endpoint& endpoint, ucs_status_t status);
+
+  private:
+    /** Prepares the program's part of each request once. */
+    class Chunks final : public ucs::ChunkSource {
+      public:
+        explicit Chunks(const UserArea& area) : area_(area) {}
+        Chunk allocate(size_t bytes) override;
+        void release(const Chunk& chunk, size_t bytes) override;
+        void prepare(void* object, const Chunk& chunk) override;
+
+      private:
+        const UserArea area_;
+        std::vector<void*> prepared_;
+    };
+
+    void deliver(Request& request);
+    void defer(Request& request);
+
+    Gate& gate_;
+    DeferredWork& work_;
+    Worker* const owner_;
+    Chunks chunks_;
+    ucs::MemoryPool memory_;
+    ucs::SlotTable<Request> named_;
+    RequestQueue deferred_;
+    std::unordered_set<Request*> lent_;
+};
+
+}  // namespace ucp
