@@ -5,8 +5,8 @@
 #include <functional>
 #include <memory>
 
-#include "softhca/fault.h"
-#include "softhca/model.h"
+#include "softhca/model/fault.h"
+#include "softhca/model/model.h"
 
 /// The emulated adapters' own interface, beside the verbs interface that they serve: fabrics inside
 /// one process on a virtual clock, for unit tests and simulations. docs/softhca.md has an example.

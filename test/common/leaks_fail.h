@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucs::test {
 

@@ -3,7 +3,7 @@
 // A libFuzzer target: one program for each reader, chosen by FUZZ_READER.
 
 #include "fuzz/inputs.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 #define ENTRY extern "C" __attribute__((visibility("default")))
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "fuzz/inputs.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::fuzz {
 namespace {

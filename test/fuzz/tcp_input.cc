@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "fuzz/inputs.h"
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/base/am.h"
 #include "uct/tcp/address.h"

@@ -15,7 +15,7 @@
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucs/config/source.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::fuzz {
 

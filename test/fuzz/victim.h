@@ -11,7 +11,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp {
 class Memory;

@@ -10,7 +10,7 @@
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
 #include "ucs/config/source.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace perf {
 

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "ucs/config/source.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 #include "uct/api/interface.h"
 #include "uct/ib/component.h"
 

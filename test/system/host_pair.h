@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "softhca/host_fabric.h"
+#include "softhca/host/host_fabric.h"
 #include "ucp/api/ucpx.h"
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/engine/path_group.h"

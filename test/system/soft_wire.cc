@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "softhca/virtual_fabric.h"
-#include "ucs/runtime.h"
+#include "softhca/virtual/virtual_fabric.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/ib/component.h"
 
 namespace ucp::test {

@@ -10,7 +10,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/api/ucpx.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 /**
  * Traffic of every kind between workers of one process or of many, checked to the last byte.

@@ -11,9 +11,9 @@
 
 #include "tools/bench/job.h"
 #include "tools/program/alltoall.h"
-#include "tools/program/lanes.h"
 #include "tools/program/mbw_mr.h"
 #include "tools/program/worker.h"
+#include "tools/report/lanes.h"
 
 namespace tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace tools {
 namespace {

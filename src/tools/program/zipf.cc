@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tools/program/sink.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace tools {
 namespace {

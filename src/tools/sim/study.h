@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "softhca/model.h"
+#include "softhca/model/model.h"
 #include "tools/program/options.h"
 #include "tools/program/shift.h"
 #include "tools/program/zipf.h"

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "tools/program/lanes.h"
+#include "tools/report/lanes.h"
 #include "ucp/base/handles.h"
 #include "ucp/worker/worker.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 
 namespace tools {
 namespace {

@@ -17,8 +17,8 @@
 #include "tools/sim/observer.h"
 #include "ucp/context/context.h"
 #include "ucs/config/source.h"
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 
 namespace tools {
 

@@ -11,7 +11,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/context/context.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -15,7 +15,7 @@
 #include "ucp/context/context.h"
 #include "ucs/config/registry.h"
 #include "ucs/config/source.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/api/module.h"
 
 using namespace ucp;

@@ -14,7 +14,7 @@
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/wireup/connection.h"
 #include "ucp/worker/worker.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 using namespace ucp;
 

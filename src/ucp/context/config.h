@@ -7,7 +7,7 @@
 
 #include "ucs/config/table.h"
 #include "ucs/config/values.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp {
 

@@ -7,9 +7,9 @@
 
 #include "ucp/select/worker_address.h"
 #include "ucp/select/transport_names.h"
-#include "ucs/log.h"
-#include "ucs/random.h"
-#include "ucs/runtime.h"
+#include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
+#include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
 #include "uct/api/module.h"
 

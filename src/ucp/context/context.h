@@ -10,7 +10,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/context/config.h"
 #include "ucp/mem/domain_set.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
 

@@ -17,7 +17,7 @@
 #include "ucp/endpoint/endpoint_host.h"
 #include "ucp/endpoint/extras.h"
 #include "ucp/lanes/switch.h"
-#include "ucs/usage_tracker.h"
+#include "ucs/datastruct/usage_tracker.h"
 #include "uct/api/interface.h"
 
 namespace ucp {

@@ -11,7 +11,7 @@
 
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/runtime/deferred_work.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucp {
 

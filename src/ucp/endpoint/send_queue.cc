@@ -10,7 +10,7 @@
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/endpoint/flush.h"
 #include "ucp/endpoint/lane_state.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <utility>
 
-#include "ucs/datastruct/bits.h"
 #include "ucs/memory/pages.h"
 #include "ucs/sys/host.h"
+#include "ucs/type/bits.h"
 
 namespace ucp {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/registration_cache.h"
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "ucs/memory/detector.h"
 #include "ucs/memory/pages.h"
+#include "ucs/type/bits.h"
 
 namespace ucp {
 

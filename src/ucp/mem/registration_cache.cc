@@ -5,8 +5,8 @@
 #include <new>
 
 #include "ucp/mem/domain.h"
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
+#include "ucs/type/bits.h"
+#include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
 
 namespace ucp {

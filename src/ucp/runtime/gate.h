@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "ucs/usage_tracker.h"
+#include "ucs/datastruct/usage_tracker.h"
 
 namespace ucp {
 

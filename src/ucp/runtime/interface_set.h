@@ -9,7 +9,7 @@
 
 #include "ucp/base/wire.h"
 #include "ucp/context/context.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "ucp/runtime/interface_set.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "ucs/type/status.h"
 
 namespace ucp {

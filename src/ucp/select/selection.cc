@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucp::select {
 namespace {

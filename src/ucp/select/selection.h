@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ucp/select/worker_address.h"
-#include "ucs/datastruct/function_ref.h"
+#include "ucs/type/function_ref.h"
 
 /** Which transports join two workers. Pure: what both workers' addresses say in, a ranking out. */
 namespace ucp::select {

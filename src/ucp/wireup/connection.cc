@@ -2,7 +2,7 @@
 #include "ucp/wireup/connection.h"
 
 #include "ucp/select/worker_address.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::wireup {
 

@@ -9,8 +9,8 @@
 #include "ucp/proto/stream/streams.h"
 #include "ucp/wireup/connector.h"
 #include "ucp/wireup/socket.h"
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 
 namespace ucp::wireup {
 

@@ -10,7 +10,7 @@
 #include "ucp/endpoint/flush.h"
 #include "ucp/select/report.h"
 #include "ucp/wireup/waiting_lane.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "ucs/sys/host.h"
 
 namespace ucp {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "ucp/endpoint/endpoint_table.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp {
 

@@ -3,7 +3,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/wireup/connection.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::wireup {
 

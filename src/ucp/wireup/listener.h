@@ -6,7 +6,7 @@
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
 #include "ucp/wireup/socket.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp::wireup {
 

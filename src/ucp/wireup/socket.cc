@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::wireup {
 namespace {

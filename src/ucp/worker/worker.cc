@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ucp/endpoint/flush.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "ucs/sys/host.h"
 
 namespace ucp {

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "ucs/config/spelling.h"
-#include "ucs/datastruct/function_ref.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
+#include "ucs/type/function_ref.h"
 
 namespace ucs::config {
 

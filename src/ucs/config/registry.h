@@ -8,7 +8,7 @@
 
 #include "ucs/config/source.h"
 #include "ucs/config/table.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 #include "ucs/type/status.h"
 
 // What is known about all tables of the process, those of loaded modules included.

@@ -11,7 +11,7 @@
 
 #include "ucs/config/registry.h"
 #include "ucs/config/values.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 
 namespace ucs::config {
 

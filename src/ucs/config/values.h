@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 // The types that a configuration variable may have, and how each is read from and written as text.
 //

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ucs/datastruct/bits.h"
+#include "ucs/type/bits.h"
 
 namespace ucs {
 

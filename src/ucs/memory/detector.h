@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "ucs/memory/memory_type.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 
 namespace ucs {
 

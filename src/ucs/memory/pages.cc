@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "ucs/datastruct/bits.h"
+#include "ucs/type/bits.h"
 
 namespace ucs {
 

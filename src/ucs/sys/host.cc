@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucs {
 

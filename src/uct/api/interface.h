@@ -10,7 +10,7 @@
 #include <span>
 
 #include "ucs/datastruct/arbiter.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/types.h"
 
 namespace ucs {

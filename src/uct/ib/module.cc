@@ -2,7 +2,7 @@
 #include "uct/api/module.h"
 
 #include "config.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/ib/component.h"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "ucs/config/table.h"
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
+#include "ucs/type/bits.h"
 
 namespace uct::sm {
 

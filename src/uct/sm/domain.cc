@@ -10,8 +10,8 @@
 #include <fstream>
 #include <new>
 
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
+#include "ucs/type/bits.h"
 #include "uct/sm/fifo_interface.h"
 #include "uct/sm/ring_interface.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <new>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/sm/process.h"
 
 namespace uct::sm {

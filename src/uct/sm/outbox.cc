@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace uct::sm {
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace uct::sm {
 

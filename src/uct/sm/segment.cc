@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "ucs/log.h"
-#include "ucs/runtime.h"
+#include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
 
 namespace uct::sm {
 

@@ -7,7 +7,7 @@
 
 #include <boost/intrusive/list.hpp>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/base/pending_queue.h"
 #include "uct/sm/config.h"

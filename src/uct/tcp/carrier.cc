@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace uct::tcp {
 

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ucs/datastruct/bits.h"
+#include "ucs/type/bits.h"
 #include "uct/base/am.h"
 #include "uct/tcp/channel.h"
 #include "uct/tcp/frames.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ucs/config/source.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/config.h"
 #include "uct/tcp/domain.h"
 #include "uct/tcp/network.h"

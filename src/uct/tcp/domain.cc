@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "ucs/config/source.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/tcp_interface.h"
 
 namespace uct::tcp {

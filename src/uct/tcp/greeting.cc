@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/tcp_interface.h"
 
 namespace uct::tcp {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/tcp_interface.h"
 
 namespace uct::tcp {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/tcp/event_target.h"
 #include "uct/tcp/socket.h"
 #include "uct/tcp/wire.h"

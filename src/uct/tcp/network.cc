@@ -11,8 +11,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "ucs/random.h"
 #include "ucs/sys/host.h"
+#include "ucs/sys/random.h"
 #include "uct/tcp/socket.h"
 
 namespace uct::tcp {

@@ -3,8 +3,8 @@
 
 #include <mutex>
 
-#include "ucs/datastruct/bits.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
+#include "ucs/type/bits.h"
 
 namespace uct::tcp {
 

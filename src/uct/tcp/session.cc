@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/frames.h"
 #include "uct/tcp/tcp_interface.h"
 

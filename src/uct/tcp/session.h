@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/tcp/address.h"
 #include "uct/tcp/event_target.h"
 #include "uct/tcp/history.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/session.h"
 #include "uct/tcp/tcp_interface.h"
 

@@ -11,7 +11,7 @@
 #include <climits>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace uct::tcp {
 

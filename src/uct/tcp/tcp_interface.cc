@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
-#include "ucs/runtime.h"
+#include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
+#include "ucs/type/bits.h"
 #include "uct/base/gather.h"
 #include "uct/tcp/tcp_endpoint.h"
 

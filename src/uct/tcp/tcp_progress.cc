@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/base/gather.h"
 #include "uct/tcp/tcp_endpoint.h"
 #include "uct/tcp/tcp_interface.h"

@@ -3,7 +3,7 @@
 
 #include <boost/intrusive/list.hpp>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace uct::tcp {
 

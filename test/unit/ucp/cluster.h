@@ -14,10 +14,10 @@
 #include "common/mock_transport.h"
 #include "ucp/api/ucp.h"
 #include "ucp/api/ucpx.h"
-#include "ucp/context/context.h"
 #include "ucp/base/handles.h"
+#include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp::test {
 

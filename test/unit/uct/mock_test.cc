@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 
 namespace uct::mock {
 namespace {

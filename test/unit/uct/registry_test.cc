@@ -7,7 +7,7 @@
 
 #include "common/mock_transport.h"
 #include "ucs/config/source.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/api/module.h"
 
 namespace uct {

@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 #include "uct/sm/inbox.h"
 #include "uct/sm/outbox.h"
 #include "unit/uct/child.h"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 #include "uct/tcp/component.h"
 #include "unit/uct/world.h"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/component.h"
 #include "unit/uct/tcp_world.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/component.h"
 #include "unit/uct/tcp_world.h"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "unit/uct/tcp_world.h"
 
 namespace uct::test {

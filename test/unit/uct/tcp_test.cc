@@ -7,7 +7,7 @@
 #include <cstring>
 #include <deque>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/tcp/component.h"
 #include "unit/uct/tcp_world.h"
 

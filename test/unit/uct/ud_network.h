@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 #include "uct/ib/ud/session.h"
 
 /** Sessions of ud_verbs over a network of queues that loses, doubles and reorders packets. */

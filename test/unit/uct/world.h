@@ -15,8 +15,8 @@
 #include "common/mock_transport.h"
 #include "softhca/softhca.h"
 #include "ucs/config/source.h"
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
 

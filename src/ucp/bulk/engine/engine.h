@@ -12,7 +12,7 @@
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "ucs/type/status.h"
 
 namespace uct {}

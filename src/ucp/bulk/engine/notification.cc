@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ucp/endpoint/endpoint.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -13,7 +13,7 @@
 #include "ucp/bulk/engine/transfer.h"
 #include "ucp/bulk/schedule/path_choice.h"
 #include "ucp/bulk/schedule/slice_queue.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp::bulk {

@@ -6,7 +6,7 @@
 
 #include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/engine/run_queue.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace ucp {
 

@@ -9,7 +9,7 @@
 #include "ucp/bulk/engine/revocation.h"
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucp/endpoint/endpoint.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 namespace {

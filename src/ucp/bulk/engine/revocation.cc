@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ucp/bulk/engine/path_table.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 namespace {

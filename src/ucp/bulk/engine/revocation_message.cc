@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucp::bulk {
 

@@ -7,7 +7,7 @@
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_set.h"
 #include "ucp/bulk/threads/thread_pool.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 namespace {

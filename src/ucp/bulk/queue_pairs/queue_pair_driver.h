@@ -16,7 +16,7 @@
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {

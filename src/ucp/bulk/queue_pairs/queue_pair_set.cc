@@ -5,7 +5,7 @@
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 QueuePairSet::QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint)

@@ -7,7 +7,7 @@
 #include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
 #include "ucp/mem/remote_memory.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 // Which path takes the next slices, and how many. Pure: time and sizes in, a choice out.
 namespace ucp::bulk {

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 namespace {

@@ -13,7 +13,7 @@
 #include "ucp/bulk/threads/shared_queue.h"
 #include "ucp/bulk/threads/thread_events.h"
 #include "ucs/datastruct/memory_pool.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
 

@@ -7,7 +7,7 @@
 
 #include "ucp/bulk/schedule/limits.h"
 #include "ucp/bulk/threads/bulk_thread.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp::bulk {
 namespace {

@@ -12,7 +12,7 @@
 #include "ucp/bulk/schedule/path_choice.h"
 #include "ucp/bulk/schedule/slice_queue.h"
 #include "ucp/mem/remote_memory.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 // What the worker's thread and its threads share of an endpoint (docs/bulk.md, Workers).

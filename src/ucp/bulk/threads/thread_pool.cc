@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "ucp/bulk/threads/queue_pair_proxy.h"
-#include "ucs/log.h"
-#include "ucs/random.h"
+#include "ucs/log/log.h"
+#include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
 
 namespace ucp::bulk {

@@ -11,7 +11,7 @@
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucs/datastruct/memory_pool.h"
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucp {
 

@@ -6,7 +6,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/lanes/driver/lane_driver.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

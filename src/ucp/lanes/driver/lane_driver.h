@@ -17,8 +17,8 @@
 #include "ucp/endpoint/lane_events.h"
 #include "ucp/endpoint/lane_state.h"
 #include "ucp/lanes/negotiator.h"
-#include "ucs/time.h"
-#include "ucs/usage_tracker.h"
+#include "ucs/datastruct/usage_tracker.h"
+#include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
 namespace ucp {

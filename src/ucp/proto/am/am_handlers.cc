@@ -9,7 +9,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/proto/match/receive.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "ucp/proto/am/am_handlers.h"
 #include "ucp/proto/select/announcement.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ucp/base/wire.h"
-#include "ucs/random.h"
-#include "ucs/time.h"
+#include "ucs/sys/random.h"
+#include "ucs/sys/time.h"
 #include "ucs/type/status.h"
 #include "uct/api/types.h"
 

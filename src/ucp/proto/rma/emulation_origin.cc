@@ -6,7 +6,7 @@
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

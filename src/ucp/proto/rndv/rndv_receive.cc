@@ -9,7 +9,7 @@
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

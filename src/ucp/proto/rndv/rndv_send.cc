@@ -8,7 +8,7 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

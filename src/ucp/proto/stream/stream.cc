@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/extras.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 

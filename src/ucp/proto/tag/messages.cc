@@ -7,7 +7,7 @@
 
 #include "ucp/proto/select/announcement.h"
 #include "ucp/proto/tag/engine.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace uct::ib {
 

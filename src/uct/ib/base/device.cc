@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/ib/base/port_tables.h"
 #include "uct/ib/dc/dc_queue_pair.h"
 

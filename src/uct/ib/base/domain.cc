@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "ucs/config/source.h"
-#include "ucs/datastruct/bits.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
+#include "ucs/type/bits.h"
 #include "uct/api/interface.h"
 #include "uct/ib/dc/dc_interface.h"
 #include "uct/ib/rc/rc_interface.h"

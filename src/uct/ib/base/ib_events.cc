@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/ib/base/ib_interface.h"
 
 namespace uct::ib {

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/base/am.h"
 
 namespace uct::ib {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
 
 namespace uct::ib {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/base/am.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/dc/dc_queue_pair.h"

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
-#include "ucs/random.h"
+#include "ucs/log/log.h"
+#include "ucs/sys/random.h"
 #include "uct/base/gather.h"
 #include "uct/ib/base/operations.h"
 #include "uct/ib/dc/dc_endpoint.h"

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/ib/rc/rc_queue_pair.h"
 
 namespace uct::ib {

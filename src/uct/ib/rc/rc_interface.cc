@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log.h"
-#include "ucs/random.h"
+#include "ucs/log/log.h"
+#include "ucs/sys/random.h"
 #include "uct/base/am.h"
 #include "uct/base/gather.h"
 #include "uct/ib/rc/rc_endpoint.h"

@@ -4,7 +4,7 @@
 #include <boost/intrusive/slist.hpp>
 #include <cstdint>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 #include "uct/ib/ud/wire.h"
 
 namespace uct::ib::ud {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 namespace uct::ib::ud {
 

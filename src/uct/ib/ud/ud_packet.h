@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ucs/datastruct/bits.h"
+#include "ucs/type/bits.h"
 #include "uct/ib/base/send_queue.h"
 #include "uct/ib/ud/session.h"
 

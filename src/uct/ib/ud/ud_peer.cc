@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "uct/base/am.h"
 #include "uct/ib/ud/ud_interface.h"
 

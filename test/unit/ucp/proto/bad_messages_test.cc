@@ -5,7 +5,7 @@
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 #include "ucp/proto/tag/engine.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
 
 // Bytes that come from outside: whatever they are, the worker drops them with a warning and goes

@@ -18,7 +18,7 @@
 #include "ucp/worker/worker.h"
 #include "ucp/dt/buffer.h"
 #include "ucs/config/source.h"
-#include "ucs/time.h"
+#include "ucs/sys/time.h"
 
 /** Two workers over mock transports, for tests of the protocols. */
 namespace ucp::test {

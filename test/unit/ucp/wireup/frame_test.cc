@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 
 namespace ucp::wireup {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ucs/config/source.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 
 namespace ucs::test {
 

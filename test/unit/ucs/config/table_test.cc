@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ucs/config/registry.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "unit/ucs/config/environment_fixture.h"
 
 namespace ucs::config {

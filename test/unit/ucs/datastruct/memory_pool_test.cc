@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 
 namespace ucs {
 namespace {

@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "ucp/bulk/engine/transfer.h"
-#include "ucs/runtime.h"
+#include "ucs/runtime/runtime.h"
 #include "unit/ucp/bulk/threads/fake_device.h"
 #include "unit/ucp/cluster.h"
 

@@ -3,7 +3,7 @@
 
 #include "ucp/mem/memory.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {

@@ -4,7 +4,7 @@
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/rndv/rndv.h"
 #include "ucp/proto/tag/engine.h"
-#include "ucs/log.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <deque>
 
-#include "ucs/random.h"
+#include "ucs/sys/random.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "softhca/host/host_fabric.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <future>
+
+namespace softhca {
+namespace {
+
+constexpr unsigned kMaxDevices = 64;
+constexpr unsigned kMaxPorts = 4;  // of a device
+
+std::mutex& instance_mutex() {
+    static std::mutex mutex;
+    return mutex;
+}
+
+/// Not destroyed at exit: other static objects may still close their devices. Its destructor runs
+/// from an exit handler instead.
+std::shared_ptr<HostFabric>*& instance_slot() {
+    static std::shared_ptr<HostFabric>* slot = nullptr;
+    return slot;
+}
+
+unsigned env_count(const char* variable, unsigned most) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) return 1;
+    const unsigned long number = std::strtoul(text, nullptr, 10);
+    return unsigned(std::min<unsigned long>(number, most));
+}
+
+std::string segment_path() {
+    const char* name = std::getenv("SOFTHCA_FABRIC");
+    std::string path = "/dev/shm/softhca-" + std::to_string(getuid()) + "-";
+    for (const char* c = name != nullptr && *name != '\0' ? name : "default"; *c != '\0'; ++c) {
+        path += std::isalnum(static_cast<unsigned char>(*c)) != 0 ? *c : '_';
+    }
+    return path;
+}
+
+}  // namespace
+
+std::shared_ptr<HostFabric> HostFabric::instance() {
+    std::lock_guard guard(instance_mutex());
+    auto*& slot = instance_slot();
+    if (slot != nullptr) return *slot;
+    std::shared_ptr<HostFabric> fabric(new HostFabric);
+    if (!fabric->join()) return nullptr;
+    slot = new std::shared_ptr<HostFabric>(fabric);
+    static bool handlers = false;
+    if (!handlers) {
+        handlers = true;
+        std::atexit([] {
+            if (instance_slot() != nullptr) (*instance_slot())->leave();
+        });
+        // A child has no service thread, hence no life in the parent's slot: it joins anew.
+        pthread_atfork(nullptr, nullptr, [] { instance_slot() = nullptr; });
+    }
+    return fabric;
+}
+
+HostFabric::HostFabric()
+    : path_(segment_path()),
+      refuse_cma_(std::getenv("SOFTHCA_NO_CMA") != nullptr),
+      num_devices_(env_count("SOFTHCA_DEVICES", kMaxDevices)),
+      ports_per_device_(std::max(1u, env_count("SOFTHCA_PORTS", kMaxPorts))),
+      pid_(getpid()) {
+    limits = Limits::from_environment();
+    faults.set(FaultPlan::from_environment());
+}
+
+HostFabric::~HostFabric() {
+    leave();
+}
+
+bool HostFabric::lock_file() {
+    // Not kept across a removal of the file by the last process that left.
+    for (;;) {
+        fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd_ < 0) {
+            std::fprintf(stderr, "softhca: %s: %s\n", path_.c_str(), std::strerror(errno));
+            return false;
+        }
+        struct stat st {};
+        if (flock(fd_, LOCK_EX) == 0 && fstat(fd_, &st) == 0 && st.st_nlink > 0) {
+            if (st.st_uid == geteuid() && (st.st_mode & 077) == 0) return true;
+            std::fprintf(stderr, "softhca: %s belongs to others\n", path_.c_str());
+            close(fd_);
+            return false;
+        }
+        close(fd_);
+    }
+}
+
+void HostFabric::unlock_file() {
+    flock(fd_, LOCK_UN);
+}
+
+bool HostFabric::any_alive() {
+    for (unsigned i = 0; i < segment.num_procs(); ++i) {
+        const uint16_t generation = uint16_t(segment.proc(i).generation.load());
+        if (generation != 0 && !segment.dead({uint16_t(i), generation})) return true;
+    }
+    return false;
+}
+
+bool HostFabric::open_segment() {
+    const SegmentLayout layout;
+    const uint64_t bytes = Segment::bytes(layout);
+    struct stat st {};
+    if (fstat(fd_, &st) != 0) return false;
+    if (uint64_t(st.st_size) == bytes && segment.map_file(fd_, layout, false)) {
+        const SegmentHeader& head = segment.header();
+        if (head.magic.load() == SegmentHeader::kMagic && head.layout == layout && any_alive()) {
+            return true;
+        }
+        segment.unmap();
+    }
+    return ftruncate(fd_, 0) == 0 && ftruncate(fd_, off_t(bytes)) == 0 &&
+           segment.map_file(fd_, layout, true);
+}
+
+bool HostFabric::take_slot() {
+    for (unsigned i = 0; i < segment.num_procs(); ++i) {
+        ProcRecord& proc = segment.proc(i);
+        const int result = pthread_mutex_trylock(&proc.life);
+        if (result != 0 && result != EOWNERDEAD) continue;
+        if (result == EOWNERDEAD) pthread_mutex_consistent(&proc.life);
+        const uint16_t former = uint16_t(proc.generation.load());
+        const uint16_t generation = former == UINT16_MAX ? 1 : uint16_t(former + 1);
+        proc.generation.store(generation, std::memory_order_release);
+        proc.pid.store(uint32_t(getpid()));
+        proc.refuses_cma.store(refuse_cma_);
+        for (auto& hazard : proc.hazards) hazard.store(0);
+        segment.set_self({uint16_t(i), generation});
+        if (former != 0) segment.reap({uint16_t(i), former});
+        return true;
+    }
+    return false;
+}
+
+void HostFabric::reap_dead() {
+    for (unsigned i = 0; i < segment.num_procs(); ++i) {
+        ProcRecord& proc = segment.proc(i);
+        const uint16_t generation = uint16_t(proc.generation.load());
+        if (generation == 0 || !segment.dead({uint16_t(i), generation})) continue;
+        const int result = pthread_mutex_trylock(&proc.life);
+        if (result != 0 && result != EOWNERDEAD) continue;
+        if (result == EOWNERDEAD) pthread_mutex_consistent(&proc.life);
+        segment.reap({uint16_t(i), generation});
+        pthread_mutex_unlock(&proc.life);
+    }
+}
+
+bool HostFabric::join() {
+    if (num_devices_ == 0) return false;
+    if (!lock_file()) return false;
+    if (!open_segment()) {
+        std::fprintf(stderr, "softhca: cannot set up %s\n", path_.c_str());
+        unlock_file();
+        return false;
+    }
+    set_up_tables();
+    std::promise<bool> started;
+    service_ = std::thread([this, &started] {
+        const bool taken = take_slot();
+        if (taken) reap_dead();
+        started.set_value(taken);
+        if (taken) serve();
+    });
+    joined_ = started.get_future().get();
+    unlock_file();
+    if (!joined_) {
+        service_.join();
+        std::fprintf(stderr, "softhca: %s: too many processes\n", path_.c_str());
+        return false;
+    }
+    // Where Yama restricts process_vm_*, let any process of this user reach us.
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    return true;
+}
+
+void HostFabric::leave() {
+    if (!joined_ || pid_ != getpid()) return;
+    joined_ = false;
+    stop_.store(true);
+    wake(segment.self());
+    service_.join();  // gives up the life mutex: from here on we are dead to others
+    const int own = fd_;
+    if (flock(own, LOCK_EX) == 0) {
+        segment.reap(segment.self());
+        if (!any_alive()) unlink(path_.c_str());
+        flock(own, LOCK_UN);
+    }
+    close(own);
+    fd_ = -1;
+}
+
+std::vector<Device> HostFabric::devices() {
+    std::vector<Device> list;
+    for (unsigned i = 0; i < num_devices_; ++i) {
+        list.push_back(make_device(0, i, uint16_t(1 + i * ports_per_device_), ports_per_device_));
+    }
+    return list;
+}
+
+uint16_t HostFabric::lid_of_guid(uint64_t guid) const {
+    const uint64_t lid = guid - kGuidBase;
+    return lid > 0 && lid <= kMaxDevices * kMaxPorts ? uint16_t(lid) : 0;
+}
+
+uint64_t HostFabric::guid_of_lid(uint16_t lid) const {
+    return lid > 0 && lid <= kMaxDevices * kMaxPorts ? kGuidBase + lid : 0;
+}
+
+uint64_t HostFabric::now_ns() const {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return uint64_t(t.tv_sec) * 1000000000 + uint64_t(t.tv_nsec);
+}
+
+}  // namespace softhca

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "softhca/verbs/verbs_ops.h"
+
+namespace softhca {
+namespace {
+
+constexpr unsigned kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                             IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+                             unsigned(IBV_ACCESS_OPTIONAL_RANGE);
+
+/// Pinning memory that is not there fails on hardware.
+bool mapped(const void* addr, size_t length) {
+    if (length == 0) return true;
+    const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+    const uintptr_t start = uintptr_t(addr) & ~(page - 1);
+    return msync(reinterpret_cast<void*>(start), uintptr_t(addr) + length - start, MS_ASYNC) == 0;
+}
+
+int check(const void* addr, size_t length, unsigned access) {
+    if ((access & IBV_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
+    if ((access & ~kAccess) != 0) return EINVAL;
+    const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+    if (remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+    if (uintptr_t(addr) + length < uintptr_t(addr)) return EINVAL;
+    return mapped(addr, length) ? 0 : EFAULT;
+}
+
+void give_key(Mr& mr) {
+    MrRecord& record = *mr.record;
+    record.key_byte = uint8_t(record.key_byte + 1);
+    mr.verbs.lkey = mr.verbs.rkey = (mr.verbs.handle << 8) | record.key_byte;
+}
+
+void publish(Mr& mr) {
+    mr.record->key.store(mr.verbs.rkey, std::memory_order_release);
+}
+
+void withdraw(Mr& mr) {
+    mr.record->key.store(0, std::memory_order_seq_cst);
+    Context::of(mr.verbs.context)->fabric->drain_region(mr.verbs.rkey);
+}
+
+}  // namespace
+
+ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
+    Fabric& fabric = *Context::of(pd->context)->fabric;
+    const int error = check(addr, length, access);
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    if (fabric.mr_count.fetch_add(1) >= fabric.limits.max_mr || fabric.faults.fail_create()) {
+        --fabric.mr_count;
+        errno = ENOMEM;
+        return nullptr;
+    }
+    auto mr = std::make_unique<Mr>();
+    mr->record = fabric.segment.allocate_mr();
+    if (mr->record == nullptr) {
+        --fabric.mr_count;
+        errno = ENOMEM;
+        return nullptr;
+    }
+    MrRecord& record = *mr->record;
+    record.pd = Pd::of(pd)->real()->number;
+    record.access = access;
+    record.window = false;
+    record.windows = 0;
+    record.iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
+    record.addr = uintptr_t(addr);
+    record.length = length;
+    mr->verbs.context = pd->context;
+    mr->verbs.pd = pd;
+    mr->verbs.addr = addr;
+    mr->verbs.length = length;
+    mr->verbs.handle = fabric.segment.mr_index(record);
+    give_key(*mr);
+    publish(*mr);
+    ++Pd::of(pd)->users;
+    return &mr.release()->verbs;
+}
+
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
+    if (attr->comp_mask != 0) {
+        errno = EOPNOTSUPP;
+        return nullptr;
+    }
+    return new ibv_td{context};
+}
+
+int dealloc_td(ibv_td* td) {
+    delete td;
+    return 0;
+}
+
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
+    if (attr->pd == nullptr) {
+        errno = EINVAL;
+        return nullptr;
+    }
+    auto* pd = new Pd;
+    pd->verbs.context = context;
+    pd->verbs.handle = attr->pd->handle;
+    pd->parent = Pd::of(attr->pd)->real();
+    ++pd->parent->users;
+    return &pd->verbs;
+}
+
+}  // namespace softhca
+
+using namespace softhca;
+
+SOFTHCA_API ibv_pd* ibv_alloc_pd(ibv_context* handle) {
+    Context& context = *Context::of(handle);
+    if (context.fabric->faults.fail_create()) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    auto* pd = new Pd;
+    pd->verbs.context = handle;
+    pd->verbs.handle = pd->number = context.fabric->next_pd++;
+    return &pd->verbs;
+}
+
+SOFTHCA_API int ibv_dealloc_pd(ibv_pd* handle) {
+    Pd* pd = Pd::of(handle);
+    if (pd->users.load() != 0) return EBUSY;
+    if (pd->parent != nullptr) --pd->parent->users;
+    delete pd;
+    return 0;
+}
+
+SOFTHCA_API ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
+    return reg_mr(pd, addr, length, uintptr_t(addr), unsigned(access));
+}
+
+SOFTHCA_API ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
+                                    int access) {
+    return reg_mr(pd, addr, length, iova, unsigned(access));
+}
+
+SOFTHCA_API ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova,
+                                     unsigned access) {
+    return reg_mr(pd, addr, length, iova, access);
+}
+
+SOFTHCA_API int ibv_rereg_mr(ibv_mr* handle, int flags, ibv_pd* pd, void* addr, size_t length,
+                             int access) {
+    Mr& mr = *Mr::of(handle);
+    MrRecord& record = *mr.record;
+    const bool move = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+    const bool rights = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+    const bool domain = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+    int error = (flags & ~int(IBV_REREG_MR_FLAGS_SUPPORTED)) != 0 || flags == 0 ? EINVAL : 0;
+    if (domain && pd == nullptr) error = EINVAL;
+    if (error == 0) {
+        error = check(move ? addr : handle->addr, move ? length : handle->length,
+                      rights ? unsigned(access) : record.access);
+    }
+    if (error != 0) {
+        errno = error;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    // Peers may go on using the keys they have: adapters change a region in place.
+    withdraw(mr);
+    if (move) {
+        record.addr = record.iova = uintptr_t(addr);
+        record.length = length;
+        handle->addr = addr;
+        handle->length = length;
+    }
+    if (rights) record.access = unsigned(access);
+    if (domain) {
+        record.pd = Pd::of(pd)->real()->number;
+        --Pd::of(handle->pd)->users;
+        ++Pd::of(pd)->users;
+        handle->pd = pd;
+    }
+    publish(mr);
+    return 0;
+}
+
+SOFTHCA_API int ibv_dereg_mr(ibv_mr* handle) {
+    if (Mr::of(handle)->record->windows.load() != 0) return EBUSY;
+    std::unique_ptr<Mr> mr(Mr::of(handle));
+    Fabric& fabric = *Context::of(handle->context)->fabric;
+    withdraw(*mr);
+    Segment::release(*mr->record);
+    --fabric.mr_count;
+    --Pd::of(handle->pd)->users;
+    if (mr->dm != nullptr) --mr->dm->users;
+    return 0;
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/log/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "ucs/config/table.h"
+#include "ucs/sys/host.h"
+
+namespace ucs {
+
+namespace config {
+
+template <>
+struct EnumNames<LogLevel> {
+    static constexpr EnumName<LogLevel> kNames[] = {
+        {"fatal", LogLevel::kFatal}, {"error", LogLevel::kError}, {"warn", LogLevel::kWarn},
+        {"diag", LogLevel::kDiag},   {"info", LogLevel::kInfo},   {"debug", LogLevel::kDebug},
+        {"trace", LogLevel::kTrace}, {"req", LogLevel::kTrace},   {"data", LogLevel::kTrace},
+        {"async", LogLevel::kTrace}, {"func", LogLevel::kTrace},  {"poll", LogLevel::kTrace},
+    };
+};
+
+}  // namespace config
+
+namespace {
+
+struct LogConfig {
+    LogLevel level;
+    std::string file;
+};
+
+constexpr config::Field<LogConfig> kFields[] = {
+    config::field<&LogConfig::level>("LOG_LEVEL", "warn",
+                                     "Log lines of this level and above. Levels past trace, which "
+                                     "UCX has, mean trace."),
+    config::field<&LogConfig::file>("LOG_FILE", "",
+                                    "File that log lines are appended to; %h stands for the host's "
+                                    "name, %p for the process id. Empty: standard error."),
+};
+
+// A local static, since static constructors of other files may log before those of this file ran.
+const config::Table<LogConfig>& table() {
+    static const config::Table<LogConfig> instance("logging", {""}, kFields);
+    return instance;
+}
+
+[[maybe_unused]] const config::Table<LogConfig>& kRegistered = table();
+
+// One write() per line, so that lines of several processes do not mix.
+class FileSink final : public LogSink {
+  public:
+    explicit constexpr FileSink(int descriptor) : descriptor_(descriptor) {}
+
+    void write(LogLevel, std::string_view line, std::string_view) override {
+        std::string bytes(line);
+        bytes += '\n';
+        std::string_view rest = bytes;
+        while (!rest.empty()) {
+            const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+            if (written < 0 && errno == EINTR) continue;
+            if (written <= 0) return;
+            rest.remove_prefix(static_cast<size_t>(written));
+        }
+    }
+
+  private:
+    int descriptor_;
+};
+
+constinit FileSink standard_error(STDERR_FILENO);
+
+std::string expand(std::string_view pattern) {
+    std::string path;
+    for (size_t index = 0; index < pattern.size(); ++index) {
+        const std::string_view rest = pattern.substr(index);
+        if (rest.starts_with("%h")) {
+            path += host_name();
+        } else if (rest.starts_with("%p")) {
+            path += std::to_string(process_id());
+        } else {
+            path += pattern[index];
+            continue;
+        }
+        ++index;
+    }
+    return path;
+}
+
+LogSink* open_sink(const std::string& pattern) {
+    if (pattern.empty()) return &standard_error;
+    const std::string path = expand(pattern);
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (descriptor < 0) {
+        standard_error.write(LogLevel::kError,
+                             fmt::format("UCX_LOG_FILE: cannot open {}: {}; logging to standard "
+                                         "error instead",
+                                         path, std::strerror(errno)),
+                             {});
+        return &standard_error;
+    }
+    static FileSink file(descriptor);  // lives as long as the process may log
+    return &file;
+}
+
+// Fills in what is not set yet. Threads that race come to the same answer.
+void resolve() {
+    Runtime& shared = runtime();
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    if (shared.log_level.load() != Runtime::kLogLevelUnresolved && shared.log_sink.load()) return;
+
+    LogConfig values{LogLevel::kWarn, {}};
+    std::string error;
+    const ucs_status_t status = table().load(config::Source::from_environment(), values, error);
+    LogSink* unset_sink = nullptr;
+    if (shared.log_sink.load() == nullptr) {
+        shared.log_sink.compare_exchange_strong(unset_sink, open_sink(values.file));
+    }
+    int unresolved = Runtime::kLogLevelUnresolved;
+    shared.log_level.compare_exchange_strong(unresolved, static_cast<int>(values.level));
+    if (status != UCS_OK) standard_error.write(LogLevel::kError, error, {});
+}
+
+std::string_view base_name(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::string_view log_level_name(LogLevel level) {
+    static constexpr std::array<std::string_view, 7> kNames{"FATAL", "ERROR", "WARN", "DIAG",
+                                                            "INFO",  "DEBUG", "TRACE"};
+    return kNames[static_cast<size_t>(level)];
+}
+
+void set_log_level(LogLevel level) {
+    runtime().log_level.store(static_cast<int>(level));
+}
+
+LogSink* set_log_sink(LogSink* sink) {
+    return runtime().log_sink.exchange(sink);
+}
+
+namespace internal {
+
+void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
+               fmt::format_args args) {
+    Runtime& shared = runtime();
+    if (shared.log_level.load() == Runtime::kLogLevelUnresolved || !shared.log_sink.load()) {
+        resolve();
+    }
+    if (!log_enabled(level)) return;
+
+    const std::string text = fmt::vformat(format, args);
+    const int64_t microseconds = shared.clock->calendar().time_since_epoch() / 1us;
+    const std::string line = fmt::format(
+        "[{}.{:06} {}:{}] {}:{} {} {}", microseconds / 1000000, microseconds % 1000000, host_name(),
+        process_id(), base_name(where.file), where.line, log_level_name(level), text);
+    LogSink* sink = shared.log_sink.load();
+    (sink != nullptr ? sink : &standard_error)->write(level, line, text);
+}
+
+void log_abort() {
+    std::abort();
+}
+
+}  // namespace internal
+
+LogCapture::LogCapture(LogLevel level)
+    : previous_sink_(set_log_sink(this)), previous_level_(runtime().log_level.load()) {
+    set_log_level(level);
+}
+
+LogCapture::~LogCapture() {
+    runtime().log_level.store(previous_level_);
+    set_log_sink(previous_sink_);
+}
+
+void LogCapture::write(LogLevel level, std::string_view line, std::string_view text) {
+    std::lock_guard lock(mutex_);
+    entries_.push_back({level, std::string(line), std::string(text)});
+}
+
+std::vector<LogCapture::Entry> LogCapture::entries() const {
+    std::lock_guard lock(mutex_);
+    return entries_;
+}
+
+bool LogCapture::contains(std::string_view part) const {
+    std::lock_guard lock(mutex_);
+    for (const Entry& entry : entries_) {
+        if (entry.text.find(part) != std::string::npos) return true;
+    }
+    return false;
+}
+
+}  // namespace ucs

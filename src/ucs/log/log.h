@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ucs/runtime/runtime.h"
+
+// Logging: ucs::log_warn("device {} has no port {}", name, port). Below the level a call costs one
+// load and one comparison; its arguments are bound by reference and never formatted.
+// Lines read "[seconds host:pid] file:line LEVEL text". UCX_LOG_LEVEL sets the level (default
+// warn), UCX_LOG_FILE the place (default standard error; %h and %p stand for host and process).
+namespace ucs {
+
+// UCX's levels. Those past trace are accepted as names and mean trace.
+enum class LogLevel : int { kFatal, kError, kWarn, kDiag, kInfo, kDebug, kTrace };
+
+std::string_view log_level_name(LogLevel level);
+
+// Where lines go. Not owned by the log; any thread may call write().
+class LogSink {
+  public:
+    // `line` is complete and ends without a newline; `text` is the part that the caller wrote.
+    virtual void write(LogLevel level, std::string_view line, std::string_view text) = 0;
+
+  protected:
+    constexpr LogSink() = default;
+    ~LogSink() = default;
+};
+
+inline bool log_enabled(LogLevel level) {
+    return static_cast<int>(level) <= runtime().log_level.load(std::memory_order_relaxed);
+}
+
+void set_log_level(LogLevel level);
+
+// Replaces the sink, null restores the default one; returns the sink that was set before.
+LogSink* set_log_sink(LogSink* sink);
+
+namespace internal {
+
+// std::source_location, which clang 14 lacks.
+struct SourceLocation {
+    const char* file;
+    unsigned line;
+};
+
+// Reads UCX_LOG_LEVEL if no level is set yet, then formats and writes what the level admits.
+void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
+               fmt::format_args args);
+[[noreturn]] void log_abort();
+
+// A format string checked at compile time, together with the place of the call.
+template <typename... Args>
+struct LogFormat {
+    template <typename Text>
+    requires std::is_convertible_v<const Text&, std::string_view>
+    consteval LogFormat(const Text& text_value,  // NOLINT(google-explicit-constructor)
+                        const char* file = __builtin_FILE(), unsigned line = __builtin_LINE())
+        : text(text_value), where{file, line} {}
+
+    fmt::format_string<Args...> text;
+    SourceLocation where;
+};
+
+}  // namespace internal
+
+// The argument types are deduced from the arguments alone.
+template <typename... Args>
+using LogFormat = internal::LogFormat<std::type_identity_t<Args>...>;
+
+template <typename... Args>
+inline void log(LogLevel level, LogFormat<const Args&...> format, const Args&... args) {
+    if (!log_enabled(level)) [[likely]]
+        return;
+    internal::log_write(level, format.where, format.text, fmt::make_format_args(args...));
+}
+
+template <typename... Args>
+inline void log_error(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kError, format, args...);
+}
+
+template <typename... Args>
+inline void log_warn(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kWarn, format, args...);
+}
+
+template <typename... Args>
+inline void log_diag(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kDiag, format, args...);
+}
+
+template <typename... Args>
+inline void log_info(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kInfo, format, args...);
+}
+
+template <typename... Args>
+inline void log_debug(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kDebug, format, args...);
+}
+
+template <typename... Args>
+inline void log_trace(LogFormat<const Args&...> format, const Args&... args) {
+    log(LogLevel::kTrace, format, args...);
+}
+
+// For broken invariants only: logs and aborts the process.
+template <typename... Args>
+[[noreturn]] inline void log_fatal(LogFormat<const Args&...> format, const Args&... args) {
+    internal::log_write(LogLevel::kFatal, format.where, format.text,
+                        fmt::make_format_args(args...));
+    internal::log_abort();
+}
+
+// While it lives, lines up to `level` come here instead of the log. For tests; one at a time.
+class LogCapture final : public LogSink {
+  public:
+    explicit LogCapture(LogLevel level = LogLevel::kWarn);
+    ~LogCapture();
+    LogCapture(const LogCapture&) = delete;
+    LogCapture& operator=(const LogCapture&) = delete;
+
+    void write(LogLevel level, std::string_view line, std::string_view text) override;
+
+    struct Entry {
+        LogLevel level;
+        std::string line;
+        std::string text;
+    };
+    std::vector<Entry> entries() const;
+    // Whether one of the texts contains `part`.
+    bool contains(std::string_view part) const;
+
+  private:
+    LogSink* previous_sink_;
+    int previous_level_;
+    mutable std::mutex mutex_;
+    std::vector<Entry> entries_;
+};
+
+}  // namespace ucs

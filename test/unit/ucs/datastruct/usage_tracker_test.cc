@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/datastruct/usage_tracker.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "unit/ucs/datastruct/usage_tracker_fixture.h"
+
+namespace ucs::test {
+namespace {
+
+using Id = TrackedTraffic::Id;
+
+TEST(UsageTracker, PromotesTheBusiest) {
+    TrackedTraffic traffic({.max_promoted = 2});
+    traffic.run_rounds(5, {{1, 2000}, {2, 50000}, {3, 4000}, {4, 30000}});
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{2, 4}));
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 4, 3, 1}));
+    EXPECT_EQ(traffic.tracker->promoted_count(), 2u);
+}
+
+TEST(UsageTracker, RanksWithinAFractionOfASecond) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    traffic.run(300ms, {{1, 5000}, {2, 50000}});
+    EXPECT_EQ(traffic.promoted, std::set<Id>{2});
+}
+
+// A mere list of recent users would see one message and a thousand alike.
+TEST(UsageTracker, CountsMessagesNotPresence) {
+    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0});
+    traffic.tracker->progress(traffic.clock.now());
+    while (traffic.tracker->rounds() == 0) {
+        const bool was_armed = traffic.tracker->armed();
+        traffic.clock.advance_to(traffic.tracker->next_event());
+        traffic.tracker->progress(traffic.clock.now());
+        if (was_armed || !traffic.tracker->armed()) continue;
+        for (unsigned message = 0; message < 1000; ++message) traffic.send(7);
+        traffic.send(1);  // the last: first in the order of recent use
+    }
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{7, 1}));
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[7]).local,
+                     1000 * traffic.tracker->rank_of(traffic.hooks[1]).local);
+}
+
+// Then a worker that sleeps need not wake for windows.
+TEST(UsageTracker, IsIdleUntilSomethingIsCountedAndOnceScoresAreForgotten) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    traffic.run_rounds(2, {});
+    EXPECT_TRUE(traffic.tracker->is_idle());
+    traffic.tracker->arm(traffic.clock.now());
+    EXPECT_TRUE(traffic.tracker->is_idle());
+    traffic.send(1);
+    EXPECT_FALSE(traffic.tracker->is_idle()) << "a message that was counted is to be ranked";
+    traffic.run_rounds(5, {{1, 50000}});
+    EXPECT_FALSE(traffic.tracker->is_idle());
+    traffic.run_rounds(60, {});
+    EXPECT_TRUE(traffic.tracker->is_idle());
+}
+
+TEST(UsageTracker, WeighsBytes) {
+    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0, .bytes_per_message = 1000});
+    traffic.tracker->arm(traffic.clock.now());
+    for (unsigned message = 0; message < 10; ++message) traffic.send(1, 0);
+    traffic.send(2, 20000);
+    traffic.run_rounds(1, {});
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 1}));
+    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[2]).local /
+                    traffic.tracker->rank_of(traffic.hooks[1]).local,
+                21.0 / 10, 1e-9);
+}
+
+TEST(UsageTracker, ScoreTendsToTheAbsoluteRate) {
+    TrackedTraffic traffic({});
+    traffic.run_rounds(60, {{1, 20000}, {2, 1000}});
+    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[1]).local, 20000, 1500);
+    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[2]).local, 1000, 250);
+}
+
+TEST(UsageTracker, ScoreFollowsTheEquation) {
+    TrackedTraffic traffic({.windows = 1, .duty = 1, .decay = 0.75, .min_score = 0});
+    traffic.tracker->progress(traffic.clock.now());
+    ASSERT_TRUE(traffic.tracker->armed());
+    for (unsigned message = 0; message < 800; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).local, 0.25 * 8000);
+    for (unsigned message = 0; message < 400; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).local,
+                     0.75 * 0.25 * 8000 + 0.25 * 4000);
+}
+
+TEST(UsageTracker, DeviationIsThatOfTheCounts) {
+    TrackedTraffic traffic({.windows = 1, .duty = 1, .decay = 0.75, .min_score = 0});
+    traffic.tracker->progress(traffic.clock.now());
+    for (unsigned message = 0; message < 900; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    const double share = 0.25 / 0.1;  // of one counted message in the score, per second
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation, share * 30);
+    for (unsigned message = 0; message < 400; ++message) traffic.send(1);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation,
+                     share * std::sqrt(0.75 * 0.75 * 900 + 400));
+}
+
+TEST(UsageTracker, SeesNothingWhileDisarmed) {
+    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0});
+    unsigned disarmed = 0;
+    while (traffic.tracker->rounds() < 3) {
+        traffic.tracker->progress(traffic.clock.now());
+        if (!traffic.tracker->armed()) {
+            traffic.send(1);
+            ++disarmed;
+        }
+        traffic.clock.advance(100us);
+    }
+    EXPECT_GT(disarmed, 2000u);  // nine tenths of three intervals
+    EXPECT_FALSE(traffic.hooks[1].tracked());
+    EXPECT_TRUE(traffic.ranking().empty());
+}
+
+TEST(UsageTracker, IsArmedForItsShareOfTime) {
+    TrackedTraffic traffic({.windows = 5, .duty = 0.2});
+    unsigned armed = 0, steps = 0, windows = 0;
+    bool before = false;
+    while (traffic.tracker->rounds() < 20) {
+        traffic.tracker->progress(traffic.clock.now());
+        armed += traffic.tracker->armed();
+        windows += traffic.tracker->armed() && !before;
+        before = traffic.tracker->armed();
+        ++steps;
+        traffic.clock.advance(10us);
+    }
+    EXPECT_NEAR(static_cast<double>(armed) / steps, 0.2, 0.01);
+    EXPECT_NEAR(windows, 100, 10);  // neighbours may touch
+}
+
+// Two owners send equally much, in bursts of opposite phase at the very pace of the intervals:
+// windows at fixed places would see one of them only.
+TEST(UsageTracker, PeriodicTrafficIsNotAliased) {
+    TrackedTraffic traffic({.max_promoted = 1, .seed = 42});
+    while (traffic.tracker->rounds() < 300) {
+        traffic.tracker->progress(traffic.clock.now());
+        const Duration phase = traffic.clock.now().time_since_epoch() % 25ms;
+        traffic.send(phase < 12500us ? 1 : 2);
+        traffic.clock.advance(50us);
+    }
+    const double first = traffic.tracker->rank_of(traffic.hooks[1]).local;
+    const double second = traffic.tracker->rank_of(traffic.hooks[2]).local;
+    EXPECT_NEAR(first, 10000, 4000);
+    EXPECT_NEAR(second, 10000, 4000);
+}
+
+TEST(UsageTracker, WindowsAreAFunctionOfTheSeed) {
+    auto windows = [](uint64_t seed) {
+        UsageTracker tracker({.seed = seed}, nullptr);
+        std::vector<Time> events;
+        Time now(0s);
+        tracker.progress(now);
+        for (unsigned event = 0; event < 100; ++event) {
+            now = tracker.next_event();
+            events.push_back(now);
+            tracker.progress(now);
+        }
+        return events;
+    };
+    EXPECT_EQ(windows(1), windows(1));
+    EXPECT_NE(windows(1), windows(2));
+}
+
+TEST(UsageTracker, NearTiesDoNotSwitch) {
+    TrackedTraffic traffic({.max_promoted = 1, .margin = 0.2});
+    traffic.run_rounds(10, {{1, 20000}});
+    traffic.run_rounds(50, {{1, 20000}, {2, 21500}});
+    EXPECT_EQ(traffic.events, (std::vector<TrackedTraffic::Event>{{true, 1}}));
+    traffic.run_rounds(50, {{1, 20000}, {2, 40000}});
+    EXPECT_EQ(traffic.events,
+              (std::vector<TrackedTraffic::Event>{{true, 1}, {false, 1}, {true, 2}}));
+}
+
+TEST(UsageTracker, IdleOwnersAreDemotedWhileNothingIsSent) {
+    TrackedTraffic traffic({.max_promoted = 2});
+    traffic.run_rounds(10, {{1, 20000}, {2, 10000}});
+    ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
+    traffic.run_rounds(40, {});
+    EXPECT_TRUE(traffic.promoted.empty());
+    // Nothing of them is left but their place in the order of recent use.
+    traffic.run_rounds(40, {});
+    EXPECT_TRUE(traffic.ranking().empty());
+}
+
+TEST(UsageTracker, NewHotOwnersTakeOver) {
+    TrackedTraffic traffic({.max_promoted = 2});
+    traffic.run_rounds(20, {{1, 20000}, {2, 20000}});
+    ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
+    traffic.run_rounds(8, {{3, 20000}, {4, 20000}});
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{3, 4}));
+}
+
+TEST(UsageTracker, ALittleTrafficIsNotWorthAPromotion) {
+    TrackedTraffic traffic({.max_promoted = 4, .min_score = 1000});
+    traffic.run_rounds(20, {{1, 300}, {2, 20000}});
+    EXPECT_EQ(traffic.promoted, std::set<Id>{2});
+}
+
+TEST(UsageTracker, TiesAreBrokenById) {
+    TrackedTraffic traffic({.max_promoted = 3, .windows = 1, .duty = 1, .min_score = 0});
+    traffic.tracker->progress(traffic.clock.now());
+    for (const Id id : {5, 3, 9, 1, 7}) traffic.send(id);
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{1, 3, 5, 7, 9}));
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{1, 3, 5}));
+}
+
+TEST(UsageTracker, CapZeroPromotesNobodyButRanks) {
+    TrackedTraffic traffic({.max_promoted = 0});
+    traffic.run_rounds(5, {{1, 1000}, {2, 5000}});
+    EXPECT_TRUE(traffic.events.empty());
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 1}));
+}
+
+TEST(UsageTracker, TheCapIsNeverExceeded) {
+    for (const size_t cap : {1u, 2u, 3u, 9u, 40u}) {
+        TrackedTraffic traffic({.max_promoted = cap});
+        Random random(cap);
+        traffic.on_promote = [&](Id) { EXPECT_LE(traffic.promoted.size(), cap); };
+        for (unsigned change = 0; change < 10; ++change) {
+            std::map<Id, double> rates;
+            for (Id id = 0; id < 60; ++id) rates[id] = 1000.0 * random.below(100);
+            traffic.run_rounds(2, rates);
+            EXPECT_LE(traffic.promoted.size(), cap);
+            EXPECT_EQ(traffic.tracker->promoted_count(), traffic.promoted.size());
+        }
+        EXPECT_EQ(traffic.promoted.size(), cap);
+    }
+}
+
+// Far more owners than entries, each sending a little between the messages of the hot ones.
+TEST(UsageTracker, FindsTheHotAmongManyCold) {
+    TrackedTraffic traffic({.max_promoted = 2});
+    const size_t bytes = traffic.tracker->memory_bytes();
+    Id cold = 1000;
+    while (traffic.tracker->rounds() < 10) {
+        traffic.tracker->progress(traffic.clock.now());
+        traffic.send(1);
+        traffic.send(2);
+        traffic.send(cold);
+        cold = cold == 100000 ? 1000 : cold + 1;
+        traffic.clock.advance(20us);
+    }
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
+    EXPECT_EQ(traffic.tracker->memory_bytes(), bytes);
+}
+
+TEST(UsageTracker, MemoryDoesNotGrowWithOwners) {
+    EXPECT_LE(sizeof(UsageTracker::Hook), 4u);
+    auto bytes_with = [](Id owners) {
+        TrackedTraffic traffic({});
+        std::vector<UsageTracker::Hook> hooks(owners);
+        for (unsigned round = 0; round < 3; ++round) {
+            traffic.tracker->arm(traffic.clock.now());
+            for (Id id = 0; id < owners; ++id) traffic.tracker->touch(hooks[id], id, 8);
+            traffic.run_rounds(1, {});
+        }
+        for (auto& hook : hooks) traffic.tracker->remove(hook);
+        return traffic.tracker->memory_bytes();
+    };
+    EXPECT_EQ(bytes_with(10), bytes_with(100000));
+    EXPECT_LT(bytes_with(10), 10000u);
+}
+
+TEST(UsageTracker, ARemovedOwnerLeavesNoTrace) {
+    TrackedTraffic traffic({.max_promoted = 2});
+    traffic.run_rounds(5, {{1, 20000}, {2, 10000}});
+    ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
+    traffic.tracker->remove(traffic.hooks[1]);
+    EXPECT_FALSE(traffic.hooks[1].tracked());
+    traffic.hooks.erase(1);  // its memory goes
+    EXPECT_EQ(traffic.ranking(), std::vector<Id>{2});
+    EXPECT_EQ(traffic.tracker->promoted_count(), 1u);
+    traffic.run_rounds(5, {{2, 10000}, {3, 10000}});
+    EXPECT_EQ(traffic.tracker->promoted_count(), 2u);
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 3}));
+}
+
+TEST(UsageTracker, RemovalWhileArmedFreesTheNewestEntry) {
+    TrackedTraffic traffic({});
+    traffic.tracker->arm(traffic.clock.now());
+    traffic.send(1);
+    traffic.send(2);
+    traffic.tracker->remove(traffic.hooks[2]);
+    traffic.send(1);
+    traffic.tracker->remove(traffic.hooks[1]);
+    traffic.send(3);
+    traffic.run_rounds(1, {});
+    EXPECT_EQ(traffic.ranking(), std::vector<Id>{3});
+}
+
+TEST(UsageTracker, AListenerMayRemoveOwners) {
+    TrackedTraffic traffic({.max_promoted = 3});
+    traffic.on_promote = [&](Id id) {
+        if (id != 1) return;
+        traffic.tracker->remove(traffic.hooks[2]);
+        traffic.tracker->remove(traffic.hooks[1]);
+        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[9], 9, 1e6));
+    };
+    traffic.run_rounds(1, {{1, 30000}, {2, 20000}, {3, 10000}});
+    EXPECT_EQ(traffic.events, (std::vector<TrackedTraffic::Event>{{true, 1}, {true, 3}}));
+    EXPECT_EQ(traffic.tracker->promoted_count(), 1u);
+    EXPECT_EQ(traffic.ranking(), std::vector<Id>{3});
+}
+
+TEST(UsageTracker, OwnersMayOutliveTheTracker) {
+    UsageTracker::Hook hook;
+    {
+        UsageTracker tracker({}, nullptr);
+        tracker.progress(Time(0s));
+        tracker.arm(Time(0s));
+        tracker.touch(hook, 1, 8);
+        tracker.set_remote(hook, 1, 10);
+        EXPECT_TRUE(hook.tracked());
+    }
+    EXPECT_FALSE(hook.tracked());
+}
+
+TEST(UsageTracker, ThePeersHalfCounts) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    traffic.run_rounds(10, {{1, 5000}, {2, 10000}});
+    ASSERT_EQ(traffic.promoted, std::set<Id>{2});
+    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 20000));
+    traffic.run_rounds(1, {{1, 5000}, {2, 10000}});
+    EXPECT_EQ(traffic.promoted, std::set<Id>{1});
+    // No news of it any more: it decays, and the busier one comes back.
+    traffic.run_rounds(20, {{1, 5000}, {2, 10000}});
+    EXPECT_EQ(traffic.promoted, std::set<Id>{2});
+}
+
+// One-way traffic: the receiver never sends, and still holds the link in its ranking.
+TEST(UsageTracker, ThePeersHalfAloneMayPromote) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    for (unsigned round = 0; round < 5; ++round) {
+        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 5000));
+        traffic.run_rounds(1, {});
+        EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).remote, 5000);
+    }
+    EXPECT_EQ(traffic.promoted, std::set<Id>{1});
+    traffic.run_rounds(1, {});
+    EXPECT_LT(traffic.tracker->rank_of(traffic.hooks[1]).remote, 5000);
+    EXPECT_GT(traffic.tracker->rank_of(traffic.hooks[1]).remote, 3000);
+}
+
+TEST(UsageTracker, AFullTableMakesRoomForABetterOnly) {
+    TrackedTraffic traffic({.max_promoted = 1, .capacity = 2});
+    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 3000));
+    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[2], 2, 2000));
+    EXPECT_FALSE(traffic.tracker->set_remote(traffic.hooks[3], 3, 1000));
+    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[4], 4, 2500));
+    EXPECT_FALSE(traffic.hooks[2].tracked());
+    traffic.run_rounds(1, {{5, 100000}});
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
+    traffic.run_rounds(1, {{5, 100000}, {6, 1000}});
+    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
+}
+
+TEST(UsageTracker, NonsenseFromAPeerCountsAsNothing) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    for (const double bad : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
+        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, bad));
+        EXPECT_EQ(traffic.tracker->rank_of(traffic.hooks[1]).remote, 0);
+    }
+}
+
+TEST(UsageTracker, ProgressMayBeSeldom) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    for (unsigned step = 0; step < 100; ++step) {
+        traffic.tracker->progress(traffic.clock.now());
+        for (unsigned message = 0; message < 700; ++message) traffic.send(1);
+        traffic.clock.advance(70ms);
+    }
+    EXPECT_GT(traffic.tracker->rounds(), 20u);
+    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[1]).local, 10000, 1500);
+    EXPECT_EQ(traffic.promoted, std::set<Id>{1});
+}
+
+TEST(UsageTracker, AnIntervalLastsUntilItHadAWindow) {
+    TrackedTraffic traffic({.windows = 1, .duty = 1});
+    traffic.tracker->progress(traffic.clock.now());
+    ASSERT_TRUE(traffic.tracker->armed());
+    traffic.tracker->disarm(traffic.clock.now());  // at once: nothing was observed
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_EQ(traffic.tracker->rounds(), 0u);
+    EXPECT_TRUE(traffic.tracker->armed());
+    traffic.clock.advance(100ms);
+    traffic.tracker->progress(traffic.clock.now());
+    EXPECT_EQ(traffic.tracker->rounds(), 1u);
+}
+
+// An hour without progress says nothing about the hour's traffic.
+TEST(UsageTracker, AnUnobservedTimeDoesNotWipeTheScores) {
+    TrackedTraffic traffic({.max_promoted = 1});
+    traffic.run_rounds(30, {{1, 1000000}});
+    if (traffic.tracker->armed()) traffic.tracker->disarm(traffic.clock.now());
+    traffic.clock.advance(1h);
+    traffic.run_rounds(1, {});
+    EXPECT_EQ(traffic.promoted, std::set<Id>{1});
+    EXPECT_GT(traffic.tracker->rank_of(traffic.hooks[1]).local, 10000);
+}
+
+TEST(UsageTracker, AnEndlessIntervalNeverArms) {
+    UsageTracker tracker({.interval = kForever}, nullptr);
+    tracker.progress(Time(0s));
+    EXPECT_FALSE(tracker.armed());
+    EXPECT_EQ(tracker.next_event(), kNever);
+    tracker.progress(Time(1000h));
+    EXPECT_FALSE(tracker.armed());
+    EXPECT_EQ(tracker.rounds(), 0u);
+}
+
+TEST(UsageTracker, AnyOptionsWork) {
+    TrackedTraffic traffic({.max_promoted = SIZE_MAX,
+                            .interval = Duration(0),
+                            .windows = 0,
+                            .duty = 7,
+                            .decay = 3,
+                            .margin = -1,
+                            .min_score = -1,
+                            .bytes_per_message = 0,
+                            .capacity = SIZE_MAX});
+    EXPECT_EQ(traffic.tracker->options().max_promoted, UsageTracker::kMaxPromoted);
+    EXPECT_GT(traffic.tracker->capacity(), UsageTracker::kMaxPromoted);
+    traffic.run(10ms, {{1, 10000}, {2, 100}});
+    EXPECT_GT(traffic.tracker->rounds(), 10u);
+}
+
+}  // namespace
+}  // namespace ucs::test
