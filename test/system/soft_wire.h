@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "softhca/softhca.h"
-#include "ucs/config/source.h"
+#include "ucs/sys/environment.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -45,8 +45,8 @@ class SoftWire final : public Wire {
     std::function<void(uint64_t)> before_event_;
     uint64_t events_ = 0;
     softhca::VirtualFabric fabric_;
-    ucs::config::MapEnvironment environment_;
-    const ucs::config::Environment* const before_;
+    ucs::MapEnvironment environment_;
+    const ucs::Environment* const before_;
 };
 
 }  // namespace ucp::test

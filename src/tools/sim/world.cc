@@ -72,7 +72,7 @@ World::World(const WorldOptions& options)
       entropy_(options.seed),
       observer_(options.ranks, options.interval) {
     ucs::Runtime& runtime = ucs::runtime();
-    const ucs::config::ProcessEnvironment process;
+    const ucs::ProcessEnvironment process;
     for (const std::string& name : process.names("UCX_")) {
         environment_.set(name, *process.get(name));
     }
@@ -104,7 +104,7 @@ World::~World() {
     }
     static constinit ucs::WallClock wall;
     static constinit ucs::SystemEntropy system;
-    static constinit ucs::config::ProcessEnvironment process;
+    static constinit ucs::ProcessEnvironment process;
     ucs::Runtime& runtime = ucs::runtime();
     runtime.environment = &process;
     runtime.clock = &wall;

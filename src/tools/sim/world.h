@@ -16,7 +16,7 @@
 #include "tools/report/result.h"
 #include "tools/sim/observer.h"
 #include "ucp/context/context.h"
-#include "ucs/config/source.h"
+#include "ucs/sys/environment.h"
 #include "ucs/sys/random.h"
 #include "ucs/sys/time.h"
 
@@ -92,7 +92,7 @@ class World {
     softhca::VirtualFabric fabric_;
     std::unique_ptr<FabricClock> clock_;
     ucs::SeededEntropy entropy_;
-    ucs::config::MapEnvironment environment_;
+    ucs::MapEnvironment environment_;
     Observer observer_;
 
     std::vector<std::unique_ptr<Node>> nodes_;

@@ -64,7 +64,7 @@ void ucp_config_release(ucp_config_t* config) {
 
 ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) {
     std::string error;
-    const ucs_status_t status = config->source.modify(name, value, error);
+    const ucs_status_t status = ucs::config::modify(config->source, name, value, error);
     if (status != UCS_OK) ucs::log_error("{}", error);
     return status;
 }
@@ -92,7 +92,9 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     uct::components();  // modules bring variables of their own
     const ucs::config::Source source =
         config != nullptr ? config->source : ucs::config::Source::from_environment();
-    ucs::config::warn_unknown(source);
+    for (const std::string& warning : ucs::config::new_warnings(source)) {
+        ucs::log_warn("{}", warning);
+    }
     Config values;
     std::string error;
     ucs_status_t status = kConfigTable.load(source, values, error);

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "ucs/config/spelling.h"
-#include "ucs/log/log.h"
 #include "ucs/type/function_ref.h"
 
 namespace ucs::config {
@@ -31,8 +30,7 @@ const Table<WarnConfig> kTable("configuration", {""}, kFields);
 // Calls function(table, index, prefixed name) for every name that some table reads, till it
 // returns true; returns whether it did.
 bool find_name(FunctionRef<bool(const TableBase&, size_t, const std::string&)> function) {
-    for (const TableBase* table = runtime().tables.load(); table != nullptr;
-         table = table->next()) {
+    for (const TableBase* table = TableBase::first(); table != nullptr; table = table->next()) {
         for (size_t index = 0; index < table->size(); ++index) {
             for (const std::string_view prefix : table->prefixes()) {
                 if (function(*table, index, fmt::format("{}{}", prefix, table->name(index))))
@@ -53,37 +51,38 @@ std::string comment(std::string_view text) {
     return commented;
 }
 
-bool has_title(const Runtime& runtime, std::string_view title) {
-    const TableBase* table = runtime.tables.load();
-    while (table != nullptr && table->title() != title) table = table->next();
-    return table != nullptr;
+// What is wrong with a setting that some table reads; empty if nothing is.
+std::string bounds_warning(std::string_view name, const Source::Setting& setting) {
+    std::string warning;
+    find_name([&](const TableBase& table, size_t index, const std::string& known) {
+        std::string canonical;
+        if (known != name ||
+            table.check(index, setting.value, canonical) != TableBase::Verdict::kOutOfBounds) {
+            return false;
+        }
+        warning = fmt::format("{}={} is out of bounds, {} is used: expected {}", setting.written_as,
+                              setting.value, canonical, table.variable(index).expected);
+        return true;
+    });
+    return warning;
 }
 
-void push(std::atomic<TableBase*>& head, TableBase& table, TableBase*& next) {
-    next = head.load();
-    while (!head.compare_exchange_weak(next, &table)) {
+std::string unknown_warning(std::string_view name, const Source::Setting& setting) {
+    const std::string near = nearest(name);
+    if (near.empty()) {
+        return fmt::format(
+            "{} is set, but nothing reads it (UCX_WARN_UNUSED_ENV_VARS=n silences this)",
+            setting.written_as);
     }
+    return fmt::format("{} is set, but nothing reads it; did you mean UCX_{}?", setting.written_as,
+                       near);
 }
 
 }  // namespace
 
-void Registry::add(TableBase& table) {
-    push(runtime().tables, table, table.next_);
-}
-
-void Registry::move(Runtime& from, Runtime& to) {
-    TableBase* table = from.tables.exchange(nullptr);
-    while (table != nullptr) {
-        TableBase* const next = table->next_;
-        if (!has_title(to, table->title())) push(to.tables, *table, table->next_);
-        table = next;
-    }
-}
-
-std::vector<const TableBase*> Registry::tables() {
+std::vector<const TableBase*> tables() {
     std::vector<const TableBase*> sorted;
-    for (const TableBase* table = runtime().tables.load(); table != nullptr;
-         table = table->next()) {
+    for (const TableBase* table = TableBase::first(); table != nullptr; table = table->next()) {
         sorted.push_back(table);
     }
     std::stable_sort(sorted.begin(), sorted.end(),
@@ -98,7 +97,9 @@ bool is_known(std::string_view name) {
         [&](const TableBase&, size_t, const std::string& known) { return known == name; });
 }
 
-ucs_status_t check_setting(std::string_view name, std::string_view value, std::string& error) {
+ucs_status_t modify(Source& source, std::string_view full_name, std::string_view value,
+                    std::string& error) {
+    const std::string_view name = without_ucx(full_name);
     bool known = false;
     // A name may be read by several tables, as a fallback by some: each must accept the value.
     const bool bad =
@@ -106,13 +107,17 @@ ucs_status_t check_setting(std::string_view name, std::string_view value, std::s
             if (candidate != name) return false;
             known = true;
             std::string canonical;
-            if (table.check(index, value, canonical)) return false;
+            if (table.check(index, value, canonical) != TableBase::Verdict::kUnreadable)
+                return false;
             error =
                 fmt::format("UCX_{}={}: expected {}", name, value, table.variable(index).expected);
             return true;
         });
     if (bad) return UCS_ERR_INVALID_PARAM;
-    if (known) return UCS_OK;
+    if (known) {
+        source.set(name, value);
+        return UCS_OK;
+    }
     const std::string near = nearest(name);
     error = fmt::format("UCX_{}: there is no such variable", name);
     if (!near.empty()) error += fmt::format("; did you mean UCX_{}?", near);
@@ -134,37 +139,33 @@ std::string nearest(std::string_view name) {
     return best;
 }
 
-void warn_unknown(const Source& source) {
+std::vector<std::string> new_warnings(const Source& source) {
+    std::vector<std::string> warnings;
     WarnConfig values{};
     std::string error;
     if (kTable.load(source, values, error) != UCS_OK) {
-        log_warn("{}", error);
+        warnings.push_back(error);
         values.warn_unused = true;
     }
-    if (!values.warn_unused) return;
-
     static std::mutex mutex;
     static std::set<std::string, std::less<>> warned;
+    std::lock_guard lock(mutex);
     for (const auto& [name, setting] : source.settings()) {
-        if (is_known(name)) continue;
-        std::lock_guard lock(mutex);
-        if (!warned.insert(setting.written_as).second) continue;
-        const std::string near = nearest(name);
-        if (near.empty()) {
-            log_warn("{} is set, but nothing reads it (UCX_WARN_UNUSED_ENV_VARS=n silences this)",
-                     setting.written_as);
-        } else {
-            log_warn("{} is set, but nothing reads it; did you mean UCX_{}?", setting.written_as,
-                     near);
-        }
+        const bool known = is_known(name);
+        if (!known && !values.warn_unused) continue;
+        std::string warning =
+            known ? bounds_warning(name, setting) : unknown_warning(name, setting);
+        if (warning.empty() || !warned.insert(setting.written_as).second) continue;
+        warnings.push_back(std::move(warning));
     }
+    return warnings;
 }
 
 std::string print(const Source& source, const PrintOptions& options) {
     std::string text;
     auto out = std::back_inserter(text);
     if (!options.title.empty()) fmt::format_to(out, "#\n{}#\n", comment(options.title));
-    for (const TableBase* table : Registry::tables()) {
+    for (const TableBase* table : tables()) {
         if (options.docs) fmt::format_to(out, "\n#\n# {}\n#\n", table->title());
         for (size_t index = 0; index < table->size(); ++index) {
             const TableBase::Variable variable = table->variable(index);
@@ -182,7 +183,7 @@ std::string print(const Source& source, const PrintOptions& options) {
             std::string value;
             const std::string_view set =
                 setting != nullptr ? std::string_view(setting->value) : variable.default_text;
-            if (!table->check(index, set, value)) value = set;
+            if (table->check(index, set, value) == TableBase::Verdict::kUnreadable) value = set;
             const bool hidden = options.comment_defaults && setting == nullptr;
             fmt::format_to(out, "{}{}={}\n", hidden ? "# " : "", name, value);
         }

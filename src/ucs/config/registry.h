@@ -8,36 +8,31 @@
 
 #include "ucs/config/source.h"
 #include "ucs/config/table.h"
-#include "ucs/runtime/runtime.h"
 #include "ucs/type/status.h"
 
 // What is known about all tables of the process, those of loaded modules included.
 namespace ucs::config {
 
-struct Registry {
-    // Adds a table to the shared list; any thread.
-    static void add(TableBase& table);
-
-    // In the order of their titles.
-    static std::vector<const TableBase*> tables();
-
-    // Hands the tables of a module to the shared list, those left out that are there already.
-    static void move(Runtime& from, Runtime& to);
-};
+// In the order of their titles.
+std::vector<const TableBase*> tables();
 
 // Whether some table reads UCX_<name>, its fallback prefixes included.
 bool is_known(std::string_view name);
 
-// UCS_OK, UCS_ERR_NO_ELEM (no such variable) or UCS_ERR_INVALID_PARAM, the latter two with `error`.
-ucs_status_t check_setting(std::string_view name, std::string_view value, std::string& error);
+// Sets a variable from the program. The name may begin with "UCX_". Errors: UCS_ERR_NO_ELEM if no
+// table knows it, UCS_ERR_INVALID_PARAM if one that does cannot read the value; `error` says which
+// variable and what is expected.
+ucs_status_t modify(Source& source, std::string_view name, std::string_view value,
+                    std::string& error);
 
 // The known variable whose name is nearest (Damerau-Levenshtein distance), without "UCX_"; empty
 // if none is near enough to be meant.
 std::string nearest(std::string_view name);
 
-// Warns, in one line each and once per process, of settings that no table reads, naming the
-// nearest right one. Silent if UCX_WARN_UNUSED_ENV_VARS=n. To be called when modules are loaded.
-void warn_unknown(const Source& source);
+// What the user should be warned of, in one line each and once per process: settings out of bounds,
+// and settings that no table reads, with the nearest name that one does. None of the latter if
+// UCX_WARN_UNUSED_ENV_VARS=n. To be called when modules are loaded.
+std::vector<std::string> new_warnings(const Source& source);
 
 struct PrintOptions {
     std::string_view title;         // a header line over all, if not empty

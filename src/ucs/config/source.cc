@@ -2,14 +2,11 @@
 #include "ucs/config/source.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
-#include "ucs/config/registry.h"
 #include "ucs/config/values.h"
 #include "ucs/runtime/runtime.h"
 
@@ -19,41 +16,10 @@ namespace {
 
 constexpr std::string_view kUcx = "UCX_";
 
-std::string_view without_ucx(std::string_view name) {
-    return name.starts_with(kUcx) ? name.substr(kUcx.size()) : name;
-}
-
 }  // namespace
 
-std::optional<std::string> ProcessEnvironment::get(std::string_view name) const {
-    const char* value = getenv(std::string(name).c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-std::vector<std::string> ProcessEnvironment::names(std::string_view prefix) const {
-    std::vector<std::string> found;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-        const std::string_view assignment = *entry;
-        const size_t end = assignment.find('=');
-        if (end != assignment.npos && assignment.starts_with(prefix)) {
-            found.emplace_back(assignment.substr(0, end));
-        }
-    }
-    return found;
-}
-
-std::optional<std::string> MapEnvironment::get(std::string_view name) const {
-    const auto found = values_.find(name);
-    return found == values_.end() ? std::nullopt : std::optional<std::string>(found->second);
-}
-
-std::vector<std::string> MapEnvironment::names(std::string_view prefix) const {
-    std::vector<std::string> found;
-    for (auto entry = values_.lower_bound(prefix);
-         entry != values_.end() && entry->first.starts_with(prefix); ++entry) {
-        found.push_back(entry->first);
-    }
-    return found;
+std::string_view without_ucx(std::string_view name) {
+    return name.starts_with(kUcx) ? name.substr(kUcx.size()) : name;
 }
 
 ucs_status_t Source::read(std::string_view prefix, std::string_view file, Source& source,
@@ -116,13 +82,10 @@ ucs_status_t Source::take_file(std::string_view file, std::string& error) {
     return UCS_OK;
 }
 
-ucs_status_t Source::modify(std::string_view name, std::string_view value, std::string& error) {
+void Source::set(std::string_view name, std::string_view value) {
     const std::string_view bare = without_ucx(name);
-    const ucs_status_t status = check_setting(bare, value, error);
-    if (status != UCS_OK) return status;
     settings_.insert_or_assign(std::string(bare), Setting{std::string(value), Origin::kProgram,
                                                           fmt::format("UCX_{}", bare)});
-    return UCS_OK;
 }
 
 const Source::Setting* Source::find(std::string_view name) const {

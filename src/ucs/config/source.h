@@ -1,51 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ucs/type/status.h"
 
 namespace ucs::config {
 
-// The seam through which environment variables enter the library. Not owned through it.
-class Environment {
-  public:
-    virtual std::optional<std::string> get(std::string_view name) const = 0;
-    // The names of all variables that begin with `prefix`.
-    virtual std::vector<std::string> names(std::string_view prefix) const = 0;
-
-  protected:
-    constexpr Environment() = default;
-    ~Environment() = default;
-};
-
-class ProcessEnvironment final : public Environment {
-  public:
-    constexpr ProcessEnvironment() = default;
-    std::optional<std::string> get(std::string_view name) const override;
-    std::vector<std::string> names(std::string_view prefix) const override;
-};
-
-// For tests and the simulator.
-class MapEnvironment final : public Environment {
-  public:
-    MapEnvironment(std::initializer_list<std::pair<const std::string, std::string>> values = {})
-        : values_(values) {}
-
-    void set(std::string name, std::string value) {
-        values_.insert_or_assign(std::move(name), std::move(value));
-    }
-
-    std::optional<std::string> get(std::string_view name) const override;
-    std::vector<std::string> names(std::string_view prefix) const override;
-
-  private:
-    std::map<std::string, std::string, std::less<>> values_;
-};
+// A variable's name as it is written here: without "UCX_".
+std::string_view without_ucx(std::string_view name);
 
 enum class Origin { kDefault, kFile, kEnvironment, kProgram };
 
@@ -71,10 +37,9 @@ class Source {
     // The snapshot alone, with no prefix.
     static Source from_environment();
 
-    // Sets a variable from the program. The name may begin with "UCX_". Errors:
-    // UCS_ERR_NO_ELEM if no table knows it, UCS_ERR_INVALID_PARAM if the value does not parse;
-    // `error` says which variable and what is expected.
-    ucs_status_t modify(std::string_view name, std::string_view value, std::string& error);
+    // Sets a variable from the program, unchecked (see modify() in registry.h). The name may begin
+    // with "UCX_".
+    void set(std::string_view name, std::string_view value);
 
     // Null if the user has not set it.
     const Setting* find(std::string_view name) const;

@@ -3,13 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "ucs/config/registry.h"
-
 namespace ucs::config {
 
 TableBase::TableBase(std::string_view title, std::initializer_list<std::string_view> prefixes)
-    : title_(title), prefixes_(prefixes) {
-    Registry::add(*this);
+    : Registration{title}, prefixes_(prefixes) {
+    runtime().tables.add(*this);
 }
 
 const Source::Setting* TableBase::lookup(size_t index, const Source& source) const {
@@ -18,6 +16,12 @@ const Source::Setting* TableBase::lookup(size_t index, const Source& source) con
             return setting;
     }
     return nullptr;
+}
+
+std::string TableBase::with_bounds(std::string expected, const Bounds& bounds) {
+    if (!bounds.least.empty()) expected += fmt::format(", at least {}", bounds.least);
+    if (!bounds.most.empty()) expected += fmt::format(", at most {}", bounds.most);
+    return expected;
 }
 
 ucs_status_t TableBase::report(const Variable& variable, const Source::Setting* setting,

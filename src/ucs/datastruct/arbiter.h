@@ -43,9 +43,13 @@ class Arbiter {
 
         // Undefined for an empty group.
         Element& front() { return elements_.front(); }
+        Element& pop_front() {
+            Element& element = elements_.front();
+            elements_.pop_front();
+            return element;
+        }
 
       private:
-        friend class Arbiter;
         using List = boost::intrusive::list<Element, boost::intrusive::constant_time_size<false>>;
 
         List elements_;
@@ -88,10 +92,9 @@ class Arbiter {
         bool stopped = false;
         while (!stopped && !scheduled_.empty()) {
             Group& group = scheduled_.front();
-            Element& element = group.elements_.front();
-            group.elements_.pop_front();
+            Element& element = group.pop_front();
             const Result result = callback(group, element);
-            if (result != Result::kDone) group.elements_.push_front(element);
+            if (result != Result::kDone) group.push_front(element);
             unschedule(group);
             switch (result) {
                 case Result::kDone:
@@ -116,11 +119,7 @@ class Arbiter {
     // already out of the queue. Elements that the callback pushes to this group are purged too.
     template <typename Callback>
     void purge(Group& group, Callback&& callback) {
-        while (!group.empty()) {
-            Element& element = group.elements_.front();
-            group.elements_.pop_front();
-            callback(element);
-        }
+        while (!group.empty()) callback(group.pop_front());
         unschedule(group);
     }
 

@@ -20,18 +20,16 @@ class Lru {
   public:
     using SlotNumber = uint16_t;
     static constexpr SlotNumber kMaxCapacity = 0xfffe;
+    static constexpr SlotNumber kNone = 0xffff;
 
-    class Slot {
-      public:
+    struct Slot {
         constexpr Slot() = default;
         Slot(const Slot&) = delete;
         Slot& operator=(const Slot&) = delete;
 
-        bool in_use() const { return number_ != kNone; }
+        bool in_use() const { return number != kNone; }
 
-      private:
-        friend class Lru;
-        SlotNumber number_ = kNone;
+        SlotNumber number = kNone;  // for the LRU to set
     };
 
     // At least 1 and at most kMaxCapacity entries; a value outside is brought to the next inside.
@@ -51,7 +49,7 @@ class Lru {
     size_t memory_bytes() const { return sizeof(*this) + capacity_ * sizeof(Entry); }
 
     // One comparison.
-    bool is_newest(const Slot& slot) const { return slot.number_ == newest_; }
+    bool is_newest(const Slot& slot) const { return slot.number == newest_; }
 
     // Undefined for an empty LRU.
     Value& newest() { return *newest_value_; }
@@ -61,7 +59,7 @@ class Lru {
     template <typename OnEvict>
     Value& touch(Slot& slot, OnEvict&& on_evict) {
         if (slot.in_use()) {
-            order_.splice(order_.begin(), order_, order_.iterator_to(entries_[slot.number_]));
+            order_.splice(order_.begin(), order_, order_.iterator_to(entries_[slot.number]));
         } else {
             if (free_.empty()) {
                 Entry& oldest = order_.back();
@@ -73,22 +71,20 @@ class Lru {
             order_.push_front(entry);
             entry.owner = &slot;
             entry.value = Value{};
-            slot.number_ = static_cast<SlotNumber>(&entry - entries_.get());
+            slot.number = static_cast<SlotNumber>(&entry - entries_.get());
             ++size_;
         }
-        newest_ = slot.number_;
+        newest_ = slot.number;
         newest_value_ = &entries_[newest_].value;
         return *newest_value_;
     }
 
     // Null if the object has no entry. The order stays.
-    Value* find(const Slot& slot) {
-        return slot.in_use() ? &entries_[slot.number_].value : nullptr;
-    }
+    Value* find(const Slot& slot) { return slot.in_use() ? &entries_[slot.number].value : nullptr; }
 
     // No effect on an object without an entry.
     void remove(Slot& slot) {
-        if (slot.in_use()) release(entries_[slot.number_]);
+        if (slot.in_use()) release(entries_[slot.number]);
     }
 
     void clear() {
@@ -106,7 +102,6 @@ class Lru {
     }
 
   private:
-    static constexpr SlotNumber kNone = 0xffff;
     // What newest_ holds while there is none: differs from every slot's number.
     static constexpr SlotNumber kEmpty = 0xfffe;
 
@@ -122,7 +117,7 @@ class Lru {
 
     void release(Entry& entry) {
         order_.erase(order_.iterator_to(entry));
-        entry.owner->number_ = kNone;
+        entry.owner->number = kNone;
         entry.owner = nullptr;
         free_.push_front(entry);
         --size_;

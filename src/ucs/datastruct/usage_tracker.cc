@@ -50,7 +50,7 @@ UsageTracker::~UsageTracker() {
     // Owners may outlive their tracker.
     lru_.clear();
     for (size_t slot = 0; slot < capacity(); ++slot) {
-        if (scores_[slot].hook != nullptr) scores_[slot].hook->score_ = kNoScore;
+        if (scores_[slot].hook != nullptr) scores_[slot].hook->score = kNoScore;
     }
 }
 
@@ -71,7 +71,7 @@ double UsageTracker::weight_variance(const Sample& sample) const {
 }
 
 void UsageTracker::touch_slow(Hook& hook, const OwnerId& id, size_t bytes) {
-    Sample& sample = lru_.touch(hook.sample_, [this](Sample& oldest) {
+    Sample& sample = lru_.touch(hook.sample, [this](Sample& oldest) {
         samples_ += oldest.messages;
         keep_evicted(oldest);
     });
@@ -84,8 +84,8 @@ void UsageTracker::touch_slow(Hook& hook, const OwnerId& id, size_t bytes) {
 // An owner with a score keeps its count though its entry goes to somebody else. The count of one
 // without is lost: it was seldom seen, or it would not be the oldest.
 void UsageTracker::keep_evicted(const Sample& sample) {
-    if (sample.hook->score_ == kNoScore) return;
-    Score& score = scores_[sample.hook->score_];
+    if (sample.hook->score == kNoScore) return;
+    Score& score = scores_[sample.hook->score];
     score.sampled += weight(sample);
     score.sampled_variance += weight_variance(sample);
 }
@@ -171,7 +171,7 @@ void UsageTracker::close_interval(Time now) {
 void UsageTracker::decay_and_add(double decay, double observed) {
     lru_.for_each([this](Sample& sample) {
         samples_ += sample.messages;
-        if (sample.messages == 0 || sample.hook->score_ == kNoScore) return;
+        if (sample.messages == 0 || sample.hook->score == kNoScore) return;
         keep_evicted(sample);
         sample.messages = 0;
         sample.bytes = 0;
@@ -257,12 +257,12 @@ UsageTracker::Score* UsageTracker::free_place() {
 UsageTracker::Score& UsageTracker::enter(Score& place, Hook& hook, OwnerId id) {
     --free_count_;
     place = {.hook = &hook, .id = id};
-    hook.score_ = static_cast<uint16_t>(&place - scores_.get());
+    hook.score = static_cast<uint16_t>(&place - scores_.get());
     return place;
 }
 
 void UsageTracker::leave(Score& score) {
-    score.hook->score_ = kNoScore;
+    score.hook->score = kNoScore;
     if (score.promoted) --promoted_;
     score = {};
     free_[free_count_++] = static_cast<uint16_t>(&score - scores_.get());
@@ -315,7 +315,7 @@ void UsageTracker::notify() {
 bool UsageTracker::set_remote(Hook& hook, OwnerId id, double remote) {
     // Comes from a peer: nothing but a finite, non-negative number may enter the order.
     if (!std::isfinite(remote) || remote < 0) remote = 0;
-    if (hook.score_ == kNoScore) {
+    if (hook.score == kNoScore) {
         if (free_count_ == 0) {
             Score* lowest = lowest_below(remote);
             if (lowest == nullptr) return false;
@@ -323,20 +323,20 @@ bool UsageTracker::set_remote(Hook& hook, OwnerId id, double remote) {
         }
         enter(*free_place(), hook, id);
     }
-    Score& score = scores_[hook.score_];
+    Score& score = scores_[hook.score];
     score.remote = remote;
     score.remote_is_news = true;
     return true;
 }
 
 void UsageTracker::remove(Hook& hook) {
-    lru_.remove(hook.sample_);
-    if (hook.score_ != kNoScore) leave(scores_[hook.score_]);
+    lru_.remove(hook.sample);
+    if (hook.score != kNoScore) leave(scores_[hook.score]);
 }
 
 UsageTracker::Rank UsageTracker::rank_of(const Hook& hook) const {
-    if (hook.score_ == kNoScore) return {};
-    return rank_of(scores_[hook.score_]);
+    if (hook.score == kNoScore) return {};
+    return rank_of(scores_[hook.score]);
 }
 
 }  // namespace ucs

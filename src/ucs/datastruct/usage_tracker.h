@@ -42,7 +42,7 @@ class UsageTracker {
     // order links alike. Unique among the owners of a tracker.
     using OwnerId = uint64_t;
 
-    class Hook;
+    struct Hook;
 
   private:
     // The counters are apart, or compilers pack both into a vector: twice the instructions.
@@ -74,15 +74,13 @@ class UsageTracker {
 
     // The part of the tracker inside an owner. Must stay where it is while tracked() and be removed
     // before the owner's memory goes.
-    class Hook {
-      public:
+    struct Hook {
         constexpr Hook() = default;
-        bool tracked() const { return sample_.in_use() || score_ != kNoScore; }
+        bool tracked() const { return sample.in_use() || score != kNoScore; }
 
-      private:
-        friend class UsageTracker;
-        SampleLru::Slot sample_;
-        uint16_t score_ = kNoScore;
+        // For the tracker to set: the entries in its LRU and in its table of scores.
+        SampleLru::Slot sample;
+        uint16_t score = kNoScore;
     };
 
     // Told of changes by progress(), demotions first, each in the order of rank. May call remove()
@@ -119,7 +117,7 @@ class UsageTracker {
     // Counts one message of `bytes`. Only while armed. The id is read only if the owner is not the
     // newest.
     void touch(Hook& hook, const OwnerId& id, size_t bytes) {
-        if (!lru_.is_newest(hook.sample_)) [[unlikely]] {
+        if (!lru_.is_newest(hook.sample)) [[unlikely]] {
             touch_slow(hook, id, bytes);
             return;
         }

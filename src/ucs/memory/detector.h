@@ -17,7 +17,7 @@ struct MemoryInfo {
 };
 
 // Recognises memory of one kind; modules for accelerators register one. Not owned.
-class MemoryDetector {
+class MemoryDetector : public Registration {
   public:
     // Whether [address, address + length) is this detector's memory; fills `info` if it is. Any
     // thread, whatever device is current.
@@ -26,20 +26,10 @@ class MemoryDetector {
   protected:
     constexpr MemoryDetector() = default;
     ~MemoryDetector() = default;
-
-  private:
-    friend void register_memory_detector(MemoryDetector& detector);
-    friend void move_memory_detectors(Runtime& from, Runtime& to);
-    friend MemoryInfo detect_memory(const void* address, size_t length);
-
-    MemoryDetector* next_ = nullptr;
 };
 
 // For the life of the process; any thread.
 void register_memory_detector(MemoryDetector& detector);
-
-// Hands the detectors of a module to the shared list.
-void move_memory_detectors(Runtime& from, Runtime& to);
 
 // What kind of memory a buffer is: asked for each buffer, never assumed. Host memory if no detector
 // knows it; one load where no detector is registered.

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/runtime/runtime.h"
 
-#include "ucs/config/registry.h"
-#include "ucs/config/source.h"
-#include "ucs/memory/detector.h"
-
 namespace ucs {
 
 namespace {
 
-constinit const config::ProcessEnvironment process_environment;
+constinit const ProcessEnvironment process_environment;
 constinit const WallClock wall_clock;
 constinit SystemEntropy system_entropy;
 
@@ -27,8 +23,8 @@ constinit Runtime* current_runtime = &own_runtime;
 void adopt_runtime(Runtime& shared) {
     Runtime& own = runtime();
     if (&own == &shared) return;
-    config::Registry::move(own, shared);
-    move_memory_detectors(own, shared);
+    own.tables.move_to(shared.tables);
+    own.memory_detectors.move_to(shared.memory_detectors);
     internal::current_runtime = &shared;
 }
 

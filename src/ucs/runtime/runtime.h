@@ -4,18 +4,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ucs/runtime/registration.h"
+#include "ucs/sys/environment.h"
 #include "ucs/sys/random.h"
 #include "ucs/sys/time.h"
 
 namespace ucs {
 
 class LogSink;
-class MemoryDetector;
-
-namespace config {
-class Environment;
-class TableBase;
-}  // namespace config
 
 // The state that the main library shares with its on-demand modules. Each module links a hidden
 // copy of ucs of its own; at load the main library hands it this object, so that there is one log,
@@ -35,13 +31,12 @@ struct Runtime {
     // Null: standard error, or the file that UCX_LOG_FILE names.
     std::atomic<LogSink*> log_sink{nullptr};
 
-    const config::Environment* environment;
+    const Environment* environment;
     const Clock* clock;
     Entropy* entropy;
 
-    // Heads of intrusive lists that only grow.
-    std::atomic<config::TableBase*> tables{nullptr};
-    std::atomic<MemoryDetector*> memory_detectors{nullptr};
+    RegistrationList tables{};            // of config::TableBase
+    RegistrationList memory_detectors{};  // of MemoryDetector
 };
 
 namespace internal {

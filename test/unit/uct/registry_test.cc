@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "common/mock_transport.h"
-#include "ucs/config/source.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/environment.h"
 #include "uct/api/module.h"
 
 namespace uct {
@@ -19,7 +19,7 @@ TEST(Registry, BuiltInComponentsComeFirstAndBrokenModulesAreSkipped) {
     std::ofstream(std::string(directory) + "/libuct_broken.so") << "no library";
     std::ofstream(std::string(directory) + "/notes.txt") << "no module";
 
-    ucs::config::MapEnvironment environment{{"UCX_MODULE_DIR", directory}};
+    ucs::MapEnvironment environment{{"UCX_MODULE_DIR", directory}};
     const auto* previous = ucs::runtime().environment;
     ucs::runtime().environment = &environment;
     static mock::Fabric fabric;  // components stay in the list until the process ends

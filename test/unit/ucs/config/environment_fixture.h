@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ucs/config/source.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/environment.h"
 
 namespace ucs::test {
 
@@ -14,10 +14,10 @@ class EnvironmentTest : public ::testing::Test {
     EnvironmentTest() : previous_(runtime().environment) { runtime().environment = &environment; }
     ~EnvironmentTest() { runtime().environment = previous_; }
 
-    config::MapEnvironment environment;
+    MapEnvironment environment;
 
   private:
-    const config::Environment* previous_;
+    const Environment* previous_;
 };
 
 }  // namespace ucs::test

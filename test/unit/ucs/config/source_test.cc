@@ -89,14 +89,5 @@ TEST_F(ConfigSource, ABadLineIsNamed) {
     }
 }
 
-TEST(ProcessEnvironment, SeesTheProcess) {
-    setenv("UCS_TEST_VARIABLE", "a=b", 1);
-    const ProcessEnvironment environment;
-    EXPECT_EQ(environment.get("UCS_TEST_VARIABLE"), "a=b");
-    EXPECT_EQ(environment.names("UCS_TEST_V"), std::vector<std::string>{"UCS_TEST_VARIABLE"});
-    unsetenv("UCS_TEST_VARIABLE");
-    EXPECT_FALSE(environment.get("UCS_TEST_VARIABLE"));
-}
-
 }  // namespace
 }  // namespace ucs::config

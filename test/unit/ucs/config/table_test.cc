@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "ucs/config/registry.h"
-#include "ucs/log/log.h"
 #include "unit/ucs/config/environment_fixture.h"
 
 namespace ucs::config {
@@ -21,8 +20,8 @@ constexpr Field<LaneConfig> kFields[] = {
     field<&LaneConfig::threshold>("ZCOPY_THRESHOLD", "16k",
                                   "Messages from this size on are not\n"
                                   "copied."),
-    field<&LaneConfig::depth>("TX_DEPTH", "auto", "Work requests in a send queue."),
-    field<&LaneConfig::timeout>("TIMEOUT", "1s", "Time without an answer."),
+    field<&LaneConfig::depth>("TX_DEPTH", "auto", "Work requests in a send queue.", {"2", "1024"}),
+    field<&LaneConfig::timeout>("TIMEOUT", "1s", "Time without an answer.", {.least = "1us"}),
     field<&LaneConfig::devices>("DEVICES", "", "Devices to use."),
 };
 
@@ -65,11 +64,35 @@ TEST_F(ConfigTable, ABadValueSaysWhatIsExpected) {
               "UCX_TESTIB_TIMEOUT=soon: expected a time such as 10us, 1.5ms, 2s, 1m, or inf");
 }
 
+TEST_F(ConfigTable, AValueOutOfBoundsIsBroughtToTheNearestAndWarnedOf) {
+    environment = {
+        {"UCX_TESTDC_TX_DEPTH", "1"}, {"UCX_TESTIB_TX_DEPTH", "1025"}, {"UCX_TESTDC_TIMEOUT", "0"}};
+    ASSERT_EQ(load(), UCS_OK) << error_;
+    EXPECT_EQ(values_.depth, 2u);
+    EXPECT_EQ(values_.timeout, Duration(1us));
+    const std::vector<std::string> warnings = new_warnings(source_);
+    ASSERT_EQ(warnings.size(), 3u);
+    EXPECT_EQ(warnings[0],
+              "UCX_TESTDC_TIMEOUT=0 is out of bounds, 1us is used: expected a time such as 10us, "
+              "1.5ms, 2s, 1m, or inf, at least 1us");
+    EXPECT_NE(warnings[2].find("UCX_TESTIB_TX_DEPTH=1025 is out of bounds, 1024 is used"),
+              std::string::npos);
+    EXPECT_TRUE(new_warnings(source_).empty());
+}
+
+TEST_F(ConfigTable, BoundsBelongToTheRangeAndLeaveAutoAlone) {
+    for (const std::string_view depth : {"2", "1024", "auto"}) {
+        environment = {{"UCX_TESTIB_TX_DEPTH", std::string(depth)}};
+        ASSERT_EQ(load(), UCS_OK) << error_;
+        EXPECT_EQ(Codec<std::optional<unsigned>>::print(values_.depth), depth);
+    }
+}
+
 TEST_F(ConfigTable, TheProgramMayChangeAVariable) {
     environment = {{"UCX_TESTDC_TX_DEPTH", "128"}};
     ASSERT_EQ(load(), UCS_OK);
-    ASSERT_EQ(source_.modify("TESTDC_TX_DEPTH", "256", error_), UCS_OK) << error_;
-    ASSERT_EQ(source_.modify("UCX_TESTIB_TIMEOUT", "5ms", error_), UCS_OK) << error_;
+    ASSERT_EQ(modify(source_, "TESTDC_TX_DEPTH", "256", error_), UCS_OK) << error_;
+    ASSERT_EQ(modify(source_, "UCX_TESTIB_TIMEOUT", "5ms", error_), UCS_OK) << error_;
     ASSERT_EQ(kTable.load(source_, values_, error_), UCS_OK);
     EXPECT_EQ(values_.depth, 256u);
     EXPECT_EQ(values_.timeout, Duration(5ms));
@@ -77,9 +100,9 @@ TEST_F(ConfigTable, TheProgramMayChangeAVariable) {
 }
 
 TEST_F(ConfigTable, AChangeIsChecked) {
-    EXPECT_EQ(source_.modify("TESTDC_TX_DEPTH", "-3", error_), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(modify(source_, "TESTDC_TX_DEPTH", "-3", error_), UCS_ERR_INVALID_PARAM);
     EXPECT_NE(error_.find("UCX_TESTDC_TX_DEPTH=-3: expected"), std::string::npos) << error_;
-    EXPECT_EQ(source_.modify("TESTDC_TX_DEPHT", "3", error_), UCS_ERR_NO_ELEM);
+    EXPECT_EQ(modify(source_, "TESTDC_TX_DEPHT", "3", error_), UCS_ERR_NO_ELEM);
     EXPECT_NE(error_.find("did you mean UCX_TESTDC_TX_DEPTH?"), std::string::npos) << error_;
     EXPECT_EQ(source_.find("TESTDC_TX_DEPTH"), nullptr);
 }
@@ -98,23 +121,20 @@ TEST_F(ConfigTable, UnknownVariablesAreWarnedOfOnce) {
                    {"UCX_POSIX_HUGETLB_MODE_UNRELATED", "y"},
                    {"UCX_TESTDC_DEVICES", "a"}};
     ASSERT_EQ(load(), UCS_OK);
-    LogCapture log;
-    warn_unknown(source_);
-    EXPECT_TRUE(
-        log.contains("UCX_TESTDC_TIMEOTU is set, but nothing reads it; did you mean "
-                     "UCX_TESTDC_TIMEOUT?"));
-    EXPECT_TRUE(log.contains("UCX_POSIX_HUGETLB_MODE_UNRELATED is set"));
-    EXPECT_EQ(log.entries().size(), 2u);
-    warn_unknown(source_);
-    EXPECT_EQ(log.entries().size(), 2u);
+    const std::vector<std::string> warnings = new_warnings(source_);
+    ASSERT_EQ(warnings.size(), 2u);
+    EXPECT_EQ(warnings[0],
+              "UCX_POSIX_HUGETLB_MODE_UNRELATED is set, but nothing reads it "
+              "(UCX_WARN_UNUSED_ENV_VARS=n silences this)");
+    EXPECT_EQ(warnings[1],
+              "UCX_TESTDC_TIMEOTU is set, but nothing reads it; did you mean UCX_TESTDC_TIMEOUT?");
+    EXPECT_TRUE(new_warnings(source_).empty());
 }
 
 TEST_F(ConfigTable, TheWarningCanBeTurnedOff) {
     environment = {{"UCX_TESTDC_TX_DEPTHS", "1"}, {"UCX_WARN_UNUSED_ENV_VARS", "n"}};
     ASSERT_EQ(load(), UCS_OK);
-    LogCapture log;
-    warn_unknown(source_);
-    EXPECT_TRUE(log.entries().empty());
+    EXPECT_TRUE(new_warnings(source_).empty());
 }
 
 TEST_F(ConfigTable, PrintsEveryVariable) {
@@ -135,16 +155,19 @@ TEST_F(ConfigTable, PrintsEveryVariable) {
         std::string::npos)
         << full;
     EXPECT_NE(full.find("# UCX_TESTDC_TIMEOUT=1s\n"), std::string::npos);
+    EXPECT_NE(full.find(", or auto, at least 2, at most 1024\n"), std::string::npos);
     EXPECT_NE(full.find("\nUCX_TESTDC_TX_DEPTH=64\n"), std::string::npos);
     EXPECT_NE(full.find("# falls back to: UCX_TESTIB_TX_DEPTH\n"), std::string::npos);
 }
 
 TEST_F(ConfigTable, EveryDefaultIsAValue) {
-    for (const TableBase* table : Registry::tables()) {
+    for (const TableBase* table : tables()) {
         for (size_t index = 0; index < table->size(); ++index) {
             const TableBase::Variable variable = table->variable(index);
             std::string canonical;
-            EXPECT_TRUE(table->check(index, variable.default_text, canonical)) << variable.name;
+            EXPECT_EQ(table->check(index, variable.default_text, canonical),
+                      TableBase::Verdict::kFits)
+                << variable.name;
             EXPECT_FALSE(variable.help.empty()) << variable.name;
         }
     }

@@ -20,31 +20,31 @@ TEST(Runtime, AModuleAdoptsTheMainLibrarysState) {
     Runtime& own = runtime();
     const VirtualClock clock(Time(42s));
     SeededEntropy entropy(1);
-    const config::MapEnvironment environment;
+    const MapEnvironment environment;
     Runtime shared{.environment = &environment, .clock = &clock, .entropy = &entropy};
     NoMemory detector;
     register_memory_detector(detector);
-    const size_t tables = config::Registry::tables().size();
+    const size_t tables = config::tables().size();
     ASSERT_GT(tables, 0u);
 
     adopt_runtime(shared);
     EXPECT_EQ(&runtime(), &shared);
     EXPECT_EQ(now(), Time(42s));
-    EXPECT_EQ(config::Registry::tables().size(), tables);
-    EXPECT_EQ(shared.memory_detectors.load(), &detector);
-    EXPECT_EQ(own.tables.load(), nullptr);
-    EXPECT_EQ(own.memory_detectors.load(), nullptr);
+    EXPECT_EQ(config::tables().size(), tables);
+    EXPECT_EQ(shared.memory_detectors.first(), &detector);
+    EXPECT_EQ(own.tables.first(), nullptr);
+    EXPECT_EQ(own.memory_detectors.first(), nullptr);
     adopt_runtime(shared);  // no effect
-    EXPECT_EQ(config::Registry::tables().size(), tables);
+    EXPECT_EQ(config::tables().size(), tables);
     {
         LogCapture log;
         log_warn("from the module");
         EXPECT_TRUE(log.contains("from the module"));
     }
 
-    shared.memory_detectors = nullptr;
+    shared.memory_detectors.reset();
     adopt_runtime(own);
-    EXPECT_EQ(config::Registry::tables().size(), tables);
+    EXPECT_EQ(config::tables().size(), tables);
 }
 
 struct Empty {
@@ -56,18 +56,18 @@ constexpr config::Field<Empty> kFields[] = {config::field<&Empty::flag>("FLAG", 
 // Both link ucs, and with it the tables of ucs itself.
 TEST(Runtime, ATableThatTheModuleHasTooIsListedOnce) {
     Runtime& own = runtime();
-    const size_t tables = config::Registry::tables().size();
+    const size_t tables = config::tables().size();
     Runtime of_module{.environment = own.environment, .clock = own.clock, .entropy = own.entropy};
     internal::current_runtime = &of_module;
     const config::Table<Empty> copy("logging", {"TESTCOPY_"}, kFields);
     const config::Table<Empty> fresh("test of a module", {"TESTMODULE_"}, kFields);
-    EXPECT_EQ(config::Registry::tables().size(), 2u);
+    EXPECT_EQ(config::tables().size(), 2u);
     adopt_runtime(own);
-    EXPECT_EQ(config::Registry::tables().size(), tables + 1);
+    EXPECT_EQ(config::tables().size(), tables + 1);
     EXPECT_TRUE(config::is_known("TESTMODULE_FLAG"));
     EXPECT_FALSE(config::is_known("TESTCOPY_FLAG"));
-    EXPECT_EQ(own.tables.load(), &fresh);
-    own.tables = const_cast<config::TableBase*>(fresh.next());
+    EXPECT_EQ(own.tables.first(), &fresh);
+    own.tables.reset(fresh.next());
 }
 
 }  // namespace
