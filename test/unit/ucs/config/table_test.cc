@@ -60,8 +60,10 @@ TEST_F(ConfigTable, TheSpecificPrefixWins) {
 TEST_F(ConfigTable, ABadValueSaysWhatIsExpected) {
     environment = {{"UCX_TESTIB_TIMEOUT", "soon"}};
     EXPECT_EQ(load(), UCS_ERR_INVALID_PARAM);
-    EXPECT_EQ(error_,
-              "UCX_TESTIB_TIMEOUT=soon: expected a time such as 10us, 1.5ms, 2s, 1m, or inf");
+    EXPECT_EQ(
+        error_,
+        "UCX_TESTIB_TIMEOUT=soon: expected a time such as 10us, 1.5ms, 2s, 1m, or inf, at least "
+        "1us");
 }
 
 TEST_F(ConfigTable, AValueOutOfBoundsIsBroughtToTheNearestAndWarnedOf) {
