@@ -5,9 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "softhca/host/host_fabric.h"
-#include "softhca/virtual/virtual_fabric.h"
-
 namespace softhca {
 namespace {
 
@@ -30,11 +27,6 @@ Limits Limits::from_environment() {
     override_from("SOFTHCA_MAX_QP_WR", &limits.max_qp_wr);
     override_from("SOFTHCA_MAX_INLINE", &limits.max_inline);
     return limits;
-}
-
-std::shared_ptr<Fabric> Fabric::current() {
-    if (std::shared_ptr<Fabric> fabric = VirtualFabricImpl::current()) return fabric;
-    return HostFabric::instance();
 }
 
 uint16_t Fabric::resolve(const ibv_ah_attr& attr) const {

@@ -41,9 +41,6 @@ class Fabric {
   public:
     virtual ~Fabric() = default;
 
-    /// The fabric that device lists are taken from: the current virtual one, else the host's.
-    static std::shared_ptr<Fabric> current();
-
     Segment segment;
     Limits limits;
     FaultInjector faults;

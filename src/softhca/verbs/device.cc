@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "softhca/host/host_fabric.h"
 #include "softhca/verbs/send_queue.h"
 #include "softhca/verbs/verbs_ops.h"
+#include "softhca/virtual/virtual_fabric.h"
 
 namespace softhca {
 namespace {
@@ -71,12 +73,17 @@ ibv_context* open_context(const Device& device, std::shared_ptr<Fabric> fabric, 
     return &context.release()->v.context;
 }
 
+std::shared_ptr<Fabric> current_fabric() {
+    if (std::shared_ptr<Fabric> fabric = VirtualFabricImpl::current()) return fabric;
+    return HostFabric::instance();
+}
+
 }  // namespace softhca
 
 using namespace softhca;
 
 SOFTHCA_API ibv_device** ibv_get_device_list(int* num) {
-    const std::shared_ptr<Fabric> fabric = Fabric::current();
+    const std::shared_ptr<Fabric> fabric = current_fabric();
     const std::vector<Device> devices =
         fabric != nullptr ? fabric->devices() : std::vector<Device>();
     auto** list = static_cast<ibv_device**>(std::calloc(devices.size() + 1, sizeof(ibv_device*)));

@@ -24,7 +24,7 @@ bool same_file(int a, int b) {
 }  // namespace
 
 SOFTHCA_API ibv_context* ibv_import_device(int cmd_fd) {
-    const std::shared_ptr<Fabric> fabric = Fabric::current();
+    const std::shared_ptr<Fabric> fabric = current_fabric();
     if (fabric == nullptr) return nullptr;
     Device device;
     {

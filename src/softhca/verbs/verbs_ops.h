@@ -6,6 +6,9 @@
 /// The entry points that programs reach through a context's function pointers.
 namespace softhca {
 
+/// The fabric that device lists are taken from: the current virtual one, else the host's.
+std::shared_ptr<Fabric> current_fabric();
+
 /// @param cmd_fd  the context's from now on
 ibv_context* open_context(const Device& device, std::shared_ptr<Fabric> fabric, int cmd_fd);
 

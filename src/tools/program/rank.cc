@@ -88,7 +88,7 @@ void Batch::send(unsigned peer, ucp_tag_t tag, const void* buffer, size_t length
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.cb.send = on_sent;
     param.user_data = this;
-    started(ucp_tag_send_nbx(rank_.endpoints_[peer], buffer, length, tag, &param));
+    started(ucp_tag_send_nbx(rank_.endpoint(peer), buffer, length, tag, &param));
 }
 
 void Batch::receive(ucp_tag_t tag, ucp_tag_t mask, void* buffer, size_t length) {
@@ -99,7 +99,7 @@ void Batch::receive(ucp_tag_t tag, ucp_tag_t mask, void* buffer, size_t length) 
     param.user_data = this;
     param.recv_info.tag_info = &received_;
     const ucs_status_ptr_t request =
-        ucp_tag_recv_nbx(rank_.worker_, buffer, length, tag, mask, &param);
+        ucp_tag_recv_nbx(rank_.worker(), buffer, length, tag, mask, &param);
     if (request == nullptr) delivered(received_);
     last_receive_ = UCS_PTR_IS_PTR(request) ? request : nullptr;
     started(request);
@@ -114,7 +114,7 @@ void Batch::close(ucp_ep_h endpoint) {
 }
 
 void Batch::cancel() {
-    if (last_receive_ != nullptr) ucp_request_cancel(rank_.worker_, last_receive_);
+    if (last_receive_ != nullptr) ucp_request_cancel(rank_.worker(), last_receive_);
 }
 
 void Batch::started(ucs_status_ptr_t request) {
@@ -135,9 +135,7 @@ void Batch::completed(ucs_status_t status) {
 }
 
 void Batch::delivered(const ucp_tag_recv_info_t& info) {
-    if (rank_.observer_ != nullptr) {
-        rank_.observer_->delivered(tag_sender(info.sender_tag), rank_.index_, info.length);
-    }
+    rank_.delivered(tag_sender(info.sender_tag), info.length);
 }
 
 void Batch::check() const {

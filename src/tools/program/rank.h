@@ -88,10 +88,15 @@ class Rank {
     Task close();
 
     void observe_deliveries(DeliveryObserver* observer) { observer_ = observer; }
+    // An application message of `sender` has come.
+    void delivered(unsigned sender, size_t length) {
+        if (observer_ != nullptr) observer_->delivered(sender, index_, length);
+    }
+
+    // Resume a coroutine in the next step.
+    void make_ready(std::coroutine_handle<> handle) { ready_.push_back(handle); }
 
   private:
-    friend class Batch;
-
     struct Timer {
         int64_t when;
         uint64_t order;  // of equal times, the first to sleep wakes first
@@ -101,7 +106,6 @@ class Rank {
         }
     };
 
-    void make_ready(std::coroutine_handle<> handle) { ready_.push_back(handle); }
     void wake_due();
     void reap();
 
@@ -133,6 +137,7 @@ class Batch {
 
     void send(unsigned peer, ucp_tag_t tag, const void* buffer, size_t length);
     void receive(ucp_tag_t tag, ucp_tag_t mask, void* buffer, size_t length);
+    void close(ucp_ep_h endpoint);
 
     // Awaitable: nothing is outstanding. Throws std::runtime_error if an operation failed.
     auto done();
@@ -148,14 +153,12 @@ class Batch {
     const ucp_tag_recv_info_t& received() const { return received_; }
 
   private:
-    friend class Rank;
     struct Awaiter;
 
     static void on_sent(void* request, ucs_status_t status, void* user_data);
     static void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
                             void* user_data);
     static void on_closed(void* request, ucs_status_t status, void* user_data);
-    void close(ucp_ep_h endpoint);
     void started(ucs_status_ptr_t request);
     void completed(ucs_status_t status);
     void delivered(const ucp_tag_recv_info_t& info);

@@ -64,7 +64,7 @@ void ucp_config_release(ucp_config_t* config) {
 
 ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) {
     std::string error;
-    const ucs_status_t status = ucs::config::modify(config->source, name, value, error);
+    const ucs_status_t status = config->source.modify(name, value, error);
     if (status != UCS_OK) ucs::log_error("{}", error);
     return status;
 }

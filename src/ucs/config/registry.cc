@@ -97,8 +97,8 @@ bool is_known(std::string_view name) {
         [&](const TableBase&, size_t, const std::string& known) { return known == name; });
 }
 
-ucs_status_t modify(Source& source, std::string_view full_name, std::string_view value,
-                    std::string& error) {
+ucs_status_t Source::modify(std::string_view full_name, std::string_view value,
+                            std::string& error) {
     const std::string_view name = without_ucx(full_name);
     bool known = false;
     // A name may be read by several tables, as a fallback by some: each must accept the value.
@@ -115,7 +115,7 @@ ucs_status_t modify(Source& source, std::string_view full_name, std::string_view
         });
     if (bad) return UCS_ERR_INVALID_PARAM;
     if (known) {
-        source.set(name, value);
+        set(name, value);
         return UCS_OK;
     }
     const std::string near = nearest(name);

@@ -19,12 +19,6 @@ std::vector<const TableBase*> tables();
 // Whether some table reads UCX_<name>, its fallback prefixes included.
 bool is_known(std::string_view name);
 
-// Sets a variable from the program. The name may begin with "UCX_". Errors: UCS_ERR_NO_ELEM if no
-// table knows it, UCS_ERR_INVALID_PARAM if one that does cannot read the value; `error` says which
-// variable and what is expected.
-ucs_status_t modify(Source& source, std::string_view name, std::string_view value,
-                    std::string& error);
-
 // The known variable whose name is nearest (Damerau-Levenshtein distance), without "UCX_"; empty
 // if none is near enough to be meant.
 std::string nearest(std::string_view name);

@@ -82,10 +82,9 @@ ucs_status_t Source::take_file(std::string_view file, std::string& error) {
     return UCS_OK;
 }
 
-void Source::set(std::string_view name, std::string_view value) {
-    const std::string_view bare = without_ucx(name);
-    settings_.insert_or_assign(std::string(bare), Setting{std::string(value), Origin::kProgram,
-                                                          fmt::format("UCX_{}", bare)});
+void Source::set(std::string_view bare_name, std::string_view value) {
+    settings_.insert_or_assign(std::string(bare_name), Setting{std::string(value), Origin::kProgram,
+                                                               fmt::format("UCX_{}", bare_name)});
 }
 
 const Source::Setting* Source::find(std::string_view name) const {

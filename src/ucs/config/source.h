@@ -37,9 +37,10 @@ class Source {
     // The snapshot alone, with no prefix.
     static Source from_environment();
 
-    // Sets a variable from the program, unchecked (see modify() in registry.h). The name may begin
-    // with "UCX_".
-    void set(std::string_view name, std::string_view value);
+    // Sets a variable from the program. The name may begin with "UCX_". Errors:
+    // UCS_ERR_NO_ELEM if no table knows it, UCS_ERR_INVALID_PARAM if the value does not parse;
+    // `error` says which variable and what is expected. Defined with the registry of tables.
+    ucs_status_t modify(std::string_view name, std::string_view value, std::string& error);
 
     // Null if the user has not set it.
     const Setting* find(std::string_view name) const;
@@ -47,6 +48,7 @@ class Source {
     const std::map<std::string, Setting, std::less<>>& settings() const { return settings_; }
 
   private:
+    void set(std::string_view bare_name, std::string_view value);
     void take(std::string_view environment_prefix);
     ucs_status_t take_file(std::string_view file, std::string& error);
 

@@ -93,8 +93,8 @@ TEST_F(ConfigTable, BoundsBelongToTheRangeAndLeaveAutoAlone) {
 TEST_F(ConfigTable, TheProgramMayChangeAVariable) {
     environment = {{"UCX_TESTDC_TX_DEPTH", "128"}};
     ASSERT_EQ(load(), UCS_OK);
-    ASSERT_EQ(modify(source_, "TESTDC_TX_DEPTH", "256", error_), UCS_OK) << error_;
-    ASSERT_EQ(modify(source_, "UCX_TESTIB_TIMEOUT", "5ms", error_), UCS_OK) << error_;
+    ASSERT_EQ(source_.modify("TESTDC_TX_DEPTH", "256", error_), UCS_OK) << error_;
+    ASSERT_EQ(source_.modify("UCX_TESTIB_TIMEOUT", "5ms", error_), UCS_OK) << error_;
     ASSERT_EQ(kTable.load(source_, values_, error_), UCS_OK);
     EXPECT_EQ(values_.depth, 256u);
     EXPECT_EQ(values_.timeout, Duration(5ms));
@@ -102,9 +102,9 @@ TEST_F(ConfigTable, TheProgramMayChangeAVariable) {
 }
 
 TEST_F(ConfigTable, AChangeIsChecked) {
-    EXPECT_EQ(modify(source_, "TESTDC_TX_DEPTH", "-3", error_), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(source_.modify("TESTDC_TX_DEPTH", "-3", error_), UCS_ERR_INVALID_PARAM);
     EXPECT_NE(error_.find("UCX_TESTDC_TX_DEPTH=-3: expected"), std::string::npos) << error_;
-    EXPECT_EQ(modify(source_, "TESTDC_TX_DEPHT", "3", error_), UCS_ERR_NO_ELEM);
+    EXPECT_EQ(source_.modify("TESTDC_TX_DEPHT", "3", error_), UCS_ERR_NO_ELEM);
     EXPECT_NE(error_.find("did you mean UCX_TESTDC_TX_DEPTH?"), std::string::npos) << error_;
     EXPECT_EQ(source_.find("TESTDC_TX_DEPTH"), nullptr);
 }
