@@ -17,8 +17,7 @@
 #define END_C_DECLS
 #endif
 
-/* --- attributes of functions, structures and variables ------------------------------------------
- */
+/* --- attributes of functions, structures and variables --- */
 #define UCS_F_ALWAYS_INLINE inline __attribute__((always_inline))
 #define UCS_F_CTOR __attribute__((constructor))
 #define UCS_F_DTOR __attribute__((destructor))
@@ -42,8 +41,7 @@
 #define UCS_V_INITIALIZED(_v) (_v = (ucs_typeof(_v))0)
 #endif
 
-/* --- hints -------------------------------------------------------------------------------------
- */
+/* --- hints --- */
 #define ucs_likely(x) __builtin_expect(x, 1)
 #define ucs_unlikely(x) __builtin_expect(x, 0)
 #define ucs_prefetch(p) __builtin_prefetch(p)
@@ -51,8 +49,7 @@
 /** The compiler moves no memory access across this point; the processor may. */
 #define ucs_compiler_fence() __asm__ volatile("" ::: "memory")
 
-/* --- constants ---------------------------------------------------------------------------------
- */
+/* --- constants --- */
 /** Largest number of bytes to take from the stack at run time. */
 #define UCS_ALLOCA_MAX_SIZE 1200
 /** An unsigned long with bit @a i set. */
@@ -62,8 +59,7 @@
 #define UCS_EMPTY_STATEMENT \
     {}
 
-/* --- types and addresses -----------------------------------------------------------------------
- */
+/* --- types and addresses --- */
 #define ucs_typeof(_type) __typeof__(_type)
 #define ucs_same_type(_type1, _type2) __builtin_types_compatible_p(_type1, _type2)
 #define ucs_field_sizeof(_type, _field) sizeof(((_type*)0)->_field)
