@@ -219,7 +219,7 @@ struct Qp {
         return sq[position & sq_mask];
     }
     char* wqe_data(uint32_t position) {
-        return sq_data.get() + (position & sq_mask) * sq_stride;
+        return sq_data.get() + size_t{position & sq_mask} * sq_stride;
     }
     bool has_ack() const {
         return kind != QpKind::kUd && kind != QpKind::kUc;

@@ -160,7 +160,7 @@ void Batch::on_received(void* request, ucs_status_t status, const ucp_tag_recv_i
 }
 
 // A peer that closed first is no error: all data was awaited before.
-void Batch::on_closed(void* request, ucs_status_t status, void* user_data) {
+void Batch::on_closed(void* request, ucs_status_t, void* user_data) {
     ucp_request_free(request);
     static_cast<Batch*>(user_data)->completed(UCS_OK);
 }

@@ -38,7 +38,7 @@
 #ifdef __OPTIMIZE__
 #define UCS_V_INITIALIZED(_v) ((void)0)
 #else
-#define UCS_V_INITIALIZED(_v) (_v = (ucs_typeof(_v))0)
+#define UCS_V_INITIALIZED(_v) ((_v) = (ucs_typeof(_v))0)
 #endif
 
 /* --- hints --- */
