@@ -10,8 +10,6 @@
 #include <thread>
 
 #include "tools/bench/job.h"
-#include "tools/program/alltoall.h"
-#include "tools/program/mbw_mr.h"
 #include "tools/program/worker.h"
 #include "tools/report/lanes.h"
 
@@ -91,7 +89,8 @@ JobPlace JobPlace::from_string(const std::string& text) {
     return place;
 }
 
-void run_child(const JobPlace& place, const std::string& benchmark, const BenchOptions& options) {
+void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern,
+               const BenchOptions& options) {
     ProcessHost host(place, options.ranks);
     Context context(options.ranks);
     Worker worker(context.handle());
@@ -103,7 +102,7 @@ void run_child(const JobPlace& place, const std::string& benchmark, const BenchO
 
     Rank rank(place.rank, worker.handle(), std::move(addresses), host);
     const bool share_cores = options.ranks > std::thread::hardware_concurrency();
-    rank.spawn(benchmark == "alltoall" ? alltoall(rank, options) : mbw_mr(rank, options));
+    rank.spawn(pattern.program(rank, options));
     drive(rank, share_cores);
     for (const LaneEntry& entry : query_lanes(rank)) host.tell({{"lane", to_json(entry)}});
     host.tell({{"counters", to_json(query_counters(rank))}});

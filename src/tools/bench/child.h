@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/program/options.h"
+#include "tools/program/patterns.h"
 
 namespace tools {
 
@@ -21,6 +21,7 @@ struct JobPlace {
 };
 
 // The life of one rank of a benchmark. Throws on any failure.
-void run_child(const JobPlace& place, const std::string& benchmark, const BenchOptions& options);
+void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern,
+               const BenchOptions& options);
 
 }  // namespace tools

@@ -16,6 +16,7 @@
 #include "tools/common/bench_options.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
+#include "tools/program/patterns.h"
 #include "tools/report/json.h"
 #include "tools/report/table.h"
 
@@ -23,7 +24,7 @@ namespace tools {
 namespace {
 
 struct BenchCommand {
-    std::string benchmark;
+    const Pattern<BenchOptions>* pattern = nullptr;
     std::vector<std::string> arguments;
     BenchOptions options{.time = 500'000'000, .settle = 1'000'000'000};
     std::vector<std::string> modes{"dynamic"};
@@ -45,10 +46,10 @@ LaunchSettings settings_for(const BenchCommand& command, const std::string& mode
 }
 
 RunResult run_mode(const BenchCommand& command, const std::string& mode) {
-    const bool latency = command.benchmark == "alltoall";
+    const bool latency = command.pattern->exchanges;
     const BenchOptions& options = command.options;
     std::string title =
-        fmt::format("# swiftlane bench {}: {} ranks", command.benchmark, options.ranks);
+        fmt::format("# swiftlane bench {}: {} ranks", command.pattern->name, options.ranks);
     if (!latency) {
         title += fmt::format(", {} pairs, window {}", options.hot_pairs(), options.window);
         if (options.unused != 0) title += fmt::format(", {} unused", options.unused);
@@ -86,7 +87,7 @@ void run_bench(const BenchCommand& command) {
     if (const char* place = std::getenv(JobPlace::kVariable)) {
         const JobPlace mine = JobPlace::from_string(place);
         try {
-            run_child(mine, command.benchmark, command.options);
+            run_child(mine, *command.pattern, command.options);
         } catch (const std::exception& error) {
             // What the library still holds refers to coroutines that are gone: no clean-up.
             fmt::print(stderr, "swiftlane: rank {}: {}\n", mine.rank, error.what());
@@ -103,7 +104,7 @@ void run_bench(const BenchCommand& command) {
     fmt::print("{}", comparison(runs));
     for (const RunResult& run : runs) fmt::print("{}", lane_map(run));
     if (command.json.empty()) return;
-    Json document{{"benchmark", command.benchmark},
+    Json document{{"benchmark", command.pattern->name},
                   {"modelled", false},
                   {"version", SWIFTLANE_VERSION},
                   {"options", to_json(command.options)}};
@@ -111,14 +112,14 @@ void run_bench(const BenchCommand& command) {
     write_json(command.json, document);
 }
 
-void add_benchmark(CLI::App& bench, const std::string& name, const std::string& help,
+void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
                    std::vector<std::string> arguments) {
     auto command = std::make_shared<BenchCommand>();
-    command->benchmark = name;
+    command->pattern = &pattern;
     command->arguments = std::move(arguments);
-    CLI::App& app = *bench.add_subcommand(name, help);
+    CLI::App& app = *bench.add_subcommand(std::string(pattern.name), std::string(pattern.help));
     add_common_options(app, command->options);
-    if (name == "mbw_mr") add_mbw_mr_options(app, command->options);
+    if (pattern.in_pairs) add_pair_options(app, command->options);
     app.add_option("--lanes", command->modes, "Kinds of run, one after the other")
         ->delimiter(',')
         ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
@@ -136,7 +137,7 @@ void add_benchmark(CLI::App& bench, const std::string& name, const std::string& 
         ->type_name("COMMAND");
     app.add_flag("--pin", command->pin, "Bind each rank to a processor");
     app.callback([command] {
-        check_options(command->options, command->benchmark == "mbw_mr");
+        check_options(command->options, command->pattern->in_pairs);
         run_bench(*command);
     });
 }
@@ -147,8 +148,7 @@ void add_bench(CLI::App& app, int argc, char** argv) {
     CLI::App& bench = *app.add_subcommand("bench", "Benchmarks between processes of this machine");
     bench.require_subcommand(1);
     const std::vector<std::string> arguments(argv, argv + argc);
-    add_benchmark(bench, "mbw_mr", "Multi-pair bandwidth and message rate", arguments);
-    add_benchmark(bench, "alltoall", "All-to-all exchange", arguments);
+    for (const auto& pattern : kBenchPatterns) add_benchmark(bench, pattern, arguments);
 }
 
 }  // namespace tools

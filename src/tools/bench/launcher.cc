@@ -162,10 +162,11 @@ class Job {
     }
 
     void take_counters(const Json& json) {
-        result_.counters += {.promotions = json.at("promotions"),
-                             .demotions = json.at("demotions"),
-                             .denials = json.at("denials"),
-                             .replays = json.at("replays")};
+        LaneCounters counters;
+        for (const LaneCounter& counter : kLaneCounters) {
+            counters.*counter.value = json.at(counter.name);
+        }
+        result_.counters += counters;
     }
 
     void show_progress() {

@@ -60,7 +60,7 @@ void add_common_options(CLI::App& command, BenchOptions& options) {
     command.add_flag("--verify", options.verify, "Check every payload at its receiver");
 }
 
-void add_mbw_mr_options(CLI::App& command, BenchOptions& options) {
+void add_pair_options(CLI::App& command, BenchOptions& options) {
     command.add_option("--pairs", options.pairs, "Hot pairs (default: half the ranks)")
         ->check(CLI::PositiveNumber);
     command
@@ -76,11 +76,11 @@ void add_mbw_mr_options(CLI::App& command, BenchOptions& options) {
         ->capture_default_str();
 }
 
-void check_options(const BenchOptions& options, bool mbw_mr) {
+void check_options(const BenchOptions& options, bool in_pairs) {
     if (options.iterations == 0 && options.time == 0) {
         throw CLI::ValidationError("--time", "must be more than 0, or give --iterations");
     }
-    if (!mbw_mr) return;
+    if (!in_pairs) return;
     if (2 * options.hot_pairs() > options.ranks) {
         throw CLI::ValidationError(
             "--pairs", fmt::format("{} pairs need {} ranks, there are {}", options.hot_pairs(),

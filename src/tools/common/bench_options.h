@@ -9,7 +9,7 @@ namespace tools {
 
 // Options that the benchmarks share whether they run in processes or in simulation.
 void add_common_options(CLI::App& command, BenchOptions& options);
-void add_mbw_mr_options(CLI::App& command, BenchOptions& options);
+void add_pair_options(CLI::App& command, BenchOptions& options);
 
 // An option whose value is a time, or --size with a range of sizes, read with tools/common/units.h.
 CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
@@ -17,6 +17,6 @@ CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanos
 void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::string& help);
 
 // What does not fit together. Throws CLI::ValidationError.
-void check_options(const BenchOptions& options, bool mbw_mr);
+void check_options(const BenchOptions& options, bool in_pairs);
 
 }  // namespace tools

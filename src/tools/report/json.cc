@@ -46,10 +46,9 @@ Json to_json(const LaneEntry& entry) {
 }
 
 Json to_json(const LaneCounters& counters) {
-    return {{"promotions", counters.promotions},
-            {"demotions", counters.demotions},
-            {"denials", counters.denials},
-            {"replays", counters.replays}};
+    Json json;
+    for (const LaneCounter& counter : kLaneCounters) json[counter.name] = counters.*counter.value;
+    return json;
 }
 
 void add_runs(Json& document, std::span<const RunResult> runs) {

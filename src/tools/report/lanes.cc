@@ -63,7 +63,11 @@ LaneCounters query_counters(const Rank& rank) {
     ucpx_worker_attr_t attr{};
     attr.field_mask = UCPX_WORKER_ATTR_FIELD_SWITCHES | UCPX_WORKER_ATTR_FIELD_NEGOTIATION;
     if (ucpx_worker_query(rank.worker(), &attr) != UCS_OK) return {};
-    return {attr.promotions, attr.demotions, attr.denials_received, attr.replays};
+    LaneCounters counters;
+    for (const LaneCounter& counter : kLaneCounters) {
+        counters.*counter.value = attr.*counter.source;
+    }
+    return counters;
 }
 
 }  // namespace tools

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/program/host.h"
+#include "ucp/api/ucpx.h"
 
 namespace tools {
 
@@ -25,14 +26,26 @@ struct LaneCounters {
     uint64_t denials = 0;
     uint64_t replays = 0;
 
-    LaneCounters& operator+=(const LaneCounters& other) {
-        promotions += other.promotions;
-        demotions += other.demotions;
-        denials += other.denials;
-        replays += other.replays;
-        return *this;
-    }
+    LaneCounters& operator+=(const LaneCounters& other);
 };
+
+// One line for each counter: its name in output, and where a worker has it.
+struct LaneCounter {
+    const char* name;
+    uint64_t LaneCounters::*value;
+    uint64_t ucpx_worker_attr_t::*source;
+};
+inline constexpr LaneCounter kLaneCounters[] = {
+    {"promotions", &LaneCounters::promotions, &ucpx_worker_attr_t::promotions},
+    {"demotions", &LaneCounters::demotions, &ucpx_worker_attr_t::demotions},
+    {"denials", &LaneCounters::denials, &ucpx_worker_attr_t::denials_received},
+    {"replays", &LaneCounters::replays, &ucpx_worker_attr_t::replays},
+};
+
+inline LaneCounters& LaneCounters::operator+=(const LaneCounters& other) {
+    for (const LaneCounter& counter : kLaneCounters) this->*counter.value += other.*counter.value;
+    return *this;
+}
 
 // All ranks' samples for one message size, put together.
 struct Row {

@@ -66,9 +66,13 @@ std::string comparison(std::span<const RunResult> runs) {
 
 std::string lane_map(const RunResult& run) {
     const LaneCounters& counters = run.counters;
-    std::string text = fmt::format(
-        "\n# Lanes at the end, {}: {} promotions, {} demotions, {} denials, {} replays\n", run.mode,
-        counters.promotions, counters.demotions, counters.denials, counters.replays);
+    std::string text = fmt::format("\n# Lanes at the end, {}:", run.mode);
+    const char* separator = " ";
+    for (const LaneCounter& counter : kLaneCounters) {
+        text += fmt::format("{}{} {}", separator, counters.*counter.value, counter.name);
+        separator = ", ";
+    }
+    text += '\n';
     auto out = std::back_inserter(text);
     fmt::format_to(out, "{:<8}{:>6}  {:<12}{:<14}{:>12}  {}\n", "# Rank", "Peer", "Lane", "State",
                    "Score", "Why");

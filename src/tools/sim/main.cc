@@ -67,7 +67,7 @@ void run_sim(SimCommand& command) {
     study.zipf.flow.window = study.shift.flow.window = study.bench.window;
     study.zipf.time = study.shift.time = study.bench.time;
     study.shift.hot = study.cap;
-    check_options(study.bench, study.benchmark == "mbw_mr" || study.benchmark == "bulk");
+    check_options(study.bench, study.pattern->ranks.in_pairs);
     for (const std::string& field : command.model) set_model_field(study.model, field);
     for (const std::string& setting : command.settings) {
         study.variables.push_back(split_setting("--set", setting));
@@ -114,45 +114,111 @@ void add_study_options(CLI::App& app, SimCommand& command) {
     app.add_flag("--map", command.map, "Print every endpoint's lane as well");
 }
 
-void add_study(CLI::App& sim, const std::string& name, const std::string& help,
-               const BenchOptions& defaults, int64_t interval = 200'000) {
+void add_window(CLI::App& app, StudyOptions& study) {
+    app.add_option("--window", study.bench.window, "Messages in flight of each rank")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void add_bulk_options(CLI::App& app, StudyOptions& study) {
+    study.modes = {"scalable", "dedicated"};
+    app.add_option("--devices", study.devices, "Adapters of each rank, its rails")
+        ->check(CLI::Range(1, 4))
+        ->capture_default_str();
+}
+
+void add_zipf_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+    app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others")
+        ->capture_default_str();
+    app.add_option("--exponent", study.zipf.exponent,
+                   "The k-th hottest peer gets k^-exponent of what the hottest gets")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+}
+
+void add_shift_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+    app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
+        ->check(CLI::Range(2, 1000))
+        ->capture_default_str();
+    app.add_option("--background", study.shift.background,
+                   "Part of the messages that goes to the peers that are not hot")
+        ->check(CLI::Range(0.0, 0.9))
+        ->capture_default_str();
+}
+
+Task run_pairs(Rank& rank, const StudyOptions& study) {
+    return mbw_mr(rank, study.bench);
+}
+Task run_exchange(Rank& rank, const StudyOptions& study) {
+    return alltoall(rank, study.bench);
+}
+Task run_zipf(Rank& rank, const StudyOptions& study) {
+    return zipf(rank, study.zipf);
+}
+Task run_shift(Rank& rank, const StudyOptions& study) {
+    return shift(rank, study.shift);
+}
+
+// Times in nanoseconds.
+const BenchOptions kPairs{
+    .ranks = 64, .size_min = 8, .size_max = 512, .time = 500'000, .settle = 4'000'000};
+const BenchOptions kBlocks{.ranks = 2,
+                           .window = 2,
+                           .size_min = 1 << 20,
+                           .size_max = 64 << 20,
+                           .warmup = 2,
+                           .time = 4'000'000,
+                           .settle = 4'000'000};
+// An interval must see several exchanges, each of which takes far longer than a window of pairs.
+const BenchOptions kExchange{
+    .ranks = 64, .size_min = 8, .size_max = 512, .time = 3'000'000, .settle = 30'000'000};
+constexpr int64_t kExchangeInterval = 2'000'000;
+const BenchOptions kFlows{
+    .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
+const BenchOptions kMoving{
+    .ranks = 64, .window = 64, .size_min = 64, .size_max = 64, .time = 8'000'000};
+
+using Judgement = StudyPattern::Judgement;
+
+// One entry for each benchmark.
+const StudyPattern kPatterns[] = {
+    {{"mbw_mr", "Multi-pair bandwidth and message rate", run_pairs, true},
+     Judgement::kNone,
+     kPairs,
+     nullptr},
+    {{"bulk", "Large messages between pairs, over many queue pairs and rails", run_pairs, true},
+     Judgement::kAdapters,
+     kBlocks,
+     add_bulk_options},
+    {{"alltoall", "All-to-all exchange", run_exchange, false, true},
+     Judgement::kNone,
+     kExchange,
+     nullptr,
+     kExchangeInterval},
+    {{"zipf", "Peers of heavy-tailed heat", run_zipf},
+     Judgement::kMatching,
+     kFlows,
+     add_zipf_options},
+    {{"shift", "A hot set that moves", run_shift},
+     Judgement::kRecovery,
+     kMoving,
+     add_shift_options},
+};
+
+void add_study(CLI::App& sim, const StudyPattern& pattern) {
     auto command = std::make_shared<SimCommand>();
     StudyOptions& study = command->study;
-    study.benchmark = name;
-    study.bench = defaults;
-    study.interval = interval;
+    study.pattern = &pattern;
+    study.bench = pattern.defaults;
+    study.interval = pattern.interval;
     study.model = softhca::Model::from_environment();
-    CLI::App& app = *sim.add_subcommand(name, help);
+    CLI::App& app =
+        *sim.add_subcommand(std::string(pattern.ranks.name), std::string(pattern.ranks.help));
     add_common_options(app, study.bench);
-    if (name == "mbw_mr" || name == "bulk") add_mbw_mr_options(app, study.bench);
-    if (name == "bulk") {
-        study.modes = {"scalable", "dedicated"};
-        app.add_option("--devices", study.devices, "Adapters of each rank, its rails")
-            ->check(CLI::Range(1, 4))
-            ->capture_default_str();
-    }
-    if (name == "zipf" || name == "shift") {
-        app.add_option("--window", study.bench.window, "Messages in flight of each rank")
-            ->check(CLI::PositiveNumber)
-            ->capture_default_str();
-    }
-    if (name == "zipf") {
-        app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others")
-            ->capture_default_str();
-        app.add_option("--exponent", study.zipf.exponent,
-                       "The k-th hottest peer gets k^-exponent of what the hottest gets")
-            ->check(CLI::Range(0.0, 10.0))
-            ->capture_default_str();
-    }
-    if (name == "shift") {
-        app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
-            ->check(CLI::Range(2, 1000))
-            ->capture_default_str();
-        app.add_option("--background", study.shift.background,
-                       "Part of the messages that goes to the peers that are not hot")
-            ->check(CLI::Range(0.0, 0.9))
-            ->capture_default_str();
-    }
+    if (pattern.ranks.in_pairs) add_pair_options(app, study.bench);
+    if (pattern.add_options != nullptr) pattern.add_options(app, study);
     add_study_options(app, *command);
     app.callback([command] { run_sim(*command); });
 }
@@ -165,30 +231,7 @@ int sim_main(int argc, char** argv) {
     app.failure_message([](const CLI::App*, const CLI::Error& error) {
         return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
     });
-    const BenchOptions pairs{
-        .ranks = 64, .size_min = 8, .size_max = 512, .time = 500'000, .settle = 4'000'000};
-    add_study(app, "mbw_mr", "Multi-pair bandwidth and message rate", pairs);
-    const BenchOptions blocks{.ranks = 2,
-                              .window = 2,
-                              .size_min = 1 << 20,
-                              .size_max = 64 << 20,
-                              .warmup = 2,
-                              .time = 4'000'000,
-                              .settle = 4'000'000};
-    add_study(app, "bulk", "Large messages between pairs, over many queue pairs and rails", blocks);
-    // An interval must see several exchanges, each of which takes far longer than a window of
-    // pairs.
-    BenchOptions exchange = pairs;
-    exchange.time = 3'000'000;
-    exchange.settle = 30'000'000;
-    add_study(app, "alltoall", "All-to-all exchange", exchange, 2'000'000);
-    const BenchOptions flows{
-        .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
-    add_study(app, "zipf", "Peers of heavy-tailed heat", flows);
-    BenchOptions moving = flows;
-    moving.time = 8'000'000;
-    moving.window = 64;
-    add_study(app, "shift", "A hot set that moves", moving);
+    for (const StudyPattern& pattern : kPatterns) add_study(app, pattern);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

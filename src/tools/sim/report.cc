@@ -21,12 +21,12 @@ std::string time_text(int64_t nanoseconds) {
 void write_observations(Out out, const StudyOptions& options, const StudyRun& run) {
     const LaneCounters& counters = run.result.counters;
     fmt::format_to(out, "\n# {} (modelled)\n", run.result.mode);
-    fmt::format_to(out, "promotions            {:>12}   counted at each end of a link\n",
-                   counters.promotions);
-    fmt::format_to(out, "demotions             {:>12}\n", counters.demotions);
-    fmt::format_to(out, "denials               {:>12}\n", counters.denials);
-    fmt::format_to(out, "replays               {:>12}\n", counters.replays);
-    const char* part = options.benchmark == "shift" ? "of each phase" : "of the run";
+    for (const LaneCounter& counter : kLaneCounters) {
+        fmt::format_to(out, "{:<22}{:>12}{}\n", counter.name, counters.*counter.value,
+                       &counter == kLaneCounters ? "   counted at each end of a link" : "");
+    }
+    const char* part =
+        options.judges(StudyOptions::Judgement::kRecovery) ? "of each phase" : "of the run";
     fmt::format_to(out, "time to settle        {:>12}   last switch in the first half {}\n",
                    time_text(run.settled), part);
     fmt::format_to(out, "late switches         {:>12}   in the second half {}\n", run.late_switches,
@@ -124,14 +124,14 @@ std::string study_title(const StudyOptions& options) {
     return fmt::format(
         "# swiftlane sim {}: {} ranks, cap {}, seed {}, DC costs x {}; modelled: "
         "rates and times follow from the adapter model, not from hardware\n",
-        options.benchmark, options.bench.ranks, options.cap, options.bench.seed,
+        options.pattern->ranks.name, options.bench.ranks, options.cap, options.bench.seed,
         options.dc_cost_scale);
 }
 
 std::string study_text(const StudyOptions& options, std::span<const StudyRun> runs) {
     std::string text;
     const Out out = std::back_inserter(text);
-    const bool latency = options.benchmark == "alltoall";
+    const bool latency = options.pattern->ranks.exchanges;
     for (const StudyRun& run : runs) {
         fmt::format_to(out, "\n# {} (modelled)\n{}", run.result.mode, row_header(latency));
         for (const Row& row : run.result.rows) text += row_line(row, latency);
@@ -141,7 +141,7 @@ std::string study_text(const StudyOptions& options, std::span<const StudyRun> ru
         if (run.switches != 0 || run.result.mode == "dynamic") {
             write_observations(out, options, run);
         }
-        if (options.benchmark == "bulk") write_adapters(out, run);
+        if (options.judges(StudyOptions::Judgement::kAdapters)) write_adapters(out, run);
         if (run.matching) write_matching(out, options, *run.matching);
         if (!run.recoveries.empty()) write_recoveries(out, run);
     }
@@ -149,7 +149,7 @@ std::string study_text(const StudyOptions& options, std::span<const StudyRun> ru
 }
 
 Json study_json(const StudyOptions& options, std::span<const StudyRun> runs) {
-    Json document{{"benchmark", options.benchmark},
+    Json document{{"benchmark", options.pattern->ranks.name},
                   {"modelled", true},
                   {"version", SWIFTLANE_VERSION},
                   {"options", to_json(options.bench)}};

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "tools/program/alltoall.h"
-#include "tools/program/mbw_mr.h"
 #include "tools/sim/world.h"
 
 namespace tools {
@@ -63,7 +61,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
     if (options.bench.size_max <= kShortMessage) {
         world.variables.emplace_back("UCX_IB_SEG_SIZE", kShortBuffer);
     }
-    if (options.benchmark == "shift") {
+    if (options.judges(StudyOptions::Judgement::kRecovery)) {
         // Fewer initiators than hot peers: each message costs a change of target, and a hot set
         // that has moved away from its lanes shows in the rate.
         world.variables.emplace_back("UCX_DC_MLX5_NUM_DCI",
@@ -72,16 +70,6 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
     world.variables.insert(world.variables.end(), options.variables.begin(),
                            options.variables.end());
     return world;
-}
-
-Task program(Rank& rank, const StudyOptions& options) {
-    // Large messages between pairs are the same program.
-    if (options.benchmark == "mbw_mr" || options.benchmark == "bulk") {
-        return mbw_mr(rank, options.bench);
-    }
-    if (options.benchmark == "alltoall") return alltoall(rank, options.bench);
-    if (options.benchmark == "zipf") return zipf(rank, options.zipf);
-    return shift(rank, options.shift);
 }
 
 // Marks half-time on behalf of all ranks.
@@ -121,7 +109,7 @@ MatchingReport judge_matching(const StudyOptions& options, const Observer& obser
 }
 
 void judge_switches(const StudyOptions& options, const Observer& observer, StudyRun& run) {
-    const bool shifts = options.benchmark == "shift";
+    const bool shifts = options.judges(StudyOptions::Judgement::kRecovery);
     const int64_t phase = shifts ? options.shift.time : run.duration;
     run.switches = observer.switches().size();
     for (const SwitchEvent& event : observer.switches()) {
@@ -183,10 +171,10 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
     World world(world_options(options, mode));
     Observer& observer = world.observer();
     world.run([&](Rank& rank) {
-        if (rank.index() == 0 && options.benchmark == "zipf") {
+        if (rank.index() == 0 && options.judges(StudyOptions::Judgement::kMatching)) {
             rank.spawn(call_half_time(rank, observer, options.zipf.time / 2));
         }
-        return program(rank, options);
+        return options.pattern->ranks.program(rank, options);
     });
 
     StudyRun run;
@@ -209,10 +197,10 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
     }
     judge_switches(options, observer, run);
     judge_gaps(observer, world.size(), run);
-    if (options.benchmark == "zipf" && mode == "dynamic") {
+    if (options.judges(StudyOptions::Judgement::kMatching) && mode == "dynamic") {
         run.matching = judge_matching(options, observer, run.result.map);
     }
-    if (options.benchmark == "shift") judge_recovery(options, run);
+    if (options.judges(StudyOptions::Judgement::kRecovery)) judge_recovery(options, run);
     world.run(leave);
     return run;
 }

@@ -7,17 +7,36 @@
 #include <vector>
 
 #include "softhca/model/model.h"
-#include "tools/program/options.h"
+#include "tools/program/patterns.h"
 #include "tools/program/shift.h"
 #include "tools/program/zipf.h"
 #include "tools/report/result.h"
 #include "tools/sim/matching.h"
 
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace tools {
+
+struct StudyOptions;
+
+// A benchmark of `swiftlane sim`.
+struct StudyPattern {
+    Pattern<StudyOptions> ranks;
+    // What is said of it beyond rates and switches.
+    enum class Judgement { kNone, kAdapters, kMatching, kRecovery } judgement;
+    BenchOptions defaults;
+    void (*add_options)(CLI::App& app, StudyOptions& options);  // of its own; null: none
+    int64_t interval = 200'000;
+};
 
 // What a simulation is asked for.
 struct StudyOptions {
-    std::string benchmark;  // mbw_mr, alltoall, zipf, shift, bulk
+    using Judgement = StudyPattern::Judgement;
+    bool judges(Judgement judgement) const { return pattern->judgement == judgement; }
+
+    const StudyPattern* pattern = nullptr;
     BenchOptions bench;
     ZipfOptions zipf;
     ShiftOptions shift;
