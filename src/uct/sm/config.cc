@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/config.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "ucs/config/table.h"
@@ -15,21 +14,28 @@ namespace {
 using ucs::config::field;
 
 constexpr ucs::config::Field<Config> kFields[] = {
-    field<&Config::fifo_size>("FIFO_SIZE", "128",
-                              "Messages that a receiver's shared queue holds; a power of two, 8 to "
-                              "65536."),
+    field<&Config::fifo_size>(
+        "FIFO_SIZE", "128",
+        "Messages that a receiver's shared queue holds, rounded up to a power "
+        "of two.",
+        {"8", "65536"}),
     field<&Config::ring_size>("RING_SIZE", "128",
-                              "Messages that the queue of one pair holds; a power of two, 8 to "
-                              "65536."),
+                              "Messages that the queue of one pair holds, rounded up to a power of "
+                              "two.",
+                              {"8", "65536"}),
     field<&Config::ring_buffers>("RING_BUFFERS", "32",
                                  "Memory of the queue of one pair for long messages, in pieces of "
-                                 "UCX_SM_SEG_SIZE; 4 to 1024."),
+                                 "UCX_SM_SEG_SIZE.",
+                                 {"4", "1024"}),
     field<&Config::segment_size>("SEG_SIZE", "8256",
                                  "The longest message that goes through shared memory in one "
-                                 "piece."),
+                                 "piece, rounded up to 64 bytes.",
+                                 {"512", "1m"}),
     field<&Config::kept_buffers>("RX_KEPT", "128",
-                                 "Buffers of a queue that receivers may keep without a copy."),
-    field<&Config::max_poll>("RX_MAX_POLL", "16", "Messages taken from a queue in one call."),
+                                 "Buffers of a queue that receivers may keep without a copy.",
+                                 {.most = "65536"}),
+    field<&Config::max_poll>("RX_MAX_POLL", "16", "Messages taken from a queue in one call.",
+                             {"1", "65536"}),
     field<&Config::single_copy>("SINGLE_COPY", "y",
                                 "Read and write memory of other processes directly, where the "
                                 "system permits it; n: two copies through shared memory."),
@@ -37,14 +43,10 @@ constexpr ucs::config::Field<Config> kFields[] = {
 
 const ucs::config::Table<Config> table("shared memory transports", {"SM_"}, kFields);
 
-unsigned queue_size(unsigned wanted) {
-    return std::bit_ceil(std::clamp(wanted, 8u, 65536u));
-}
-
 }  // namespace
 
 ucs_status_t load_config(const ucs::config::Source* source, Config* config) {
-    constexpr size_t kLine = 64, kSmallest = 512, kLargest = 1u << 20;
+    constexpr size_t kLine = 64;
     std::string problem;
     const ucs_status_t status = table.load(
         source != nullptr ? *source : ucs::config::Source::from_environment(), *config, problem);
@@ -52,13 +54,9 @@ ucs_status_t load_config(const ucs::config::Source* source, Config* config) {
         ucs::log_error("{}", problem);
         return status;
     }
-    config->fifo_size = queue_size(config->fifo_size);
-    config->ring_size = queue_size(config->ring_size);
-    config->ring_buffers = std::clamp(config->ring_buffers, 4u, 1024u);
-    config->kept_buffers = std::min(config->kept_buffers, 65536u);
-    config->max_poll = std::clamp(config->max_poll, 1u, 65536u);
-    config->segment_size = {
-        ucs::align_up(std::clamp<size_t>(config->segment_size, kSmallest, kLargest), kLine)};
+    config->fifo_size = std::bit_ceil(config->fifo_size);
+    config->ring_size = std::bit_ceil(config->ring_size);
+    config->segment_size = {ucs::align_up(config->segment_size.bytes, kLine)};
     return UCS_OK;
 }
 

@@ -46,7 +46,8 @@ constexpr ucs::config::Field<C> kFields[] = {
     field<&C::keepidle>("KEEPIDLE", "10s",
                         "Silence after which the kernel asks whether the peer lives, in whole "
                         "seconds; inf: never."),
-    field<&C::keepcnt>("KEEPCNT", "3", "Questions without an answer before a peer counts as dead."),
+    field<&C::keepcnt>("KEEPCNT", "3", "Questions without an answer before a peer counts as dead.",
+                       {.most = "127"}),
     field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds."),
     field<&C::user_timeout>("USER_TIMEOUT", "auto",
                             "How long sent bytes may stay unacknowledged before the peer counts "

@@ -37,8 +37,7 @@ void set_keep_alive(int socket, const Config& config) {
         set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
         set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
         set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
-        set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(std::min(config.keepcnt, 127u)),
-            "TCP_KEEPCNT");
+        set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(config.keepcnt), "TCP_KEEPCNT");
     }
     const ucs::Duration patience = user_timeout(config);
     if (patience == ucs::kForever) return;
@@ -71,7 +70,7 @@ ucs::Duration user_timeout(const Config& config) {
     if (config.user_timeout) return *config.user_timeout;
     constexpr ucs::Duration kLong = std::chrono::hours(24);
     if (config.keepidle >= kLong || config.keepintvl >= kLong) return ucs::kForever;
-    return config.keepidle + config.keepintvl * std::min(config.keepcnt, 1000u);
+    return config.keepidle + config.keepintvl * config.keepcnt;
 }
 
 void tune(int socket, const Config& config) {

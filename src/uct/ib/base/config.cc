@@ -9,13 +9,15 @@ using ucs::config::field;
 using C = TransportConfig;
 
 constexpr ucs::config::Field<C> kTransportFields[] = {
-    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256", "Work requests that a send queue holds."),
+    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256", "Work requests that a send queue holds.",
+                            {.least = "4"}),
     field<&C::tx_cq_len>("TX_CQ_LEN", "4096",
                          "Work requests that may be outstanding on all send queues of an interface "
                          "together: the length of their completion queue."),
     field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
                                 "Work requests of one send queue for each that asks for a "
-                                "completion, where nobody waits for one earlier."),
+                                "completion, where nobody waits for one earlier.",
+                                {.least = "1"}),
     field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
     field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
                              "Bytes that a work request can at least carry inside itself; the "
@@ -34,11 +36,11 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
                             "active message. The same on all hosts of a job."),
     field<&C::max_rd_atomic>("MAX_RD_ATOMIC", "4",
                              "Reads and atomics that one queue pair keeps in flight."),
-    field<&C::retry_count>("RETRY_COUNT", "7",
-                           "Retransmissions, 0 to 7, before a peer counts as dead."),
+    field<&C::retry_count>("RETRY_COUNT", "7", "Retransmissions before a peer counts as dead.",
+                           {.most = "7"}),
     field<&C::rnr_retry_count>("RNR_RETRY_COUNT", "7",
-                               "Retries, 0 to 7, when the peer has no receive buffer; 7 is without "
-                               "end."),
+                               "Retries when the peer has no receive buffer; 7 is without end.",
+                               {.most = "7"}),
     field<&C::timeout>("TIMEOUT", "1s",
                        "Wait for an acknowledgement before a retransmission. Rounded up to a power "
                        "of two times 4.096 us."),
@@ -47,17 +49,17 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
     field<&C::fc_enable>("FC_ENABLE", "y",
                          "Flow control: a sender stops before it overruns a slow receiver."),
     field<&C::fc_window>("FC_WND_SIZE", "512",
-                         "Active messages that an endpoint may send before its peer grants more; "
-                         "2 to 32767."),
+                         "Active messages that an endpoint may send before its peer grants more.",
+                         {"2", "32767"}),
     field<&C::fc_hard_threshold>("FC_HARD_THRESH", "0.25",
                                  "Part of the window that is left when more is asked for."),
     field<&C::fc_request_timeout>("FC_HARD_REQ_TIMEOUT", "5s",
                                   "An endpoint that waits for a grant asks again after this time, "
                                   "so that a dead peer is noticed."),
-    field<&C::service_level>("SL", "0", "InfiniBand service level, 0 to 15."),
-    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
-                             "Traffic class of packets with a GRH, 0 to 255."),
-    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH."),
+    field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0", "Traffic class of packets with a GRH.",
+                             {.most = "255"}),
+    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
     field<&C::gid_index>("GID_INDEX", "auto",
                          "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
                          "v2, of an IPv4 address if there is one, else of one that is not "
@@ -75,17 +77,18 @@ const ucs::config::Table<C> dc_mlx5_table("dc_mlx5 transport", {"DC_MLX5_", "DC_
                                           kTransportFields);
 
 constexpr ucs::config::Field<DcConfig> kDcFields[] = {
-    field<&DcConfig::num_dci>(
-        "NUM_DCI", "8",
-        "Send queues (DCIs) that all dc endpoints of an interface share, 1 to "
-        "65534; each is made when it is first needed."),
+    field<&DcConfig::num_dci>("NUM_DCI", "8",
+                              "Send queues (DCIs) that all dc endpoints of an interface share; "
+                              "each is made when it is first needed.",
+                              {"1", "65534"}),
     field<&DcConfig::tx_policy>(
         "TX_POLICY", "dcs_quota",
         "How endpoints get a DCI. dcs: one to itself until all it sent is acknowledged; dcs_quota: "
         "as dcs, but it gives way after a quota if others wait; rand: a fixed one, shared."),
     field<&DcConfig::tx_quota>("TX_QUOTA", "32",
                                "Work requests that an endpoint posts to its DCI before it gives "
-                               "way (policy dcs_quota)."),
+                               "way (policy dcs_quota).",
+                               {.least = "1"}),
 };
 
 const ucs::config::Table<DcConfig> dc_pool_table("dc_mlx5 send queues", {"DC_MLX5_", "DC_"},
@@ -94,10 +97,12 @@ const ucs::config::Table<DcConfig> dc_pool_table("dc_mlx5 send queues", {"DC_MLX
 constexpr ucs::config::Field<C> kDatagramFields[] = {
     field<&C::tx_queue_len>("TX_QUEUE_LEN", "256",
                             "Work requests that the send queue holds, and packets that an endpoint "
-                            "takes before the first of them is acknowledged."),
+                            "takes before the first of them is acknowledged.",
+                            {.least = "4"}),
     field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
                                 "Work requests for each that asks for a completion, where nobody "
-                                "waits for one earlier."),
+                                "waits for one earlier.",
+                                {.least = "1"}),
     field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
     field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
                              "Bytes of a message that a work request can at least carry inside "
@@ -112,10 +117,10 @@ constexpr ucs::config::Field<C> kDatagramFields[] = {
     field<&C::segment_size>("SEG_SIZE", "8256",
                             "Limit of an active message, which is cut at the path MTU. The same on "
                             "all hosts of a job."),
-    field<&C::service_level>("SL", "0", "InfiniBand service level, 0 to 15."),
-    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
-                             "Traffic class of packets with a GRH, 0 to 255."),
-    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH."),
+    field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0", "Traffic class of packets with a GRH.",
+                             {.most = "255"}),
+    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
     field<&C::gid_index>("GID_INDEX", "auto",
                          "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
                          "v2, of an IPv4 address if there is one."),
@@ -133,12 +138,13 @@ constexpr ucs::config::Field<UdConfig> kUdFields[] = {
                               "answers when its program calls the library."),
     field<&UdConfig::timer_tick>("TIMER_TICK", "200us",
                                  "Shortest wait for an acknowledgement before a retransmission; "
-                                 "measured round trips make it longer."),
+                                 "measured round trips make it longer.",
+                                 {.least = "1ns"}),
     field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
-                                    "Factor on the wait after each retransmission in a row, at "
-                                    "least 1."),
-    field<&UdConfig::max_window>("MAX_WINDOW", "256",
-                                 "Packets in flight to a peer at most, 4 to 256."),
+                                    "Factor on the wait after each retransmission in a row.",
+                                    {.least = "1"}),
+    field<&UdConfig::max_window>("MAX_WINDOW", "256", "Packets in flight to a peer at most.",
+                                 {"4", "256"}),
 };
 
 const ucs::config::Table<UdConfig> ud_reliability_table("ud_verbs reliability",

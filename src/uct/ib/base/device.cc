@@ -178,9 +178,9 @@ ucs_status_t Device::find_pkey(const TransportConfig& config, Path* path) const 
 }
 
 ucs_status_t Device::make_path(const TransportConfig& config, Path* path) const {
-    path->service_level = static_cast<uint8_t>(config.service_level & 0xf);
+    path->service_level = static_cast<uint8_t>(config.service_level);
     path->traffic_class = static_cast<uint8_t>(config.traffic_class);
-    path->hop_limit = static_cast<uint8_t>(std::min(config.hop_limit, 255u));
+    path->hop_limit = static_cast<uint8_t>(config.hop_limit);
     path->mtu = port_attributes_.active_mtu;
     if (config.path_mtu) {
         unsigned code = IBV_MTU_256;

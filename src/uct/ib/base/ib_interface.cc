@@ -44,10 +44,8 @@ IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConf
       params_(params),
       sends_only_(kind == TransportKind::kDcMlx5) {
     device().events().subscribe(events_);
-    const unsigned depth = std::max(config.tx_queue_len, 4u);
-    config_.tx_queue_len = depth;
-    moderation_ = std::clamp(config.tx_cq_moderation, 1u, depth / 4);
-    window_ = static_cast<int>(std::clamp(config.fc_window, 2u, 32767u));
+    moderation_ = std::min(config.tx_cq_moderation, config.tx_queue_len / 4);
+    window_ = static_cast<int>(config.fc_window);
     hard_ = std::max(1, static_cast<int>(config.fc_hard_threshold * window_));
     soft_ = std::max(hard_ + 1, window_ / 2);
 

@@ -125,8 +125,8 @@ bool bring_up_dci(ibv_qp* qp, const IbInterface& interface) {
     attributes = {};
     attributes.qp_state = IBV_QPS_RTS;
     attributes.timeout = encode_timeout(config.timeout);
-    attributes.retry_cnt = static_cast<uint8_t>(std::min(config.retry_count, 7u));
-    attributes.rnr_retry = static_cast<uint8_t>(std::min(config.rnr_retry_count, 7u));
+    attributes.retry_cnt = static_cast<uint8_t>(config.retry_count);
+    attributes.rnr_retry = static_cast<uint8_t>(config.rnr_retry_count);
     attributes.max_rd_atomic = static_cast<uint8_t>(std::min<unsigned>(
         config.max_rd_atomic,
         static_cast<unsigned>(interface.device().attributes().max_qp_init_rd_atom)));

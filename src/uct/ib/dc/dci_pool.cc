@@ -32,8 +32,8 @@ void Dci::on_failed(SendQueue&, uint32_t failed_index, ucs_status_t status) {
 DciPool::DciPool(IbInterface& interface, const DcConfig& config)
     : interface_(interface),
       policy_(config.tx_policy),
-      limit_(std::clamp(config.num_dci, 1u, unsigned{kNone} - 1)),
-      quota_(std::max(config.tx_quota, 1u)) {
+      limit_(config.num_dci),
+      quota_(config.tx_quota) {
     count_free();
 }
 

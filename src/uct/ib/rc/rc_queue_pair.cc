@@ -76,7 +76,7 @@ bool connect_rc(ibv_qp* qp, const RcConnection& connection) {
     attributes.timeout = encode_timeout(connection.config.timeout);
     attributes.retry_cnt = static_cast<uint8_t>(
         std::min(connection.config.retry_count, connection.device.max_retry_count()));
-    attributes.rnr_retry = static_cast<uint8_t>(std::min(connection.config.rnr_retry_count, 7u));
+    attributes.rnr_retry = static_cast<uint8_t>(connection.config.rnr_retry_count);
     attributes.max_rd_atomic = static_cast<uint8_t>(
         std::min<unsigned>(connection.config.max_rd_atomic, connection.remote.max_rd_atomic));
     return ibv_modify_qp(qp, &attributes,

@@ -31,9 +31,8 @@ constexpr size_t mtu_bytes(int code) {
 UdInterface::UdInterface(Domain& domain, const TransportConfig& config, const UdConfig& ud_config,
                          const InterfaceParams& params)
     : IbInterface(domain, TransportKind::kUdVerbs, config, params),
-      settings_{ud_config.timeout, std::max(ud_config.timer_tick, ucs::Duration(1)),
-                std::max(ud_config.timer_backoff, 1.0),
-                std::clamp(ud_config.max_window, 4u, kMaxAhead)},
+      settings_{ud_config.timeout, ud_config.timer_tick, ud_config.timer_backoff,
+                ud_config.max_window},
       buckets_(std::make_unique<ByTarget::bucket_type[]>(bucket_count_)),
       by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)) {
     attributes_.interface_address_length = UdAddress::kLength;
