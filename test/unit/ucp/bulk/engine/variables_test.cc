@@ -8,7 +8,6 @@
 #include "ucp/bulk/engine/path_group.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
-#include "ucs/config/registry.h"
 
 namespace ucp::bulk::test {
 namespace {
@@ -21,9 +20,9 @@ Cluster::Options with(const std::string& name, const std::string& value, unsigne
     options.config = ucp::test::quiet_config();
     ucs::config::Source source;
     std::string error;
-    EXPECT_EQ(ucs::config::modify(source, "BULK_THRESH", "8k", error), UCS_OK) << error;
-    EXPECT_EQ(ucs::config::modify(source, "BULK_SLICE_SIZE", "4k", error), UCS_OK) << error;
-    EXPECT_EQ(ucs::config::modify(source, "" + name, value, error), UCS_OK) << error;
+    EXPECT_EQ(source.modify("BULK_THRESH", "8k", error), UCS_OK) << error;
+    EXPECT_EQ(source.modify("BULK_SLICE_SIZE", "4k", error), UCS_OK) << error;
+    EXPECT_EQ(source.modify("" + name, value, error), UCS_OK) << error;
     EXPECT_EQ(kConfigTable.load(source, options.config, error), UCS_OK) << error;
     options.config.switch_interval = std::chrono::hours(1);
     return options;
