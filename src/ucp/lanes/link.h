@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ucp/lanes/messages.h"
-#include "ucp/lanes/ranking.h"
+#include "ucp/lanes/score.h"
 #include "ucp/lanes/switch.h"
 
 namespace ucp::lanes {

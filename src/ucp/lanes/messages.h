@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ucp/lanes/ranking.h"
+#include "ucp/lanes/score.h"
 #include "ucs/type/status.h"
 
 namespace ucp::lanes {

@@ -8,7 +8,7 @@
 
 #include "ucp/lanes/link.h"
 #include "ucp/lanes/messages.h"
-#include "ucp/lanes/ranking.h"
+#include "ucp/lanes/score.h"
 #include "ucs/type/status.h"
 
 namespace ucp::lanes {
@@ -219,7 +219,7 @@ class Negotiator {
     void expire(Link& link);
     ucs_status_t violation();
 
-    // scores.cc: halves and thresholds.
+    // scoreboard.cc: halves and thresholds.
     Score half_of(const Link& link) const;
     void tell(Link& link, bool always);
     void hear(Link& link, Score half);
@@ -246,7 +246,7 @@ class Negotiator {
     void abandon(Link& link, WithdrawReason reason);
     void retreat(Link& link);
 
-    // transition.cc: from Committed up to Established, and down again.
+    // rounds.cc: from Committed up to Established, and down again.
     void start_round(Link& link, Epoch epoch);
     void create(Link& link);
     void connect(Link& link);
