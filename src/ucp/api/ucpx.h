@@ -117,13 +117,13 @@ enum ucpx_ep_attr_field {
     UCPX_EP_ATTR_FIELD_ADAPTIVE = UCS_BIT(1),
     UCPX_EP_ATTR_FIELD_STATE = UCS_BIT(2), /**< state, reason and state_age */
     UCPX_EP_ATTR_FIELD_POLICY = UCS_BIT(3),
-    UCPX_EP_ATTR_FIELD_SCORES = UCS_BIT(4),   /**< local, told, heard and agreed score */
+    UCPX_EP_ATTR_FIELD_SCORES = UCS_BIT(4),   /**< local, advertised, remote and agreed score */
     UCPX_EP_ATTR_FIELD_COUNTERS = UCS_BIT(5), /**< promotions, demotions and denials */
     UCPX_EP_ATTR_FIELD_LANES = UCS_BIT(6)
 };
 
 /**
- * Scores are rates in messages a second, bytes weighed in; a pinned half
+ * Scores are rates in messages a second, bytes weighed in; a pinned score
  * (UCPX_LANE_POLICY_DEDICATED at either end) is 2^60. Both ends hold the same agreed score once
  * their messages have landed.
  */
@@ -136,8 +136,8 @@ typedef struct ucpx_ep_attr {
     double state_age;          /**< seconds since it entered the state */
     ucpx_lane_policy_t policy; /**< as last asked for on this side */
     uint64_t local_score;      /**< as measured here last */
-    uint64_t told_score;       /**< this end's half of the agreed score */
-    uint64_t heard_score;      /**< the peer's half */
+    uint64_t advertised_score; /**< the local score as the peer knows it */
+    uint64_t remote_score;     /**< the peer's, as it advertised it */
     uint64_t agreed_score;     /**< the sum: what links are ranked by */
     uint64_t promotions;       /**< times it became established */
     uint64_t demotions;        /**< times it left the dedicated lane */
@@ -171,8 +171,8 @@ typedef struct ucpx_link {
     ucp_ep_h ep; /**< NULL if the program made none to this peer */
     ucpx_lane_state_t state;
     ucpx_lane_reason_t reason;
-    uint64_t told_score;
-    uint64_t heard_score;
+    uint64_t advertised_score;
+    uint64_t remote_score;
 } ucpx_link_t;
 
 /** An array that the caller provides and owns; NULL entries and 0 just count. */

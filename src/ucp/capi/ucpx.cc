@@ -76,8 +76,8 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     }
     if (wants(UCPX_EP_ATTR_FIELD_SCORES)) {
         attr->local_score = link.local;
-        attr->told_score = link.told;
-        attr->heard_score = link.heard;
+        attr->advertised_score = link.advertised;
+        attr->remote_score = link.remote;
         attr->agreed_score = link.score();
     }
     if (wants(UCPX_EP_ATTR_FIELD_COUNTERS)) {
@@ -157,8 +157,8 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
                                     endpoint.is_users() ? wrap(&endpoint) : nullptr,
                                     static_cast<ucpx_lane_state_t>(links[index]->state),
                                     static_cast<ucpx_lane_reason_t>(links[index]->reason),
-                                    links[index]->told,
-                                    links[index]->heard};
+                                    links[index]->advertised,
+                                    links[index]->remote};
             put_entry(attr->links, index, entry);
         }
         attr->links.num_entries = static_cast<unsigned>(links.size());

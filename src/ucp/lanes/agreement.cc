@@ -8,306 +8,208 @@
 
 namespace ucp::lanes {
 
-// Slots that are neither booked nor pledged; one on its way down counts, though it is not empty
-// yet.
-std::uint32_t Negotiator::free_slots() const {
-    const std::uint32_t spoken_for = booked_ + (outstanding_ != nullptr ? 1 : 0);
-    return config_.cap > spoken_for ? config_.cap - spoken_for : 0;
-}
+// --- the ranking asks and tells
 
-// Of the links that hold or will hold a slot: only those that may go now, or all.
-Link* Negotiator::worst_booked(bool may_go) {
-    Link* worst = nullptr;
-    for (auto& [peer, link] : links_) {
-        if (!books_slot(link.state)) continue;
-        const bool settled =
-            link.state == LinkState::kEstablished && now_ >= link.since + config_.min_residence;
-        if (may_go && !settled) continue;
-        if (worst == nullptr || link.rank() < worst->rank()) worst = &link;
-    }
-    return worst;
-}
-
-// What a link must beat at this end: admission, and the victim's score with the incumbent's margin.
-Rank Negotiator::floor_of(const Link* victim) const {
-    Rank floor{admission(), {}};
-    if (victim != nullptr) {
-        const Score score = with_margin(victim->score(), config_.margin_permille);
-        floor = std::max(floor, Rank{score, victim->id});
-    }
-    return floor;
-}
-
-bool Negotiator::may_ask(const Link& link) const {
-    if (link.state != LinkState::kIdle || link.deferred || half_of(link) + link.heard == 0 ||
-        link.closing || link.policy == Policy::kScalable) {
+bool Negotiator::may_promote(const Ranking::Member& candidate) {
+    const auto& link = static_cast<const Link&>(candidate);
+    if (link.deferred || link.score() == 0 || link.life != Link::Life::kOpen ||
+        link.policy == Policy::kScalable) {
         return false;
     }
-    if (now_ >= link.retry_at) return true;
-    return link.has_threshold && potential(link) > link.threshold &&
-           now_ >= link.asked_at + config_.busy_retry;
+    if (context_.now >= link.retry_at) return true;
+    return link.denied_floor && link.rank() > *link.denied_floor &&
+           context_.now >= link.asked_at + context_.config.busy_retry;
 }
 
-// Asks for the best link that may be asked for, if it beats what its slot costs here.
-void Negotiator::consider() {
-    if (outstanding_ != nullptr || closing_ || config_.cap == 0) return;
-    Link* best = nullptr;
-    for (auto& [peer, link] : links_) {
-        if (!may_ask(link)) continue;
-        if (best == nullptr || potential(link) > potential(*best)) best = &link;
-    }
-    if (best == nullptr) return;
-    const Link* victim = nullptr;
-    if (free_slots() == 0) {
-        victim = worst_booked(true);
-        if (victim == nullptr) return;
-    }
-    const Rank floor = floor_of(victim);
-    if (potential(*best) > floor) request(*best, floor);
-}
-
-void Negotiator::request(Link& link, const Rank& floor) {
-    tell(link, true);
+// Asks the peer for the link: nothing is promoted by one end alone.
+void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
+    auto& link = static_cast<Link&>(candidate);
+    scoreboard_.advertise(link);
     // The low bit tells the two ends' rounds apart, the rest an end's rounds from one another.
-    rounds_ = rounds_ % 0x7fffffffu + 1;
-    start_round(link, rounds_ << 1 | (link.low_end ? 0 : 1));
+    requests_made_ = requests_made_ % 0x7fffffffu + 1;
+    rounds_.start(link, requests_made_ << 1 | (link.low_end ? 0 : 1));
     link.estimate = link.score();
-    link.asked_at = now_;
-    ++counters_.requests;
-    set_state(link, LinkState::kRequested, Reason::kHot);
+    link.asked_at = context_.now;
+    ++context_.counters.requests;
+    rounds_.set_state(link, LinkState::kRequested, Reason::kHot);
     Message message;
     message.type = MessageType::kRequest;
     message.epoch = link.epoch;
-    message.half = link.told;
+    message.local = link.advertised;
     message.estimate = link.estimate;
     message.floor = floor;
-    send(link.peer, std::move(message));
+    context_.actions.send(link.peer, std::move(message));
+}
+
+void Negotiator::demote(Ranking::Member& incumbent) {
+    rounds_.demote(static_cast<Link&>(incumbent), Reason::kCold);
+}
+
+// --- requests of the peer
+
+// The link that this end has asked for, or null. There is one at most.
+Link* Negotiator::outstanding() {
+    return static_cast<Link*>(scoreboard_.ranking().reserving());
+}
+
+// With an own request out, an answer may give away the slot that it was made on.
+bool Negotiator::can_answer() {
+    return outstanding() == nullptr || scoreboard_.ranking().free_places() > 0;
 }
 
 void Negotiator::on_request(Link& link, const Message& message) {
-    hear(link, message.half);
+    scoreboard_.set_remote(link, message.local);
     if (link.state >= LinkState::kCommitted && link.state <= LinkState::kDemoting) {
         // Its sender has lost the round that this end is in, and will say so when it is asked.
         deny(link, message.epoch, DenyReason::kBusy, {});
         return;
     }
-    link.deferred = false;
-    if (potential(link) > message.floor) {
+    link.deferred.reset();
+    if (link.rank() > message.floor) {
         // The asker would take the link: what it last denied is over. If this end must deny, it
         // asks by itself as soon as it can.
-        link.has_threshold = false;
-        link.retry_at = std::min(link.retry_at, link.asked_at + config_.busy_retry);
+        link.denied_floor.reset();
+        link.retry_at = std::min(link.retry_at, link.asked_at + context_.config.busy_retry);
     }
     if (link.state == LinkState::kRequested || link.state == LinkState::kWithdrawing) {
         if (link.low_end) return;  // crossing: the other end answers ours
-        set_state(link, LinkState::kIdle, Reason::kProgress);
-        if (link.closing) {
+        rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
+        if (link.life == Link::Life::kClosing) {
             deny(link, message.epoch, DenyReason::kRefused, {});
-            act(ActionKind::kClosed, link.peer);
+            context_.actions.add(Actions::Kind::kClosed, link.peer);
             return;
         }
     } else if (link.state == LinkState::kReleasing) {
         deny(link, message.epoch, DenyReason::kBusy, {});
         return;
     }
-    if (outstanding_ == nullptr || free_slots() > 0) {
+    if (can_answer()) {
         decide(link, message.epoch, message.floor);
         return;
     }
-    const Rank own{outstanding_->estimate, outstanding_->id};
-    if (Rank{message.estimate, link.id} > own) {
-        ++counters_.deferrals;
-        link.deferred = true;
-        link.deferred_epoch = message.epoch;
-        link.deferred_estimate = message.estimate;
-        link.deferred_floor = message.floor;
+    const Link& own = *outstanding();
+    if (Rank{message.estimate, link.id()} > Rank{own.estimate, own.id()}) {
+        ++context_.counters.deferrals;
+        link.deferred = {message.epoch, message.estimate, message.floor};
     } else {
         deny(link, message.epoch, DenyReason::kBusy, {});
     }
 }
 
 void Negotiator::deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor) {
-    tell(link, true);
-    ++counters_.denials_sent;
+    scoreboard_.advertise(link);
+    ++context_.counters.denials_sent;
     Message message;
     message.type = MessageType::kDeny;
     message.epoch = epoch;
-    message.half = link.told;
+    message.local = link.advertised;
     message.deny = reason;
     message.floor = floor;
-    send(link.peer, std::move(message));
+    context_.actions.send(link.peer, std::move(message));
 }
 
 void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
-    if (closing_ || link.closing || link.policy == Policy::kScalable) {
+    if (closing_ || link.life == Link::Life::kClosing || link.policy == Policy::kScalable) {
         deny(link, epoch, DenyReason::kRefused, {});
         return;
     }
-    tell(link, true);
-    Link* victim = nullptr;
-    Rank floor = floor_of(nullptr);
-    if (free_slots() == 0) {
-        victim = worst_booked(true);
-        floor = floor_of(worst_booked(false));
-    }
+    scoreboard_.advertise(link);
+    Ranking& ranking = scoreboard_.ranking();
+    const bool is_full = ranking.free_places() == 0;
+    const Rank floor = ranking.floor_of(is_full ? ranking.worst_holder() : nullptr);
     if (link.rank() <= floor || link.rank() <= asker_floor) {
         deny(link, epoch, DenyReason::kOutranked, floor);
         return;
     }
     // It beats the worst link, but that one may not go yet; or it is the own request that books.
-    if (free_slots() == 0 && (victim == nullptr || link.rank() <= floor_of(victim))) {
+    Ranking::Member* victim = is_full ? ranking.worst_incumbent() : nullptr;
+    if (is_full && (victim == nullptr || link.rank() <= ranking.floor_of(victim))) {
         deny(link, epoch, DenyReason::kBusy, {});
         return;
     }
-    start_round(link, epoch);
+    rounds_.start(link, epoch);
     Message message;
     message.type = MessageType::kAccept;
     message.epoch = epoch;
-    message.half = link.told;
-    send(link.peer, std::move(message));
-    if (victim != nullptr) demote(*victim, Reason::kOutranked);
-    set_state(link, LinkState::kCommitted, Reason::kAsked);
-}
-
-Link* Negotiator::best_deferred() {
-    Link* best = nullptr;
-    for (auto& [peer, link] : links_) {
-        if (link.deferred && (best == nullptr || link.rank() > best->rank())) best = &link;
-    }
-    return best;
+    message.local = link.advertised;
+    context_.actions.send(link.peer, std::move(message));
+    if (victim != nullptr) rounds_.demote(static_cast<Link&>(*victim), Reason::kOutranked);
+    rounds_.set_state(link, LinkState::kCommitted, Reason::kAsked);
 }
 
 void Negotiator::answer_deferred() {
-    while (outstanding_ == nullptr || free_slots() > 0) {
-        Link* best = best_deferred();
+    const auto is_deferred = [](const Ranking::Member& member) {
+        return static_cast<const Link&>(member).deferred.has_value();
+    };
+    while (can_answer()) {
+        Ranking::Member* best = scoreboard_.ranking().best_of(Role::kCandidate, is_deferred);
         if (best == nullptr) return;
-        best->deferred = false;
-        decide(*best, best->deferred_epoch, best->deferred_floor);
+        auto& link = static_cast<Link&>(*best);
+        const Link::Deferred asked = *link.deferred;
+        link.deferred.reset();
+        decide(link, asked.epoch, asked.floor);
     }
 }
+
+// --- answers of the peer
 
 void Negotiator::on_accept(Link& link) {
     if (link.state == LinkState::kWithdrawing) {
-        set_state(link, LinkState::kIdle, Reason::kProgress);
-        if (link.closing) act(ActionKind::kClosed, link.peer);
+        rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
+        if (link.life == Link::Life::kClosing) {
+            context_.actions.add(Actions::Kind::kClosed, link.peer);
+        }
         return;
     }
-    // The pledge of this round is the first thing the ended request gives back.
-    outstanding_ = nullptr;
-    if (free_slots() == 0) {
-        // Nothing was let in on the pledge, so what it was made on is still there.
-        Link* victim = worst_booked(true);
+    Ranking& ranking = scoreboard_.ranking();
+    if (ranking.taken() >= context_.config.cap) {
+        // Nothing was let in on the reservation, so the incumbent that it was made on is there.
+        Ranking::Member* victim = ranking.worst_incumbent();
         assert(victim != nullptr);
-        demote(*victim, Reason::kOutranked);
+        rounds_.demote(static_cast<Link&>(*victim), Reason::kOutranked);
     }
-    set_state(link, LinkState::kCommitted, Reason::kProgress);
+    rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
 }
 
 void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
-    ++counters_.denials_received;
-    const bool withdrawn = link.state == LinkState::kWithdrawing;
+    const Config& config = context_.config;
+    ++context_.counters.denials_received;
+    const bool was_withdrawn = link.state == LinkState::kWithdrawing;
     Reason reason = Reason::kBusy;
     if (why == DenyReason::kOutranked) reason = Reason::kOutranked;
     if (why == DenyReason::kRefused) reason = Reason::kRefused;
-    set_state(link, LinkState::kIdle, reason);
-    link.has_threshold = why == DenyReason::kOutranked;
-    link.threshold = floor;
-    if (withdrawn) {
-        if (link.closing) act(ActionKind::kClosed, link.peer);
+    rounds_.set_state(link, LinkState::kIdle, reason);
+    link.denied_floor.reset();
+    if (why == DenyReason::kOutranked) link.denied_floor = floor;
+    if (was_withdrawn) {
+        if (link.life == Link::Life::kClosing) {
+            context_.actions.add(Actions::Kind::kClosed, link.peer);
+        }
         return;
     }
     switch (why) {
         case DenyReason::kBusy:
-            back_off(link, config_.busy_retry, config_.retry_after);
+            rounds_.back_off(link, config.busy_retry, config.retry_after);
             break;
         case DenyReason::kOutranked:
-            back_off(link, config_.retry_after, config_.retry_max);
+            rounds_.back_off(link, config.retry_after, config.retry_max);
             break;
         case DenyReason::kRefused:
-            back_off(link, config_.retry_max, config_.retry_max);
+            rounds_.back_off(link, config.retry_max, config.retry_max);
             break;
-    }
-}
-
-void Negotiator::back_off(Link& link, Time base, Time most) {
-    const std::uint32_t doublings = std::min(link.denials, 30u);
-    ++link.denials;
-    link.denied_score = link.score();
-    const Time delay = base > (most >> doublings) ? most : base << doublings;
-    link.retry_at = now_ + delay + spread(link.id, worker_, link.denials, delay);
-}
-
-// Leaves a round in which this end has not sent READY.
-void Negotiator::abandon(Link& link, WithdrawReason why) {
-    ++counters_.withdrawals;
-    Message message;
-    message.type = MessageType::kWithdraw;
-    message.epoch = link.epoch;
-    message.withdraw = why;
-    send(link.peer, std::move(message));
-    back_off(link, config_.retry_after, config_.retry_max);
-    link.has_threshold = false;
-    const Reason reason = why == WithdrawReason::kNoLane     ? Reason::kNoLane
-                          : why == WithdrawReason::kNoAnswer ? Reason::kNoAnswer
-                          : why == WithdrawReason::kClosing  ? Reason::kClosing
-                                                             : Reason::kPolicy;
-    if (link.state == LinkState::kRequested) {
-        set_state(link, LinkState::kWithdrawing, reason);
-    } else {
-        release(link, reason);
     }
 }
 
 ucs_status_t Negotiator::on_withdraw(Link& link, const Message& message) {
-    if (link.deferred && link.deferred_epoch == message.epoch) {
-        link.deferred = false;
+    if (link.deferred && link.deferred->epoch == message.epoch) {
+        link.deferred.reset();
         deny(link, message.epoch, DenyReason::kBusy, {});
         return UCS_OK;
     }
     if (message.epoch != link.epoch || !books_slot(link.state)) return UCS_OK;
     if (link.state > LinkState::kReady) return violation();
-    retreat(link);
+    rounds_.on_withdrawn(link);
     return UCS_OK;
-}
-
-// The peer has left a round in which it has not switched.
-void Negotiator::retreat(Link& link) {
-    back_off(link, config_.retry_after, config_.retry_max);
-    link.has_threshold = false;
-    release(link, Reason::kPeer);
-}
-
-void Negotiator::close(Link& link) {
-    const bool holds_nothing = link.state == LinkState::kIdle;
-    link.closing = true;
-    tell(link, false);
-    leave(link, Reason::kClosing);
-    if (holds_nothing) act(ActionKind::kClosed, link.peer);
-}
-
-// Gives up whatever the link has or is after, as far as that can be done now.
-void Negotiator::leave(Link& link, Reason reason) {
-    const auto why =
-        reason == Reason::kClosing ? WithdrawReason::kClosing : WithdrawReason::kPolicy;
-    switch (link.state) {
-        case LinkState::kIdle:
-            if (link.deferred) {
-                link.deferred = false;
-                deny(link, link.deferred_epoch, DenyReason::kRefused, {});
-            }
-            break;
-        case LinkState::kRequested:
-        case LinkState::kCommitted:
-        case LinkState::kCreating:
-        case LinkState::kConnecting:
-            abandon(link, why);
-            break;
-        case LinkState::kEstablished:
-            demote(link, reason);
-            break;
-        default:
-            break;  // READY is out: settle() demotes it once it is up; or it is on its way down
-    }
 }
 
 }  // namespace ucp::lanes

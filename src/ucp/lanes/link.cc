@@ -50,4 +50,48 @@ const char* name(Reason reason) {
     return "unknown";
 }
 
+bool Round::fits(LinkState state) const {
+    const auto lane_is = [this](Lane least, Lane most) { return lane >= least && lane <= most; };
+    const auto peer_is = [this](PeerStep least, PeerStep most) {
+        return peer >= least && peer <= most;
+    };
+    const TxDirection::State tx = direction.tx.state();
+    const bool is_up = lane == Lane::kConnected;
+    const bool has_moved = tx != TxDirection::State::kScalable;
+    const bool is_stopping =
+        tx == TxDirection::State::kUnmarking || tx == TxDirection::State::kStopped;
+    const bool is_early = !has_moved && acknowledged == Acknowledged::kNone && !flushed;
+    switch (state) {
+        case LinkState::kIdle:
+        case LinkState::kRequested:
+        case LinkState::kWithdrawing:
+            return is_early && lane == Lane::kNone && peer == PeerStep::kNone;
+        case LinkState::kCommitted:
+            return is_early && lane == Lane::kNone && peer <= PeerStep::kLane;
+        case LinkState::kCreating:
+            return is_early && lane == Lane::kCreating && peer <= PeerStep::kLane;
+        case LinkState::kConnecting:
+            return is_early && lane_is(Lane::kCreated, Lane::kConnecting) &&
+                   (lane == Lane::kConnecting ? peer_is(PeerStep::kLane, PeerStep::kReady)
+                                              : peer == PeerStep::kNone);
+        case LinkState::kReady:
+            return is_early && is_up && peer == PeerStep::kLane;
+        case LinkState::kSwitching:
+            return is_up && has_moved && !is_stopping && !flushed &&
+                   (acknowledged == Acknowledged::kNone
+                        ? peer_is(PeerStep::kReady, PeerStep::kMark)
+                        : acknowledged == Acknowledged::kMark && peer == PeerStep::kReady);
+        case LinkState::kEstablished:
+            return is_up && tx == TxDirection::State::kDedicated && peer == PeerStep::kMark &&
+                   acknowledged == Acknowledged::kMark && !flushed;
+        case LinkState::kDemoting:
+            return is_up && peer >= PeerStep::kMark &&
+                   (acknowledged == Acknowledged::kDmark ? !has_moved : is_stopping) &&
+                   !may_release();
+        case LinkState::kReleasing:
+            return lane == Lane::kCreating || lane == Lane::kDestroying;
+    }
+    return false;
+}
+
 }  // namespace ucp::lanes

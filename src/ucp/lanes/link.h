@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ucp/lanes/messages.h"
@@ -38,7 +39,7 @@ constexpr bool holds_slot(LinkState state) {
     return state >= LinkState::kCreating;
 }
 
-// The slot is spoken for: not free, and not about to be.
+// The slot is agreed on: not free, and not about to be.
 constexpr bool books_slot(LinkState state) {
     return state >= LinkState::kCommitted && state <= LinkState::kEstablished;
 }
@@ -77,24 +78,63 @@ enum class Reason : std::uint8_t {
 const char* name(LinkState state);
 const char* name(Reason reason);
 
+// What one end has of the dedicated lane of a link, from the agreement on it to its destruction.
+// Three orders of steps run beside each other: of this end's lane, of the peer, and of what the
+// peer acknowledged to this end.
+struct Round {
+    enum class Lane : std::uint8_t {
+        kNone,
+        kCreating,
+        kCreated,     // the peer's address is still to come
+        kConnecting,  // to that address
+        kConnected,
+        kDestroying,
+    };
+    // The last of the peer's messages that was processed; each comes after the one before.
+    enum class PeerStep : std::uint8_t { kNone, kLane, kReady, kMark, kDmark, kFlushed };
+    // The last of this end's markers that the peer has processed.
+    enum class Acknowledged : std::uint8_t { kNone, kMark, kDmark };
+
+    Lane lane = Lane::kNone;
+    PeerStep peer = PeerStep::kNone;
+    Acknowledged acknowledged = Acknowledged::kNone;
+    bool flushed = false;  // all that this end posted on the lane is done remotely
+    std::uint32_t window = 0;
+    std::vector<std::uint8_t> address;  // the peer's, until it is connected to
+    Switch direction;
+
+    // This end needs the lane no more, and says so: FLUSHED was sent.
+    bool is_drained() const { return acknowledged == Acknowledged::kDmark && flushed; }
+    // Nothing of it can be lost any more.
+    bool is_done() const { return is_drained() && peer >= PeerStep::kDmark; }
+    // Neither end uses the lane any more.
+    bool may_release() const { return is_drained() && peer == PeerStep::kFlushed; }
+    // The steps fit together, and to the state of the link.
+    bool fits(LinkState state) const;
+};
+
 // What one end knows of a link. The negotiator owns it; others read it.
-struct Link {
+struct Link : Ranking::Member {
+    enum class Life : std::uint8_t {
+        kOpen,
+        kClosing,  // the endpoint waits until the link holds nothing
+        kGone,     // no endpoint any more: the record goes with the lane
+    };
+
     Peer peer = 0;
-    LinkId id;
     bool low_end = false;  // this end has the lower worker id
     LinkState state = LinkState::kIdle;
     Reason reason = Reason::kNone;
     Policy policy = Policy::kAuto;
-    bool closing = false;
-    bool gone = false;  // no endpoint any more: the record goes with the lane
-    Time since = 0;     // of the state
+    Life life = Life::kOpen;
+    Time since = 0;  // of the state
 
-    // Scores. `local` is measured, `told` and `heard` are agreed.
+    // Scores of this end, as measured and as the peer knows it, and of the peer as it says.
     Score local = 0;
-    Score told = 0;
-    Score heard = 0;
-    Time told_at = 0;
-    Time heard_at = 0;
+    Score advertised = 0;
+    Score remote = 0;
+    Time advertised_at = 0;
+    Time remote_at = 0;
 
     // Asking.
     Epoch epoch = 0;  // of the current round, or of the last
@@ -103,39 +143,21 @@ struct Link {
     Score denied_score = 0;
     Time asked_at = 0;
     Time retry_at = 0;
-    bool has_threshold = false;
-    Rank threshold;
+    std::optional<Rank> denied_floor;  // what the peer said must be beaten
 
-    // A deferred request of the peer.
-    bool deferred = false;
-    Epoch deferred_epoch = 0;
-    Score deferred_estimate = 0;
-    Rank deferred_floor;
+    // A request of the peer that is answered when this end's own is.
+    struct Deferred {
+        Epoch epoch;
+        Score estimate;
+        Rank floor;
+    };
+    std::optional<Deferred> deferred;
 
     // Waiting.
     Time timer = kNever;
     std::uint32_t pings = 0;
 
-    // The current round; start_round() clears it.
-    struct Round {
-        bool creation_pending = false;
-        bool connecting = false;
-        bool peer_lane = false;
-        bool peer_ready = false;
-        bool mark_received = false;
-        bool mark_acked = false;
-        bool dmark_received = false;
-        bool dmark_acked = false;
-        bool flushed = false;
-        bool flushed_sent = false;
-        bool flushed_received = false;
-        std::uint32_t window = 0;
-        std::vector<std::uint8_t> address;
-        Switch direction;
-
-        // Nothing of it can be lost any more.
-        bool is_done() const { return flushed_sent && dmark_received; }
-    } round;
+    Round round;
 
     std::uint32_t promotions = 0;
     std::uint32_t demotions = 0;
@@ -143,10 +165,12 @@ struct Link {
     // This end is in that round, or owes the answer that may begin it.
     bool knows(Epoch round_epoch) const {
         return (in_round(state) && epoch == round_epoch) ||
-               (deferred && deferred_epoch == round_epoch);
+               (deferred && deferred->epoch == round_epoch);
     }
-    Score score() const { return told + heard; }
-    Rank rank() const { return {score(), id}; }
+    // The agreed score: the same at both ends once the messages of both have landed.
+    Score score() const { return advertised + remote; }
+    const LinkId& id() const { return standing.rank.id; }
+    Rank rank() const { return {score(), id()}; }
 };
 
 }  // namespace ucp::lanes

@@ -97,21 +97,21 @@ void rank(Stream& stream, R& value) {
 template <typename Stream, typename M>
 void layout(Stream& stream, M& message) {
     if (message.type == MessageType::kScore) {
-        stream.integer(message.half);
+        stream.integer(message.local);
         return;
     }
     stream.integer(message.epoch);
     switch (message.type) {
         case MessageType::kRequest:
-            stream.integer(message.half);
+            stream.integer(message.local);
             stream.integer(message.estimate);
             rank(stream, message.floor);
             break;
         case MessageType::kAccept:
-            stream.integer(message.half);
+            stream.integer(message.local);
             break;
         case MessageType::kDeny:
-            stream.integer(message.half);
+            stream.integer(message.local);
             enumeration(stream, message.deny);
             rank(stream, message.floor);
             break;
@@ -129,7 +129,7 @@ void layout(Stream& stream, M& message) {
 
 bool in_range(const Message& message) {
     if (message.type != MessageType::kScore && message.epoch == 0) return false;
-    if (message.half > kMaxHalf || message.estimate > kMaxScore) return false;
+    if (message.local > kMaxLocalScore || message.estimate > kMaxScore) return false;
     if (message.floor.score > kMaxFloor || message.floor.id.low > message.floor.id.high) {
         return false;
     }

@@ -50,7 +50,7 @@ using Epoch = std::uint32_t;
 struct Message {
     MessageType type = MessageType::kPing;
     Epoch epoch = 0;
-    Score half = 0;
+    Score local = 0;  // what its sender measures or wants
     Score estimate = 0;
     Rank floor;
     DenyReason deny = DenyReason::kBusy;

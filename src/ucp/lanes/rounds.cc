@@ -1,216 +1,287 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A link's way from Committed up to Established, and down again. docs/lanes.md, rules 8 and 14
-// to 22.
+#include "ucp/lanes/rounds.h"
+
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
-#include "ucp/lanes/negotiator.h"
-
 namespace ucp::lanes {
+namespace {
 
-void Negotiator::start_round(Link& link, Epoch epoch) {
+using Kind = Actions::Kind;
+using Lane = Round::Lane;
+using PeerStep = Round::PeerStep;
+using Acknowledged = Round::Acknowledged;
+
+// A part of `delay` below a half that depends only on the link and the attempt: links denied
+// together do not ask again together.
+Time jitter(const LinkId& id, std::uint64_t own, std::uint32_t attempt, Time delay) {
+    std::uint64_t hash = id.low ^ (id.high * 0x9e3779b97f4a7c15u) ^ (own << 1) ^
+                         (std::uint64_t{id.connection} << 32 | attempt);
+    hash = (hash ^ (hash >> 31)) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ (hash >> 29)) * 0x94d049bb133111ebu;
+    return delay / 1024 * ((hash >> 40) % 512);
+}
+
+Reason reason_of(WithdrawReason why) {
+    switch (why) {
+        case WithdrawReason::kNoLane:
+            return Reason::kNoLane;
+        case WithdrawReason::kNoAnswer:
+            return Reason::kNoAnswer;
+        case WithdrawReason::kClosing:
+            return Reason::kClosing;
+        case WithdrawReason::kPolicy:
+            return Reason::kPolicy;
+    }
+    return Reason::kNone;
+}
+
+}  // namespace
+
+void Rounds::set_state(Link& link, LinkState state, Reason reason) {
+    held_ += holds_slot(state);
+    held_ -= holds_slot(link.state);
+    context_.actions.notify(link.peer, {link.state, state, reason, link.score()});
+    link.state = state;
+    link.since = context_.now;
+    link.pings = 0;
+    restart_timer(link);
+    if (reason != Reason::kProgress) link.reason = reason;
+    scoreboard_.place(link);
+}
+
+void Rounds::restart_timer(Link& link) {
+    const Config& config = context_.config;
+    if (waits_for_peer(link.state)) {
+        link.timer = context_.now + config.wait_timeout;
+    } else {
+        // A peer that has lost the round would not miss it.
+        link.timer =
+            link.state == LinkState::kEstablished ? context_.now + config.stale_after : kNever;
+    }
+}
+
+void Rounds::start(Link& link, Epoch epoch) {
     link.epoch = epoch;
     link.round = {};
 }
 
-void Negotiator::create(Link& link) {
-    link.round.creation_pending = true;
-    set_state(link, LinkState::kCreating, Reason::kProgress);
-    act(ActionKind::kCreate, link.peer);
+void Rounds::back_off(Link& link, Time base, Time most) {
+    const std::uint32_t doublings = std::min(link.denials, 30u);
+    ++link.denials;
+    link.denied_score = link.score();
+    const Time delay = base > (most >> doublings) ? most : base << doublings;
+    link.retry_at = context_.now + delay + jitter(link.id(), context_.worker, link.denials, delay);
 }
 
-void Negotiator::on_lane_created(Peer peer, ucs_status_t status,
-                                 std::span<const std::uint8_t> address) {
-    Event event(*this);
-    const auto found = links_.find(peer);
-    if (found == links_.end() || !found->second.round.creation_pending) return;
-    Link& link = found->second;
-    if (link.state == LinkState::kReleasing) {
-        link.round.creation_pending = false;
-        if (status == UCS_OK) {
-            act(ActionKind::kDestroy, peer);
-        } else {
-            released(link, Reason::kProgress);
-        }
-        return;
-    }
+// --- up
+
+void Rounds::create(Link& link) {
+    assert(link.state == LinkState::kCommitted);
+    link.round.lane = Lane::kCreating;
+    set_state(link, LinkState::kCreating, Reason::kProgress);
+    context_.actions.add(Kind::kCreate, link.peer);
+    assert(link.round.fits(link.state));
+}
+
+void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::uint8_t> address) {
+    if (link.round.lane != Lane::kCreating) return;
+    assert(link.state == LinkState::kCreating || link.state == LinkState::kReleasing);
     if (status != UCS_OK) {
-        abandon(link, WithdrawReason::kNoLane);
-        link.round.creation_pending = false;
+        if (link.state == LinkState::kCreating) withdraw(link, WithdrawReason::kNoLane);
         released(link, Reason::kProgress);
         return;
     }
-    link.round.creation_pending = false;
+    link.round.lane = Lane::kCreated;
+    if (link.state == LinkState::kReleasing) {
+        destroy(link);
+        return;
+    }
     if (address.size() > kMaxLaneAddress) {
-        abandon(link, WithdrawReason::kNoLane);
+        withdraw(link, WithdrawReason::kNoLane);
         return;
     }
     set_state(link, LinkState::kConnecting, Reason::kProgress);
     Message message;
     message.type = MessageType::kLane;
     message.epoch = link.epoch;
-    message.window = config_.window;
+    message.window = context_.config.window;
     message.address.assign(address.begin(), address.end());
-    send(peer, std::move(message));
+    context_.actions.send(link.peer, std::move(message));
     connect(link);
+    assert(link.round.fits(link.state));
 }
 
-void Negotiator::connect(Link& link) {
-    if (link.state != LinkState::kConnecting || !link.round.peer_lane || link.round.connecting) {
-        return;
-    }
-    link.round.connecting = true;
-    Action action{ActionKind::kConnect, link.peer};
-    action.message.address = std::move(link.round.address);
-    actions_.push_back(std::move(action));
+void Rounds::connect(Link& link) {
+    if (link.round.lane != Lane::kCreated || link.round.peer == PeerStep::kNone) return;
+    link.round.lane = Lane::kConnecting;
+    Message message;
+    message.address = std::move(link.round.address);
+    context_.actions.add(Kind::kConnect, link.peer, std::move(message));
 }
 
-void Negotiator::on_lane_ready(Peer peer, ucs_status_t status) {
-    Event event(*this);
-    Link* link = lookup(peer);
-    if (link == nullptr || link->state != LinkState::kConnecting || !link->round.connecting) {
-        return;
-    }
+void Rounds::lane_ready(Link& link, ucs_status_t status) {
+    if (link.state != LinkState::kConnecting || link.round.lane != Lane::kConnecting) return;
     if (status != UCS_OK) {
-        abandon(*link, WithdrawReason::kNoLane);
+        withdraw(link, WithdrawReason::kNoLane);
         return;
     }
-    set_state(*link, LinkState::kReady, Reason::kProgress);
-    send_round(*link, MessageType::kReady);
-    try_switch(*link);
+    link.round.lane = Lane::kConnected;
+    set_state(link, LinkState::kReady, Reason::kProgress);
+    context_.actions.send(link, MessageType::kReady);
+    try_switch(link);
+    assert(link.round.fits(link.state));
 }
 
-void Negotiator::try_switch(Link& link) {
-    if (link.state != LinkState::kReady || !link.round.peer_ready) return;
+void Rounds::try_switch(Link& link) {
+    if (link.state != LinkState::kReady || link.round.peer != PeerStep::kReady) return;
     set_state(link, LinkState::kSwitching, Reason::kProgress);
     link.round.direction.tx.begin(link.round.window);
-    Action action{ActionKind::kStartSwitch, link.peer};
-    action.message.type = MessageType::kMark;
-    action.message.epoch = link.epoch;
-    actions_.push_back(std::move(action));
+    context_.actions.add(Kind::kStartSwitch, link, MessageType::kMark);
 }
 
-void Negotiator::on_marker_posted(Peer peer) {
-    Event event(*this);
-    if (Link* link = lookup(peer)) link->round.direction.tx.marker_posted();
-}
-
-void Negotiator::try_established(Link& link) {
-    if (link.state != LinkState::kSwitching || !link.round.mark_received ||
-        !link.round.mark_acked) {
+void Rounds::try_established(Link& link) {
+    if (link.state != LinkState::kSwitching || link.round.peer != PeerStep::kMark ||
+        link.round.acknowledged != Acknowledged::kMark) {
         return;
     }
     ++link.promotions;
-    ++counters_.promotions;
+    ++context_.counters.promotions;
     link.denials = 0;
-    link.has_threshold = false;
+    link.denied_floor.reset();
     set_state(link, LinkState::kEstablished, Reason::kProgress);
+    assert(link.round.fits(link.state));
 }
 
-ucs_status_t Negotiator::on_round_message(Link& link, const Message& message) {
-    Link::Round& round = link.round;
+ucs_status_t Rounds::on_message(Link& link, const Message& message) {
+    Round& round = link.round;
     const LinkState state = link.state;
+    // The peer's steps come in order, each in some states of this end only.
+    const auto step = [&round](PeerStep next) {
+        if (static_cast<int>(round.peer) + 1 != static_cast<int>(next)) return false;
+        round.peer = next;
+        return true;
+    };
     switch (message.type) {
         case MessageType::kLane:
-            if (state > LinkState::kConnecting || round.peer_lane) return violation();
-            round.peer_lane = true;
-            round.window = std::min(config_.window, message.window);
+            if (state > LinkState::kConnecting || !step(PeerStep::kLane)) break;
+            round.window = std::min(context_.config.window, message.window);
             round.address = message.address;
             connect(link);
             return UCS_OK;
         case MessageType::kReady:
-            if ((state != LinkState::kConnecting && state != LinkState::kReady) ||
-                !round.peer_lane || round.peer_ready) {
-                return violation();
-            }
-            round.peer_ready = true;
+            if (state != LinkState::kConnecting && state != LinkState::kReady) break;
+            if (!step(PeerStep::kReady)) break;
             try_switch(link);
             return UCS_OK;
         case MessageType::kMark:
-            if (state != LinkState::kSwitching || round.mark_received) return violation();
-            round.mark_received = true;
+            if (state != LinkState::kSwitching || !step(PeerStep::kMark)) break;
             round.direction.rx.mark();
-            send_round(link, MessageType::kMarkAck);
-            act(ActionKind::kOpenGate, link.peer);
+            context_.actions.send(link, MessageType::kMarkAck);
+            context_.actions.add(Kind::kOpenGate, link.peer);
             try_established(link);
             return UCS_OK;
         case MessageType::kMarkAck:
-            if (round.mark_acked || !round.direction.tx.mark_acknowledged()) return violation();
-            round.mark_acked = true;
-            if (state == LinkState::kSwitching) act(ActionKind::kOpenWindow, link.peer);
+            if (round.acknowledged != Acknowledged::kNone ||
+                !round.direction.tx.mark_acknowledged()) {
+                break;
+            }
+            round.acknowledged = Acknowledged::kMark;
+            if (state == LinkState::kSwitching) {
+                context_.actions.add(Kind::kOpenWindow, link.peer);
+            }
             try_established(link);
             return UCS_OK;
         case MessageType::kDmark:
-            if (!round.mark_received || round.dmark_received) return violation();
+            if (round.peer != PeerStep::kMark) break;
             if (state != LinkState::kDemoting) {
                 const auto tx = round.direction.tx.state();
                 if (tx != TxDirection::State::kWindowed && tx != TxDirection::State::kDedicated) {
-                    return violation();
+                    break;
                 }
                 demote(link, Reason::kPeer);
             }
-            round.dmark_received = true;
+            round.peer = PeerStep::kDmark;
             round.direction.rx.dmark();
-            send_round(link, MessageType::kDmarkAck);
+            context_.actions.send(link, MessageType::kDmarkAck);
             finish_demotion(link);
             return UCS_OK;
         case MessageType::kDmarkAck:
-            if (state != LinkState::kDemoting || !round.direction.tx.dmark_acknowledged()) {
-                return violation();
-            }
-            round.dmark_acked = true;
-            act(ActionKind::kResume, link.peer);
+            if (state != LinkState::kDemoting || !round.direction.tx.dmark_acknowledged()) break;
+            round.acknowledged = Acknowledged::kDmark;
+            context_.actions.add(Kind::kResume, link.peer);
+            if (round.flushed) context_.actions.send(link, MessageType::kFlushed);
             finish_demotion(link);
             return UCS_OK;
         case MessageType::kFlushed:
-            if (state != LinkState::kDemoting || !round.dmark_received || round.flushed_received) {
-                return violation();
-            }
-            round.flushed_received = true;
+            if (state != LinkState::kDemoting || !step(PeerStep::kFlushed)) break;
             finish_demotion(link);
             return UCS_OK;
         default:
-            return violation();
+            break;
     }
+    return UCS_ERR_INVALID_PARAM;
 }
 
-void Negotiator::demote(Link& link, Reason reason) {
+// --- down
+
+void Rounds::demote(Link& link, Reason reason) {
+    assert(link.state == LinkState::kSwitching || link.state == LinkState::kEstablished);
     ++link.demotions;
-    ++counters_.demotions;
+    ++context_.counters.demotions;
     set_state(link, LinkState::kDemoting, reason);
     link.round.direction.tx.stop();
-    Action action{ActionKind::kStopAndMark, link.peer};
-    action.message.type = MessageType::kDmark;
-    action.message.epoch = link.epoch;
-    actions_.push_back(std::move(action));
-    act(ActionKind::kFlush, link.peer);
+    context_.actions.add(Kind::kStopAndMark, link, MessageType::kDmark);
+    context_.actions.add(Kind::kFlush, link.peer);
+    assert(link.round.fits(link.state));
 }
 
-void Negotiator::on_flushed(Peer peer) {
-    Event event(*this);
-    Link* link = lookup(peer);
-    if (link == nullptr || link->state != LinkState::kDemoting) return;
-    link->round.flushed = true;
-    finish_demotion(*link);
+void Rounds::flushed(Link& link) {
+    if (link.state != LinkState::kDemoting || link.round.flushed) return;
+    link.round.flushed = true;
+    if (link.round.is_drained()) context_.actions.send(link, MessageType::kFlushed);
+    finish_demotion(link);
 }
 
-void Negotiator::finish_demotion(Link& link) {
-    Link::Round& round = link.round;
-    if (round.dmark_acked && round.flushed && !round.flushed_sent) {
-        round.flushed_sent = true;
-        send_round(link, MessageType::kFlushed);
+void Rounds::finish_demotion(Link& link) {
+    if (link.round.may_release()) release(link, Reason::kProgress);
+}
+
+void Rounds::lane_destroyed(Link& link) {
+    if (link.round.lane != Lane::kDestroying) return;
+    assert(link.state == LinkState::kReleasing);
+    released(link, Reason::kProgress);
+}
+
+// --- out
+
+void Rounds::withdraw(Link& link, WithdrawReason why) {
+    ++context_.counters.withdrawals;
+    Message message;
+    message.type = MessageType::kWithdraw;
+    message.epoch = link.epoch;
+    message.withdraw = why;
+    context_.actions.send(link.peer, std::move(message));
+    back_off(link, context_.config.retry_after, context_.config.retry_max);
+    link.denied_floor.reset();
+    if (link.state == LinkState::kRequested) {
+        set_state(link, LinkState::kWithdrawing, reason_of(why));
+    } else {
+        release(link, reason_of(why));
     }
-    if (round.flushed_sent && round.flushed_received && round.dmark_received) {
-        release(link, Reason::kProgress);
-    }
 }
 
-// The peer has lost the round, and with it what was under way to or from it.
-void Negotiator::on_gone(Link& link) {
-    if (link.state <= LinkState::kWithdrawing) {
-        on_deny(link, DenyReason::kBusy, {});
-    } else if (link.state <= LinkState::kReady) {
-        retreat(link);
+void Rounds::on_withdrawn(Link& link) {
+    back_off(link, context_.config.retry_after, context_.config.retry_max);
+    link.denied_floor.reset();
+    release(link, Reason::kPeer);
+}
+
+void Rounds::on_lost(Link& link) {
+    assert(link.state >= LinkState::kCommitted && in_round(link.state));
+    if (link.state <= LinkState::kReady) {
+        on_withdrawn(link);
     } else if (link.round.is_done()) {
         release(link, Reason::kPeer);
     } else {
@@ -218,45 +289,42 @@ void Negotiator::on_gone(Link& link) {
     }
 }
 
-void Negotiator::fail(Link& link, ucs_status_t status) {
-    ++counters_.failures;
-    Action action{ActionKind::kFail, link.peer};
-    action.status = status;
-    actions_.push_back(std::move(action));
-    link.gone = true;
+void Rounds::lane_failed(Link& link, ucs_status_t status) {
+    if (link.state == LinkState::kConnecting) {
+        withdraw(link, WithdrawReason::kNoLane);
+    } else if (link.round.lane == Lane::kConnected && !link.round.is_done()) {
+        fail(link, status);
+    }
+}
+
+void Rounds::fail(Link& link, ucs_status_t status) {
+    ++context_.counters.failures;
+    context_.actions.fail(link.peer, status);
+    link.life = Link::Life::kGone;
     release(link, Reason::kFailed);
 }
 
 // Lets go of the slot, or of the promise of one.
-void Negotiator::release(Link& link, Reason reason) {
+void Rounds::release(Link& link, Reason reason) {
     if (!holds_slot(link.state)) {
         released(link, reason);
         return;
     }
     set_state(link, LinkState::kReleasing, reason);
-    if (!link.round.creation_pending) act(ActionKind::kDestroy, link.peer);
+    if (link.round.lane != Lane::kCreating) destroy(link);
+    assert(link.round.fits(link.state));
 }
 
-void Negotiator::on_lane_destroyed(Peer peer) {
-    Event event(*this);
-    const auto found = links_.find(peer);
-    if (found == links_.end() || found->second.state != LinkState::kReleasing ||
-        found->second.round.creation_pending) {
-        return;
-    }
-    released(found->second, Reason::kProgress);
+void Rounds::destroy(Link& link) {
+    link.round.lane = Lane::kDestroying;
+    context_.actions.add(Kind::kDestroy, link.peer);
 }
 
-// The last use of `link`: a record without an endpoint goes.
-void Negotiator::released(Link& link, Reason reason) {
-    set_state(link, LinkState::kIdle, reason);
+void Rounds::released(Link& link, Reason reason) {
     link.round = {};
-    link.retry_at = std::max(link.retry_at, now_ + config_.busy_retry);
-    if (link.gone) {
-        erase(link);
-    } else if (link.closing) {
-        act(ActionKind::kClosed, link.peer);
-    }
+    set_state(link, LinkState::kIdle, reason);
+    link.retry_at = std::max(link.retry_at, context_.now + context_.config.busy_retry);
+    if (link.life == Link::Life::kClosing) context_.actions.add(Kind::kClosed, link.peer);
 }
 
 }  // namespace ucp::lanes

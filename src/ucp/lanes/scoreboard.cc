@@ -1,78 +1,111 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Halves, and the thresholds that follow from scores alone.
+#include "ucp/lanes/scoreboard.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "ucp/lanes/negotiator.h"
-
 namespace ucp::lanes {
+namespace {
 
-// The half that this end stands for now, whatever it told.
-Score Negotiator::half_of(const Link& link) const {
-    if (link.closing || link.policy == Policy::kScalable) return 0;
-    if (link.policy == Policy::kDedicated) return kPinnedHalf;
-    return link.local >= (config_.min_score + 1) / 2 ? link.local : 0;
+Ranking::Options ranking_options(const Config& config) {
+    return {.places = config.cap,
+            .margin_permille = config.margin_permille,
+            .min_score = config.min_score,
+            .trickle_ratio = config.trickle_ratio,
+            .pinned = kPinnedScore};
 }
 
-// Brings `told` up to date. `always`: the caller sends a message that carries it; otherwise a SCORE
-// goes out, if the half moved enough.
-void Negotiator::tell(Link& link, bool always) {
-    const Score half = half_of(link);
-    if (!always) {
-        const Score moved = half > link.told ? half - link.told : link.told - half;
-        const Score allowed = with_margin(link.told, config_.tolerance_permille) - link.told;
-        const bool appeared = (half == 0) != (link.told == 0);
-        if (!appeared && moved <= allowed) return;
-        Message score;
-        score.type = MessageType::kScore;
-        score.half = half;
-        send(link.peer, std::move(score));
-    }
-    link.told = half;
-    link.told_at = now_;
-    reconsider(link);
+}  // namespace
+
+Scoreboard::Scoreboard(Context& context)
+    : context_(context), ranking_(ranking_options(context.config)) {}
+
+Role Scoreboard::role_of(const Link& link) const {
+    if (link.state == LinkState::kIdle) return Role::kCandidate;
+    if (link.state == LinkState::kRequested) return Role::kReserving;
+    if (!books_slot(link.state)) return Role::kNone;
+    const bool may_go = link.state == LinkState::kEstablished &&
+                        context_.now >= link.since + context_.config.min_residence;
+    return may_go ? Role::kIncumbent : Role::kEntering;
 }
 
-void Negotiator::hear(Link& link, Score half) {
-    link.heard = half;
-    link.heard_at = now_;
+void Scoreboard::place(Link& link) {
+    ranking_.place(link, link.score(), role_of(link));
+}
+
+// What this end stands for now, whatever it has advertised.
+Score Scoreboard::local_of(const Link& link) const {
+    if (link.life == Link::Life::kClosing || link.policy == Policy::kScalable) return 0;
+    if (link.policy == Policy::kDedicated) return kPinnedScore;
+    return counts(link.local) ? link.local : 0;
+}
+
+void Scoreboard::update_local(Link& link) {
+    const Score local = local_of(link);
+    const Score moved = local > link.advertised ? local - link.advertised : link.advertised - local;
+    const Score allowed =
+        with_margin(link.advertised, context_.config.tolerance_permille) - link.advertised;
+    const bool appeared = (local == 0) != (link.advertised == 0);
+    if (!appeared && moved <= allowed) return;
+    advertise(link);
+    Message score;
+    score.type = MessageType::kScore;
+    score.local = link.advertised;
+    context_.actions.send(link.peer, std::move(score));
+}
+
+void Scoreboard::advertise(Link& link) {
+    link.advertised = local_of(link);
+    link.advertised_at = context_.now;
     reconsider(link);
+    place(link);
+}
+
+void Scoreboard::set_remote(Link& link, Score score) {
+    link.remote = score;
+    link.remote_at = context_.now;
+    reconsider(link);
+    place(link);
 }
 
 // A link that has grown by more than the margin since it was denied starts its back-off anew: the
 // denial was about another link, and the floor may have changed as well.
-void Negotiator::reconsider(Link& link) {
+void Scoreboard::reconsider(Link& link) {
+    const Config& config = context_.config;
     if (link.denials == 0 ||
-        link.score() <= with_margin(link.denied_score, config_.margin_permille)) {
+        link.score() <= with_margin(link.denied_score, config.margin_permille)) {
         return;
     }
     link.denials = 0;
-    link.retry_at = std::min(link.retry_at, link.asked_at + config_.retry_after);
+    link.retry_at = std::min(link.retry_at, link.asked_at + config.retry_after);
 }
 
-Score Negotiator::admission() const {
-    if (config_.trickle_ratio == 0) return config_.min_score;
-    Score hottest = 0;
-    for (const auto& [peer, link] : links_) {
-        if (!is_pinned(link.score())) hottest = std::max(hottest, link.score());
-    }
-    return std::max(config_.min_score, hottest / config_.trickle_ratio);
-}
-
-// Repeats what was told, forgets what was not repeated.
-void Negotiator::age(Link& link) {
-    if (link.told != 0 && now_ >= link.told_at + config_.refresh) {
+void Scoreboard::age(Link& link) {
+    const Time now = context_.now;
+    if (link.advertised != 0 && now >= link.advertised_at + context_.config.refresh) {
+        link.advertised = local_of(link);
+        link.advertised_at = now;
         Message score;
         score.type = MessageType::kScore;
-        score.half = half_of(link);
-        link.told = score.half;
-        link.told_at = now_;
-        send(link.peer, std::move(score));
+        score.local = link.advertised;
+        context_.actions.send(link.peer, std::move(score));
     }
-    if (link.heard != 0 && now_ >= link.heard_at + config_.stale_after) {
-        link.heard = is_pinned(link.heard) ? 0 : link.heard / 2;
-        link.heard_at = now_;
+    if (link.remote != 0 && now >= link.remote_at + context_.config.stale_after) {
+        link.remote = is_pinned(link.remote) ? 0 : link.remote / 2;
+        link.remote_at = now;
     }
+    place(link);
+}
+
+Time Scoreboard::deadline_of(const Link& link) const {
+    const Config& config = context_.config;
+    Time deadline = kNever;
+    if (link.advertised != 0) deadline = link.advertised_at + config.refresh;
+    if (link.remote != 0) deadline = std::min(deadline, link.remote_at + config.stale_after);
+    if (link.state == LinkState::kEstablished && link.standing.role == Role::kEntering) {
+        deadline = std::min(deadline, link.since + config.min_residence);
+    }
+    return deadline;
 }
 
 }  // namespace ucp::lanes

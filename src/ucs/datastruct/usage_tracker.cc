@@ -13,31 +13,23 @@ namespace {
 constexpr double kMaxCatchUp = 10;
 
 UsageTracker::Options bounded(UsageTracker::Options options) {
-    options.max_promoted = std::min(options.max_promoted, UsageTracker::kMaxPromoted);
     options.interval = std::max<Duration>(options.interval, 1us);
     options.windows = std::clamp(options.windows, 1u, 1000u);
     options.duty = std::clamp(options.duty, 1e-6, 1.0);
     options.decay = std::clamp(options.decay, 0.0, 0.9999);
-    options.margin = std::max(options.margin, 0.0);
     options.min_score = std::max(options.min_score, 0.0);
     options.bytes_per_message = std::max(options.bytes_per_message, 1.0);
-    if (options.capacity == 0) {
-        options.capacity = std::max(UsageTracker::kMinCapacity, 4 * options.max_promoted);
-    }
-    // Room for a challenger beside the promoted, who are never pushed out.
-    options.capacity =
-        std::clamp<size_t>(options.capacity, options.max_promoted + 1, Lru<int>::kMaxCapacity);
+    options.capacity = std::clamp<size_t>(options.capacity, 1, UsageTracker::kMaxCapacity);
     return options;
 }
 
 }  // namespace
 
-UsageTracker::UsageTracker(const Options& options, Listener* listener)
+UsageTracker::UsageTracker(const Options& options)
     : lru_(bounded(options).capacity),
       options_(bounded(options)),
-      listener_(listener),
       random_(options.seed),
-      scores_(std::make_unique<Score[]>(capacity())),
+      entries_(std::make_unique<Entry[]>(capacity())),
       order_(std::make_unique<uint16_t[]>(capacity())),
       free_(std::make_unique<uint16_t[]>(capacity())),
       candidates_(std::make_unique<Candidate[]>(capacity())) {
@@ -50,13 +42,13 @@ UsageTracker::~UsageTracker() {
     // Owners may outlive their tracker.
     lru_.clear();
     for (size_t slot = 0; slot < capacity(); ++slot) {
-        if (scores_[slot].hook != nullptr) scores_[slot].hook->score = kNoScore;
+        if (entries_[slot].hook != nullptr) entries_[slot].hook->entry = kNoEntry;
     }
 }
 
 size_t UsageTracker::memory_bytes() const {
     return sizeof(*this) - sizeof(lru_) + lru_.memory_bytes() +
-           capacity() * (sizeof(Score) + 2 * sizeof(uint16_t) + sizeof(Candidate));
+           capacity() * (sizeof(Entry) + 2 * sizeof(uint16_t) + sizeof(Candidate));
 }
 
 double UsageTracker::weight(const Sample& sample) const {
@@ -81,13 +73,13 @@ void UsageTracker::touch_slow(Hook& hook, const OwnerId& id, size_t bytes) {
     sample.bytes += bytes;
 }
 
-// An owner with a score keeps its count though its entry goes to somebody else. The count of one
+// An owner with a rate keeps its count though its entry goes to somebody else. The count of one
 // without is lost: it was seldom seen, or it would not be the oldest.
 void UsageTracker::keep_evicted(const Sample& sample) {
-    if (sample.hook->score == kNoScore) return;
-    Score& score = scores_[sample.hook->score];
-    score.sampled += weight(sample);
-    score.sampled_variance += weight_variance(sample);
+    if (sample.hook->entry == kNoEntry) return;
+    Entry& entry = entries_[sample.hook->entry];
+    entry.sampled += weight(sample);
+    entry.sampled_variance += weight_variance(sample);
 }
 
 void UsageTracker::arm(Time now) {
@@ -163,31 +155,27 @@ void UsageTracker::close_interval(Time now) {
     const double observed = seconds(armed_time_);
     decay_and_add(decay, observed);
     admit_newcomers(decay, observed);
-    rank();
     ++rounds_;
-    notify();
 }
 
 void UsageTracker::decay_and_add(double decay, double observed) {
     lru_.for_each([this](Sample& sample) {
         samples_ += sample.messages;
-        if (sample.messages == 0 || sample.hook->score == kNoScore) return;
+        if (sample.messages == 0 || sample.hook->entry == kNoEntry) return;
         keep_evicted(sample);
         sample.messages = 0;
         sample.bytes = 0;
     });
     for (size_t slot = 0; slot < capacity(); ++slot) {
-        Score& score = scores_[slot];
-        if (score.hook == nullptr) continue;
+        Entry& entry = entries_[slot];
+        if (entry.hook == nullptr) continue;
         const double share = (1 - decay) / observed;
-        score.local = decay * score.local + share * score.sampled;
-        score.variance = decay * decay * score.variance + share * share * score.sampled_variance;
-        if (!score.remote_is_news) score.remote *= decay;
-        score.remote_is_news = false;
-        score.sampled = 0;
-        score.sampled_variance = 0;
+        entry.rate = decay * entry.rate + share * entry.sampled;
+        entry.variance = decay * decay * entry.variance + share * share * entry.sampled_variance;
+        entry.sampled = 0;
+        entry.sampled_variance = 0;
         // Far below what could be promoted, an owner only takes up room.
-        if (!score.promoted && score.total() < options_.min_score * 0.01) leave(score);
+        if (entry.rate < options_.min_score * 0.01) leave(entry);
     }
 }
 
@@ -201,23 +189,19 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
     });
     std::sort(candidates_.get(), candidates_.get() + count,
               [](const Candidate& a, const Candidate& b) {
-                  return a.local != b.local ? a.local > b.local : a.sample->id < b.sample->id;
+                  return a.rate != b.rate ? a.rate > b.rate : a.sample->id < b.sample->id;
               });
-    // Best first, each takes a free entry or that of the lowest owner left, if that scores less.
-    size_t victims = count > free_count_ ? sort_victims() : 0;
+    // Best first, each takes a free entry or the lowest one left, if that is lower.
+    size_t victims = count > free_count_ ? sort_entries() : 0;
     for (size_t index = 0; index < count; ++index) {
         const Candidate& candidate = candidates_[index];
-        Score* place = free_place();
-        if (place == nullptr) {
+        if (free_count_ == 0) {
             if (victims == 0) break;
-            place = &scores_[order_[--victims]];
-            if (place->total() >= candidate.local) break;
-            leave(*place);
-            place = free_place();
+            Entry& victim = entries_[order_[--victims]];
+            if (victim.rate >= candidate.rate) break;
+            leave(victim);
         }
-        Score& score = enter(*place, *candidate.sample->hook, candidate.sample->id);
-        score.local = candidate.local;
-        score.variance = candidate.variance;
+        enter(candidate);
     }
     lru_.for_each([](Sample& sample) {
         sample.messages = 0;
@@ -225,118 +209,43 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
     });
 }
 
-// Puts the unpromoted into order_, best first; returns how many they are.
-size_t UsageTracker::sort_victims() {
+// Puts the entries in use into order_, highest rate first; returns how many they are.
+size_t UsageTracker::sort_entries() {
     size_t count = 0;
     for (size_t slot = 0; slot < capacity(); ++slot) {
-        const Score& score = scores_[slot];
-        if (score.hook != nullptr && !score.promoted) order_[count++] = static_cast<uint16_t>(slot);
+        if (entries_[slot].hook != nullptr) order_[count++] = static_cast<uint16_t>(slot);
     }
     std::sort(order_.get(), order_.get() + count, [this](uint16_t left, uint16_t right) {
-        return before(scores_[left], scores_[right]);
+        const Entry& a = entries_[left];
+        const Entry& b = entries_[right];
+        return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
     });
     return count;
 }
 
-UsageTracker::Score* UsageTracker::lowest_below(double total) {
-    Score* lowest = nullptr;
-    for (size_t slot = 0; slot < capacity(); ++slot) {
-        Score& score = scores_[slot];
-        if (score.hook == nullptr || score.promoted || score.total() >= total) continue;
-        if (lowest == nullptr || before(*lowest, score)) lowest = &score;
-    }
-    return lowest;
+void UsageTracker::enter(const Candidate& candidate) {
+    const uint16_t slot = free_[--free_count_];
+    const Sample& sample = *candidate.sample;
+    entries_[slot] = {.hook = sample.hook,
+                      .id = sample.id,
+                      .rate = candidate.rate,
+                      .variance = candidate.variance};
+    sample.hook->entry = slot;
 }
 
-// The entry that the next owner gets; null if none is free.
-UsageTracker::Score* UsageTracker::free_place() {
-    return free_count_ == 0 ? nullptr : &scores_[free_[free_count_ - 1]];
-}
-
-// `place` is what free_place() has just given.
-UsageTracker::Score& UsageTracker::enter(Score& place, Hook& hook, OwnerId id) {
-    --free_count_;
-    place = {.hook = &hook, .id = id};
-    hook.score = static_cast<uint16_t>(&place - scores_.get());
-    return place;
-}
-
-void UsageTracker::leave(Score& score) {
-    score.hook->score = kNoScore;
-    if (score.promoted) --promoted_;
-    score = {};
-    free_[free_count_++] = static_cast<uint16_t>(&score - scores_.get());
-}
-
-double UsageTracker::standing(const Score& score) const {
-    return score.promoted ? score.total() * (1 + options_.margin) : score.total();
-}
-
-bool UsageTracker::before(const Score& left, const Score& right) const {
-    const double left_standing = standing(left);
-    const double right_standing = standing(right);
-    return left_standing != right_standing ? left_standing > right_standing : left.id < right.id;
-}
-
-void UsageTracker::rank() {
-    ranked_ = 0;
-    for (size_t slot = 0; slot < capacity(); ++slot) {
-        if (scores_[slot].hook != nullptr) order_[ranked_++] = static_cast<uint16_t>(slot);
-    }
-    std::sort(order_.get(), order_.get() + ranked_, [this](uint16_t left, uint16_t right) {
-        return before(scores_[left], scores_[right]);
-    });
-    for (size_t position = 0; position < ranked_; ++position) {
-        Score& score = scores_[order_[position]];
-        score.ranked = true;
-        score.wanted = position < options_.max_promoted && standing(score) >= options_.min_score;
-    }
-}
-
-// A listener may remove owners and set scores meanwhile: an entry that was removed, or is another
-// owner's by now, is neither ranked nor wanted nor promoted.
-void UsageTracker::notify() {
-    for (size_t position = 0; position < ranked_; ++position) {
-        Score& score = scores_[order_[position]];
-        if (!score.promoted || score.wanted) continue;
-        score.promoted = false;
-        --promoted_;
-        if (listener_ != nullptr) listener_->demote(score.id, score.total());
-    }
-    for (size_t position = 0; position < ranked_; ++position) {
-        Score& score = scores_[order_[position]];
-        if (score.promoted || !score.wanted) continue;
-        score.promoted = true;
-        ++promoted_;
-        if (listener_ != nullptr) listener_->promote(score.id, score.total());
-    }
-}
-
-bool UsageTracker::set_remote(Hook& hook, OwnerId id, double remote) {
-    // Comes from a peer: nothing but a finite, non-negative number may enter the order.
-    if (!std::isfinite(remote) || remote < 0) remote = 0;
-    if (hook.score == kNoScore) {
-        if (free_count_ == 0) {
-            Score* lowest = lowest_below(remote);
-            if (lowest == nullptr) return false;
-            leave(*lowest);
-        }
-        enter(*free_place(), hook, id);
-    }
-    Score& score = scores_[hook.score];
-    score.remote = remote;
-    score.remote_is_news = true;
-    return true;
+void UsageTracker::leave(Entry& entry) {
+    entry.hook->entry = kNoEntry;
+    entry = {};
+    free_[free_count_++] = static_cast<uint16_t>(&entry - entries_.get());
 }
 
 void UsageTracker::remove(Hook& hook) {
     lru_.remove(hook.sample);
-    if (hook.score != kNoScore) leave(scores_[hook.score]);
+    if (hook.entry != kNoEntry) leave(entries_[hook.entry]);
 }
 
-UsageTracker::Rank UsageTracker::rank_of(const Hook& hook) const {
-    if (hook.score == kNoScore) return {};
-    return rank_of(scores_[hook.score]);
+UsageTracker::Usage UsageTracker::usage_of(const Hook& hook) const {
+    return hook.entry == kNoEntry ? Usage{} : usage_of(entries_[hook.entry]);
 }
 
 }  // namespace ucs

@@ -290,12 +290,12 @@ void Cluster::sample_every(Time interval) {
 }
 
 void Cluster::sample(Time interval) {
-    for (const auto& [pair, half] : halves) {
+    for (const auto& [pair, score] : measured) {
         const auto& [from, to] = pair;
         Node& node = *nodes_[from];
         if (node.dead || node.endpoints[to].failed || node.endpoints[to].closed) continue;
         node.negotiator.advance(now_);
-        node.negotiator.on_score(to, half);
+        node.negotiator.on_score(to, score);
     }
     after(interval, [this, interval] { sample(interval); });
 }

@@ -116,9 +116,10 @@ class Cluster {
     // Runs what is due until `end`, and the negotiators' timers.
     void run(Time end);
 
-    // Halves told to the negotiators every `interval`, from now on; the program may change them.
+    // What each end measures, given to the negotiators every `interval` from now on; the program
+    // may change it.
     void sample_every(Time interval);
-    std::map<std::pair<std::size_t, std::size_t>, Score> halves;
+    std::map<std::pair<std::size_t, std::size_t>, Score> measured;
 
     // The node stops. Others notice when they send to it, `notice` later.
     void kill(std::size_t victim);

@@ -49,7 +49,7 @@ class Seen {
 // it back. So every state of every role occurs; `on_step` sees each delivery and each transition.
 void play(Cluster& cluster, const std::function<void()>& on_step) {
     cluster.on_step = on_step;
-    cluster.halves = {{{0, 1}, 1000}, {{1, 0}, 500}};
+    cluster.measured = {{{0, 1}, 1000}, {{1, 0}, 500}};
     cluster.sample_every(50 * kMillisecond);
     const auto talk = [&cluster] {
         for (std::size_t a = 0; a < 3; ++a) {
@@ -68,7 +68,7 @@ void play(Cluster& cluster, const std::function<void()>& on_step) {
         if (cluster[1].dead || cluster[1].endpoints[2].failed) break;
         cluster[1].negotiator.set_policy(2, policy);
     }
-    cluster.halves[{0, 2}] = 5000;
+    cluster.measured[{0, 2}] = 5000;
     cluster.run(450 * kMillisecond);
 }
 
@@ -117,7 +117,7 @@ void kill_at(std::uint64_t seed, std::size_t victim, std::size_t step, Seen& sur
     // Whoever holds anything for the dead finds out; the survivors go on together.
     const std::size_t a = victim == 0 ? 1 : 0;
     const std::size_t b = victim == 2 ? 1 : 2;
-    cluster.halves[{a, b}] = 3000;
+    cluster.measured[{a, b}] = 3000;
     cluster.run(6000 * kMillisecond);
     cluster.check_quiet();
     ASSERT_TRUE(cluster.errors.empty()) << cluster.errors.front();
@@ -157,7 +157,7 @@ void forget_at(std::uint64_t seed, std::size_t node, std::size_t peer, std::size
     cluster.run(3000 * kMillisecond);
     cluster.check_quiet();
     ASSERT_TRUE(cluster.errors.empty()) << cluster.errors.front();
-    cluster.halves = {{{node, peer}, 20000}, {{peer, node}, 20000}};
+    cluster.measured = {{{node, peer}, 20000}, {{peer, node}, 20000}};
     cluster.run(6000 * kMillisecond);
     cluster.check_quiet();
     ASSERT_TRUE(cluster.errors.empty()) << cluster.errors.front();
@@ -227,7 +227,7 @@ TEST(LanesFaults, LanesThatCannotBeMade) {
     patient.retry_max = 20 * kMillisecond;
     Cluster cluster(2, patient, 3);
     cluster.create_failures = 101;
-    cluster.halves = {{{0, 1}, 1000}, {{1, 0}, 500}};
+    cluster.measured = {{{0, 1}, 1000}, {{1, 0}, 500}};
     cluster.sample_every(20 * kMillisecond);
     cluster.run(500 * kMillisecond);
     EXPECT_GT(cluster[0].negotiator.counters().withdrawals, 2u);
@@ -244,19 +244,19 @@ TEST(LanesCapacity, FifteenOfFifteen) {
     Config picture;
     picture.cap = 15;
     Cluster cluster(17, picture, 5);
-    for (std::size_t i = 1; i <= 15; ++i) cluster.halves[{i, 0}] = 1000 + 100 * i;
+    for (std::size_t i = 1; i <= 15; ++i) cluster.measured[{i, 0}] = 1000 + 100 * i;
     cluster.sample_every(100 * kMillisecond);
     cluster.run(1000 * kMillisecond);
     EXPECT_EQ(15u, cluster[0].negotiator.held());
 
-    cluster.halves[{16, 0}] = 1050;
+    cluster.measured[{16, 0}] = 1050;
     cluster.run(2000 * kMillisecond);
     EXPECT_FALSE(cluster.established(16, 0));
     EXPECT_GE(cluster[16].negotiator.counters().denials_received, 1u);
     EXPECT_EQ(Reason::kOutranked, cluster[16].negotiator.find(0)->reason);
     EXPECT_EQ(15u, cluster[0].negotiator.held());
 
-    cluster.halves[{16, 0}] = 5000;
+    cluster.measured[{16, 0}] = 5000;
     cluster.run(4000 * kMillisecond);
     EXPECT_TRUE(cluster.established(16, 0) && cluster.established(0, 16));
     EXPECT_FALSE(cluster.established(1, 0));

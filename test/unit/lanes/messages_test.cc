@@ -12,9 +12,9 @@ Message sample(MessageType type) {
     Message message;
     message.type = type;
     if (type != MessageType::kScore) message.epoch = 0x8899aabb;
-    const bool has_half = type == MessageType::kScore || type == MessageType::kRequest ||
-                          type == MessageType::kAccept || type == MessageType::kDeny;
-    if (has_half) message.half = 0x0102030405060708;
+    const bool has_score = type == MessageType::kScore || type == MessageType::kRequest ||
+                           type == MessageType::kAccept || type == MessageType::kDeny;
+    if (has_score) message.local = 0x0102030405060708;
     if (type == MessageType::kRequest) message.estimate = 0x0203040506070809;
     if (type == MessageType::kRequest || type == MessageType::kDeny) {
         message.floor = {77, {0x1111111122222222, 0x3333333344444444, 5}};
@@ -54,7 +54,7 @@ TEST(LanesMessages, EveryTypeComesBackAsItWas) {
 TEST(LanesMessages, LayoutIsLittleEndianAndVersioned) {
     Message score;
     score.type = MessageType::kScore;
-    score.half = 0x0807060504030201;
+    score.local = 0x0807060504030201;
     EXPECT_EQ((std::vector<std::uint8_t>{1, 1, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8}), wire(score));
 }
 
@@ -80,8 +80,8 @@ TEST(LanesMessages, OutOfRangeIsAnError) {
         MessageType type;
         void (*spoil)(Message&);
     } cases[] = {
-        {MessageType::kScore, [](Message& m) { m.half = kMaxHalf + 1; }},
-        {MessageType::kRequest, [](Message& m) { m.half = ~Score{0}; }},
+        {MessageType::kScore, [](Message& m) { m.local = kMaxLocalScore + 1; }},
+        {MessageType::kRequest, [](Message& m) { m.local = ~Score{0}; }},
         {MessageType::kRequest, [](Message& m) { m.estimate = kMaxScore + 1; }},
         {MessageType::kRequest, [](Message& m) { m.floor.score = kMaxFloor + 1; }},
         {MessageType::kRequest, [](Message& m) { std::swap(m.floor.id.low, m.floor.id.high); }},

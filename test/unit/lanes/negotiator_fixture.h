@@ -42,17 +42,17 @@ class NegotiatorFixture : public ::testing::Test {
         made.address = {9};
         if (type == Type::kRequest) {
             made.epoch = 0x100 | (peer * 10 > own_);
-            made.half = made.estimate = 1000;
+            made.local = made.estimate = 1000;
         }
-        if (type == Type::kScore) made.half = 5;
+        if (type == Type::kScore) made.local = 5;
         return made;
     }
     ucs_status_t deliver(Type type, Peer peer = kPeer) {
         return negotiator_->on_message(peer, message(type, peer));
     }
     void advance(Time by) { negotiator_->advance(now_ += by); }
-    void score(Peer peer, Score half) {
-        negotiator_->on_score(peer, half);
+    void score(Peer peer, Score measured) {
+        negotiator_->on_score(peer, measured);
         advance(0);
     }
     LinkState state(Peer peer = kPeer) const { return negotiator_->find(peer)->state; }

@@ -114,6 +114,29 @@ TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
     }
 }
 
+// The steps of a round that a link came by fit its state, and no state far from it.
+TEST_F(LanesNegotiatorStates, ARoundFitsItsStateAlone) {
+    in_every_state([&](LinkState from) {
+        const Round& round = negotiator_->find(kPeer)->round;
+        EXPECT_TRUE(round.fits(from));
+        for (std::size_t number = 0; number < kLinkStates; ++number) {
+            const auto other = static_cast<LinkState>(number);
+            // Until a lane is made a round is empty.
+            const bool is_empty = from <= LinkState::kCommitted && other <= LinkState::kCommitted;
+            // A round may be left at any step.
+            const bool is_left = from == LinkState::kCreating && other == LinkState::kReleasing;
+            EXPECT_EQ(other == from || is_empty || is_left, round.fits(other)) << name(other);
+        }
+    });
+    Round impossible;
+    impossible.lane = Round::Lane::kConnected;
+    impossible.peer = Round::PeerStep::kMark;
+    impossible.acknowledged = Round::Acknowledged::kMark;
+    for (std::size_t number = 0; number < kLinkStates; ++number) {
+        EXPECT_FALSE(impossible.fits(static_cast<LinkState>(number)));  // no marker was posted
+    }
+}
+
 TEST_F(LanesNegotiatorStates, WhoHasLostARoundSaysSoAfterDeathToo) {
     in_every_state([&](LinkState) {
         const Message ping = message(Type::kPing);

@@ -63,15 +63,15 @@ TEST_F(LanesNegotiator, DefersTheBetterRequestAndDeniesTheRest) {
     ASSERT_EQ(LinkState::kRequested, state());
     sink_->take();
     Message worse = message(Type::kRequest, kOther);
-    worse.half = worse.estimate = 50;
+    worse.local = worse.estimate = 50;
     negotiator_->on_message(kOther, worse);
     EXPECT_EQ("3:DENY", sink_->take());
     EXPECT_EQ(DenyReason::kBusy, sink_->last.deny);
 
     Message better = message(Type::kRequest, 4);
-    better.half = better.estimate = 500;
+    better.local = better.estimate = 500;
     Message best = message(Type::kRequest, 5);
-    best.half = best.estimate = 600;
+    best.local = best.estimate = 600;
     negotiator_->on_message(4, better);
     negotiator_->on_message(5, best);
     EXPECT_EQ("", sink_->take());
@@ -121,11 +121,11 @@ TEST_F(LanesNegotiator, AcceptsOnlyWhatBeatsBothFloors) {
     climb(kOther, LinkState::kEstablished);
     sink_->take();
     request = message(Type::kRequest);
-    request.half = 120;  // the victim's 100 and the margin; its id is the higher one
+    request.local = 120;  // the victim's 100 and the margin; its id is the higher one
     negotiator_->on_message(kPeer, request);
     EXPECT_EQ("2:DENY", sink_->take());
     EXPECT_EQ((Rank{120, {10, 30, 0}}), sink_->last.floor);
-    request.half = 121;
+    request.local = 121;
     request.epoch += 2;
     negotiator_->on_message(kPeer, request);
     EXPECT_EQ("2:ACCEPT 3:stop 3:flush", sink_->take());
@@ -211,10 +211,10 @@ TEST_F(LanesNegotiator, RecordsAreBounded) {
     config_.max_links = 50;
     start(worker_, 4);
     for (Peer peer = 2; peer < 10000; ++peer) {
-        Message heard;
-        heard.type = Type::kScore;
-        heard.half = peer;
-        negotiator_->on_message(peer, heard);
+        Message news;
+        news.type = Type::kScore;
+        news.local = peer;
+        negotiator_->on_message(peer, news);
         negotiator_->on_score(peer, peer);
         ASSERT_LE(negotiator_->links().size(), 50u);
     }
@@ -224,7 +224,7 @@ TEST_F(LanesNegotiator, RecordsAreBounded) {
     EXPECT_TRUE(negotiator_->consistent());
 }
 
-TEST_F(LanesNegotiator, HalvesAreToldWhenTheyMoveAndRepeated) {
+TEST_F(LanesNegotiator, ScoresAreAdvertisedWhenTheyMoveAndRepeated) {
     start(worker_, 1);
     negotiator_->on_score(kPeer, 4);  // below half of min_score: no record
     EXPECT_TRUE(negotiator_->links().empty());
@@ -236,17 +236,29 @@ TEST_F(LanesNegotiator, HalvesAreToldWhenTheyMoveAndRepeated) {
     EXPECT_EQ("2:SCORE", sink_->take());
     negotiator_->on_score(kPeer, 0);
     EXPECT_EQ("2:SCORE", sink_->take());
-    EXPECT_EQ(0u, sink_->last.half);
+    EXPECT_EQ(0u, sink_->last.local);
     advance(0);
     EXPECT_TRUE(negotiator_->links().empty());
 }
 
-TEST_F(LanesNegotiator, AHeardHalfThatIsNotRepeatedDecays) {
+// Few samples say little: who has no slot counts for what it has at least.
+TEST_F(LanesNegotiator, DoubtCountsAgainstWhoHoldsNoSlot) {
+    start(worker_, 1);
+    negotiator_->on_score(kPeer, 100, 30);
+    EXPECT_EQ(70u, negotiator_->find(kPeer)->local);
+    negotiator_->on_score(kOther, 100, 200);
+    EXPECT_EQ(nullptr, negotiator_->find(kOther));
+    climb(kPeer, LinkState::kEstablished);
+    negotiator_->on_score(kPeer, 100, 30);
+    EXPECT_EQ(100u, negotiator_->find(kPeer)->local);
+}
+
+TEST_F(LanesNegotiator, ARemoteScoreThatIsNotRepeatedDecays) {
     start(worker_);
     climb(kPeer, LinkState::kEstablished);
-    Message heard = message(Type::kScore);
-    heard.half = 1000;
-    negotiator_->on_message(kPeer, heard);
+    Message news = message(Type::kScore);
+    news.local = 1000;
+    negotiator_->on_message(kPeer, news);
     score(kPeer, 0);
     sink_->take();
     std::string last;

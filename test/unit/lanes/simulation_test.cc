@@ -21,24 +21,24 @@ using Pairs = std::set<std::pair<std::size_t, std::size_t>>;
 constexpr Time kInterval = 100 * kMillisecond;
 
 void heavy_tailed(Cluster& cluster, std::size_t degree, double tail) {
-    cluster.halves.clear();
+    cluster.measured.clear();
     std::uniform_real_distribution<double> uniform(1e-6, 1.0);
     for (std::size_t a = 0; a < cluster.size(); ++a) {
         for (std::size_t i = 0; i < degree; ++i) {
             const std::size_t b = cluster.random()() % cluster.size();
             if (a == b) continue;
             const double heat = 1000.0 * std::pow(uniform(cluster.random()), -1.0 / tail);
-            cluster.halves[{a, b}] = static_cast<Score>(std::min(heat, 1e9));
+            cluster.measured[{a, b}] = static_cast<Score>(std::min(heat, 1e9));
         }
     }
 }
 
 Score sum_of(Cluster& cluster, std::size_t a, std::size_t b) {
-    const auto half = [&](std::size_t from, std::size_t to) {
-        const auto found = cluster.halves.find({from, to});
-        return found == cluster.halves.end() ? Score{0} : found->second;
+    const auto score = [&](std::size_t from, std::size_t to) {
+        const auto found = cluster.measured.find({from, to});
+        return found == cluster.measured.end() ? Score{0} : found->second;
     };
-    return half(a, b) + half(b, a);
+    return score(a, b) + score(b, a);
 }
 
 Rank rank_of(Cluster& cluster, std::size_t a, std::size_t b) {
@@ -48,15 +48,15 @@ Rank rank_of(Cluster& cluster, std::size_t a, std::size_t b) {
 
 Pairs all_links(Cluster& cluster) {
     Pairs links;
-    for (const auto& [pair, half] : cluster.halves) {
-        if (half != 0 && !cluster[pair.first].dead && !cluster[pair.second].dead) {
+    for (const auto& [pair, score] : cluster.measured) {
+        if (score != 0 && !cluster[pair.first].dead && !cluster[pair.second].dead) {
             links.insert(std::minmax(pair.first, pair.second));
         }
     }
     return links;
 }
 
-// An independent greedy b-matching over the true halves.
+// An independent greedy b-matching over what is measured.
 Pairs greedy(Cluster& cluster, std::size_t cap) {
     const Pairs links = all_links(cluster);
     std::vector<std::pair<std::size_t, std::size_t>> order(links.begin(), links.end());
@@ -108,7 +108,7 @@ Pairs admitted(Cluster& cluster) {
 }
 
 void chatter(Cluster& cluster) {
-    for (const auto& [pair, half] : cluster.halves) {
+    for (const auto& [pair, score] : cluster.measured) {
         if (cluster[pair.first].dead) continue;
         const auto [from, to] = pair;
         cluster.after(cluster.delay(0, 50 * kMillisecond), [&cluster, from = from, to = to] {
@@ -199,14 +199,15 @@ TEST(LanesSimulation, NoiseBelowTheMarginSettles) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
         Cluster cluster(8, small_config(2, 200), seed);
         heavy_tailed(cluster, 4, 1.2);
-        const auto base = cluster.halves;
+        const auto base = cluster.measured;
         cluster.sample_every(kInterval);
         cluster.run(3000 * kMillisecond);
         const std::uint64_t before = cluster.switches();
         const auto noise = [&](int steps) {
             for (int step = 0; step < steps; ++step) {
-                for (const auto& [pair, half] : base) {
-                    cluster.halves[pair] = half - half / 32 + cluster.random()() % (half / 16 + 1);
+                for (const auto& [pair, score] : base) {
+                    cluster.measured[pair] =
+                        score - score / 32 + cluster.random()() % (score / 16 + 1);
                 }
                 cluster.run(cluster.now() + kInterval);
             }
@@ -233,9 +234,9 @@ TEST(LanesSimulation, MovingHeat) {
         Cluster cluster(3 + seed % 10, config, seed);
         cluster.sample_every(kInterval);
         for (int move = 0; move < 5; ++move) {
-            const auto before = cluster.halves;
+            const auto before = cluster.measured;
             heavy_tailed(cluster, 4, 1.2);
-            for (const auto& [pair, half] : before) cluster.halves.try_emplace(pair, 0);
+            for (const auto& [pair, score] : before) cluster.measured.try_emplace(pair, 0);
             // A new pattern leads within 20 sampling intervals, traffic going on.
             for (int i = 0; i < 10; ++i) {
                 chatter(cluster);
@@ -246,7 +247,7 @@ TEST(LanesSimulation, MovingHeat) {
             reached += weight(cluster, admitted(cluster));
             best += weight(cluster, greedy(cluster, config.cap));
         }
-        for (auto& [pair, half] : cluster.halves) half = 0;
+        for (auto& [pair, score] : cluster.measured) score = 0;
         cluster.run(cluster.now() + 3000 * kMillisecond);
         cluster.check_quiet();
         ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
@@ -380,7 +381,7 @@ TEST(LanesSimulation, ClosesAtRandom) {
         Cluster cluster(3 + seed % 6, small_config(1 + seed % 3, 200), seed);
         heavy_tailed(cluster, 4, 1.2);
         cluster.sample_every(kInterval);
-        for (const auto& [pair, half] : cluster.halves) {
+        for (const auto& [pair, score] : cluster.measured) {
             if (cluster.random()() % 4 != 0) continue;
             cluster.after(cluster.delay(0, 150 * kMillisecond), [&cluster, pair = pair] {
                 cluster[pair.first].negotiator.advance(cluster.now());
@@ -403,7 +404,7 @@ TEST(LanesSimulation, ClosesAtRandom) {
         }
         for (std::size_t a = 0; a < cluster.size(); ++a) {
             for (const auto& [peer, link] : cluster[a].negotiator.links()) {
-                if (!link.closing) continue;
+                if (link.life != Link::Life::kClosing) continue;
                 ASSERT_EQ(LinkState::kIdle, link.state) << "seed " << seed;
                 ASSERT_TRUE(cluster[a].endpoints[peer].closed) << "seed " << seed;
             }
@@ -419,7 +420,7 @@ TEST(LanesSimulation, TrickleStaysScalable) {
         Cluster cluster(16, config, seed);
         for (std::size_t a = 0; a < 16; ++a) {
             for (std::size_t b = 0; b < 16; ++b) {
-                if (a != b) cluster.halves[{a, b}] = (a ^ 1) == b ? 1'000'000 : 1'000;
+                if (a != b) cluster.measured[{a, b}] = (a ^ 1) == b ? 1'000'000 : 1'000;
             }
         }
         cluster.sample_every(kInterval);
@@ -440,7 +441,7 @@ TEST(LanesSimulation, AllToAllDoesNotChurn) {
         Cluster cluster(24, config, seed);
         for (std::size_t a = 0; a < 24; ++a) {
             for (std::size_t b = 0; b < 24; ++b) {
-                if (a != b) cluster.halves[{a, b}] = 5'000;
+                if (a != b) cluster.measured[{a, b}] = 5'000;
             }
         }
         cluster.sample_every(kInterval);
@@ -457,7 +458,7 @@ TEST(LanesSimulation, AllToAllDoesNotChurn) {
 // One-way traffic promotes: the receiver's program does nothing but progress.
 TEST(LanesSimulation, OneWayTrafficPromotes) {
     Cluster cluster(2, small_config(1, 200), 1);
-    cluster.halves[{0, 1}] = 1000;
+    cluster.measured[{0, 1}] = 1000;
     cluster.sample_every(kInterval);
     cluster.run(300 * kMillisecond);
     EXPECT_TRUE(cluster.established(0, 1));

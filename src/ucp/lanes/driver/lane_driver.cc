@@ -59,14 +59,15 @@ LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Conte
       negotiator_(negotiator_config(config_), host.uuid, *this) {
     if (!is_enabled(config_) || config_.lanes != LaneMode::kDynamic) return;
     ucs::UsageTracker::Options options;
-    options.max_promoted = config_.max_priority_endpoints;
+    // Beside those who hold a lane the tracker has to know those who could take it.
+    options.capacity = std::max(ucs::UsageTracker::kMinCapacity,
+                                4 * static_cast<size_t>(config_.max_priority_endpoints));
     options.interval = config_.switch_interval;
     options.windows = config_.sample_windows;
     options.duty = config_.sample_duty;
-    options.margin = config_.hysteresis_margin;
     options.min_score = config_.min_score;
     options.seed = seed;
-    tracker_.emplace(options, nullptr);
+    tracker_.emplace(options);
     host_.gate.set_tracker(&*tracker_);
 }
 
@@ -117,22 +118,24 @@ void LaneDriver::rank() {
     tick();
     scored_before_.swap(scored_);
     scored_.clear();
-    std::vector<std::pair<lanes::Peer, lanes::Score>> scores;
-    tracker_->for_each([&](const ucs::UsageTracker::Rank& rank) {
-        Endpoint* endpoint = endpoints_.find(rank.id);
+    struct Scored {
+        lanes::Peer peer;
+        lanes::Score score, doubt;
+    };
+    const auto score_of = [](double rate) {
+        return static_cast<lanes::Score>(
+            std::clamp(rate, 0.0, static_cast<double>(lanes::kMaxMeasuredScore)));
+    };
+    std::vector<Scored> scores;
+    tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
+        Endpoint* endpoint = endpoints_.find(usage.id);
         if (endpoint == nullptr) return;
-        const lanes::Peer peer = enter(*endpoint);
-        // Few samples say little: a challenger counts for what it has at least, else the luckiest
-        // of many equals would replace the holder again and again.
-        const lanes::Link* link = negotiator_.find(peer);
-        const bool incumbent = link != nullptr && lanes::books_slot(link->state);
-        const double doubt = incumbent ? 0 : config_.confidence * rank.deviation;
-        scores.emplace_back(peer, static_cast<lanes::Score>(std::clamp(
-                                      rank.local - doubt, 0.0, double(lanes::kMaxMeasuredHalf))));
+        scores.push_back({enter(*endpoint), score_of(usage.rate),
+                          score_of(config_.confidence * usage.deviation)});
     });
-    for (const auto& [peer, score] : scores) {
-        scored_.push_back(peer);
-        negotiator_.on_score(peer, score);
+    for (const Scored& scored : scores) {
+        scored_.push_back(scored.peer);
+        negotiator_.on_score(scored.peer, scored.score, scored.doubt);
     }
     for (const lanes::Peer peer : scored_before_) {
         if (std::find(scored_.begin(), scored_.end(), peer) != scored_.end()) continue;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "unit/ucs/datastruct/usage_tracker_fixture.h"
 
@@ -14,39 +13,38 @@ namespace {
 using Id = TrackedTraffic::Id;
 
 TEST(UsageTracker, PromotesTheBusiest) {
-    TrackedTraffic traffic({.max_promoted = 2});
+    TrackedTraffic traffic({.places = 2});
     traffic.run_rounds(5, {{1, 2000}, {2, 50000}, {3, 4000}, {4, 30000}});
     EXPECT_EQ(traffic.promoted, (std::set<Id>{2, 4}));
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 4, 3, 1}));
-    EXPECT_EQ(traffic.tracker->promoted_count(), 2u);
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{2, 4, 3, 1}));
+    EXPECT_EQ(traffic.ranking.taken(), 2u);
 }
 
 TEST(UsageTracker, RanksWithinAFractionOfASecond) {
-    TrackedTraffic traffic({.max_promoted = 1});
+    TrackedTraffic traffic({.places = 1});
     traffic.run(300ms, {{1, 5000}, {2, 50000}});
     EXPECT_EQ(traffic.promoted, std::set<Id>{2});
 }
 
 // A mere list of recent users would see one message and a thousand alike.
 TEST(UsageTracker, CountsMessagesNotPresence) {
-    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0});
-    traffic.tracker->progress(traffic.clock.now());
+    TrackedTraffic traffic({.places = 1, .min_score = 0});
+    traffic.progress();
     while (traffic.tracker->rounds() == 0) {
         const bool was_armed = traffic.tracker->armed();
         traffic.clock.advance_to(traffic.tracker->next_event());
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         if (was_armed || !traffic.tracker->armed()) continue;
         for (unsigned message = 0; message < 1000; ++message) traffic.send(7);
         traffic.send(1);  // the last: first in the order of recent use
     }
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{7, 1}));
-    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[7]).local,
-                     1000 * traffic.tracker->rank_of(traffic.hooks[1]).local);
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{7, 1}));
+    EXPECT_DOUBLE_EQ(traffic.rate_of(7), 1000 * traffic.rate_of(1));
 }
 
 // Then a worker that sleeps need not wake for windows.
 TEST(UsageTracker, IsIdleUntilSomethingIsCountedAndOnceScoresAreForgotten) {
-    TrackedTraffic traffic({.max_promoted = 1});
+    TrackedTraffic traffic({.places = 1});
     traffic.run_rounds(2, {});
     EXPECT_TRUE(traffic.tracker->is_idle());
     traffic.tracker->arm(traffic.clock.now());
@@ -60,59 +58,56 @@ TEST(UsageTracker, IsIdleUntilSomethingIsCountedAndOnceScoresAreForgotten) {
 }
 
 TEST(UsageTracker, WeighsBytes) {
-    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0, .bytes_per_message = 1000});
+    TrackedTraffic traffic({.places = 1, .min_score = 0, .tracker = {.bytes_per_message = 1000}});
     traffic.tracker->arm(traffic.clock.now());
     for (unsigned message = 0; message < 10; ++message) traffic.send(1, 0);
     traffic.send(2, 20000);
     traffic.run_rounds(1, {});
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 1}));
-    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[2]).local /
-                    traffic.tracker->rank_of(traffic.hooks[1]).local,
-                21.0 / 10, 1e-9);
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{2, 1}));
+    EXPECT_NEAR(traffic.rate_of(2) / traffic.rate_of(1), 21.0 / 10, 1e-9);
 }
 
 TEST(UsageTracker, ScoreTendsToTheAbsoluteRate) {
     TrackedTraffic traffic({});
     traffic.run_rounds(60, {{1, 20000}, {2, 1000}});
-    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[1]).local, 20000, 1500);
-    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[2]).local, 1000, 250);
+    EXPECT_NEAR(traffic.rate_of(1), 20000, 1500);
+    EXPECT_NEAR(traffic.rate_of(2), 1000, 250);
 }
 
 TEST(UsageTracker, ScoreFollowsTheEquation) {
-    TrackedTraffic traffic({.windows = 1, .duty = 1, .decay = 0.75, .min_score = 0});
-    traffic.tracker->progress(traffic.clock.now());
+    TrackedTraffic traffic({.min_score = 0, .tracker = {.windows = 1, .duty = 1, .decay = 0.75}});
+    traffic.progress();
     ASSERT_TRUE(traffic.tracker->armed());
     for (unsigned message = 0; message < 800; ++message) traffic.send(1);
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
-    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).local, 0.25 * 8000);
+    traffic.progress();
+    EXPECT_DOUBLE_EQ(traffic.rate_of(1), 0.25 * 8000);
     for (unsigned message = 0; message < 400; ++message) traffic.send(1);
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
-    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).local,
-                     0.75 * 0.25 * 8000 + 0.25 * 4000);
+    traffic.progress();
+    EXPECT_DOUBLE_EQ(traffic.rate_of(1), 0.75 * 0.25 * 8000 + 0.25 * 4000);
 }
 
 TEST(UsageTracker, DeviationIsThatOfTheCounts) {
-    TrackedTraffic traffic({.windows = 1, .duty = 1, .decay = 0.75, .min_score = 0});
-    traffic.tracker->progress(traffic.clock.now());
+    TrackedTraffic traffic({.min_score = 0, .tracker = {.windows = 1, .duty = 1, .decay = 0.75}});
+    traffic.progress();
     for (unsigned message = 0; message < 900; ++message) traffic.send(1);
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
+    traffic.progress();
     const double share = 0.25 / 0.1;  // of one counted message in the score, per second
-    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation, share * 30);
+    EXPECT_DOUBLE_EQ(traffic.tracker->usage_of(traffic.hooks[1]).deviation, share * 30);
     for (unsigned message = 0; message < 400; ++message) traffic.send(1);
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
-    EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).deviation,
+    traffic.progress();
+    EXPECT_DOUBLE_EQ(traffic.tracker->usage_of(traffic.hooks[1]).deviation,
                      share * std::sqrt(0.75 * 0.75 * 900 + 400));
 }
 
 TEST(UsageTracker, SeesNothingWhileDisarmed) {
-    TrackedTraffic traffic({.max_promoted = 1, .min_score = 0});
+    TrackedTraffic traffic({.places = 1, .min_score = 0});
     unsigned disarmed = 0;
     while (traffic.tracker->rounds() < 3) {
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         if (!traffic.tracker->armed()) {
             traffic.send(1);
             ++disarmed;
@@ -121,15 +116,15 @@ TEST(UsageTracker, SeesNothingWhileDisarmed) {
     }
     EXPECT_GT(disarmed, 2000u);  // nine tenths of three intervals
     EXPECT_FALSE(traffic.hooks[1].tracked());
-    EXPECT_TRUE(traffic.ranking().empty());
+    EXPECT_TRUE(traffic.order().empty());
 }
 
 TEST(UsageTracker, IsArmedForItsShareOfTime) {
-    TrackedTraffic traffic({.windows = 5, .duty = 0.2});
+    TrackedTraffic traffic({.tracker = {.windows = 5, .duty = 0.2}});
     unsigned armed = 0, steps = 0, windows = 0;
     bool before = false;
     while (traffic.tracker->rounds() < 20) {
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         armed += traffic.tracker->armed();
         windows += traffic.tracker->armed() && !before;
         before = traffic.tracker->armed();
@@ -143,22 +138,22 @@ TEST(UsageTracker, IsArmedForItsShareOfTime) {
 // Two owners send equally much, in bursts of opposite phase at the very pace of the intervals:
 // windows at fixed places would see one of them only.
 TEST(UsageTracker, PeriodicTrafficIsNotAliased) {
-    TrackedTraffic traffic({.max_promoted = 1, .seed = 42});
+    TrackedTraffic traffic({.places = 1, .tracker = {.seed = 42}});
     while (traffic.tracker->rounds() < 300) {
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         const Duration phase = traffic.clock.now().time_since_epoch() % 25ms;
         traffic.send(phase < 12500us ? 1 : 2);
         traffic.clock.advance(50us);
     }
-    const double first = traffic.tracker->rank_of(traffic.hooks[1]).local;
-    const double second = traffic.tracker->rank_of(traffic.hooks[2]).local;
+    const double first = traffic.rate_of(1);
+    const double second = traffic.rate_of(2);
     EXPECT_NEAR(first, 10000, 4000);
     EXPECT_NEAR(second, 10000, 4000);
 }
 
 TEST(UsageTracker, WindowsAreAFunctionOfTheSeed) {
     auto windows = [](uint64_t seed) {
-        UsageTracker tracker({.seed = seed}, nullptr);
+        UsageTracker tracker({.seed = seed});
         std::vector<Time> events;
         Time now(0s);
         tracker.progress(now);
@@ -174,7 +169,7 @@ TEST(UsageTracker, WindowsAreAFunctionOfTheSeed) {
 }
 
 TEST(UsageTracker, NearTiesDoNotSwitch) {
-    TrackedTraffic traffic({.max_promoted = 1, .margin = 0.2});
+    TrackedTraffic traffic({.places = 1, .margin_permille = 200});
     traffic.run_rounds(10, {{1, 20000}});
     traffic.run_rounds(50, {{1, 20000}, {2, 21500}});
     EXPECT_EQ(traffic.events, (std::vector<TrackedTraffic::Event>{{true, 1}}));
@@ -184,18 +179,18 @@ TEST(UsageTracker, NearTiesDoNotSwitch) {
 }
 
 TEST(UsageTracker, IdleOwnersAreDemotedWhileNothingIsSent) {
-    TrackedTraffic traffic({.max_promoted = 2});
+    TrackedTraffic traffic({.places = 2});
     traffic.run_rounds(10, {{1, 20000}, {2, 10000}});
     ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
     traffic.run_rounds(40, {});
     EXPECT_TRUE(traffic.promoted.empty());
     // Nothing of them is left but their place in the order of recent use.
     traffic.run_rounds(40, {});
-    EXPECT_TRUE(traffic.ranking().empty());
+    EXPECT_TRUE(traffic.order().empty());
 }
 
 TEST(UsageTracker, NewHotOwnersTakeOver) {
-    TrackedTraffic traffic({.max_promoted = 2});
+    TrackedTraffic traffic({.places = 2});
     traffic.run_rounds(20, {{1, 20000}, {2, 20000}});
     ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
     traffic.run_rounds(8, {{3, 20000}, {4, 20000}});
@@ -203,31 +198,31 @@ TEST(UsageTracker, NewHotOwnersTakeOver) {
 }
 
 TEST(UsageTracker, ALittleTrafficIsNotWorthAPromotion) {
-    TrackedTraffic traffic({.max_promoted = 4, .min_score = 1000});
+    TrackedTraffic traffic({.places = 4, .min_score = 1000});
     traffic.run_rounds(20, {{1, 300}, {2, 20000}});
     EXPECT_EQ(traffic.promoted, std::set<Id>{2});
 }
 
 TEST(UsageTracker, TiesAreBrokenById) {
-    TrackedTraffic traffic({.max_promoted = 3, .windows = 1, .duty = 1, .min_score = 0});
-    traffic.tracker->progress(traffic.clock.now());
+    TrackedTraffic traffic({.places = 3, .min_score = 0, .tracker = {.windows = 1, .duty = 1}});
+    traffic.progress();
     for (const Id id : {5, 3, 9, 1, 7}) traffic.send(id);
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{1, 3, 5, 7, 9}));
-    EXPECT_EQ(traffic.promoted, (std::set<Id>{1, 3, 5}));
+    traffic.progress();
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{9, 7, 5, 3, 1}));
+    EXPECT_EQ(traffic.promoted, (std::set<Id>{5, 7, 9}));
 }
 
 TEST(UsageTracker, CapZeroPromotesNobodyButRanks) {
-    TrackedTraffic traffic({.max_promoted = 0});
+    TrackedTraffic traffic({.places = 0});
     traffic.run_rounds(5, {{1, 1000}, {2, 5000}});
     EXPECT_TRUE(traffic.events.empty());
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 1}));
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{2, 1}));
 }
 
 TEST(UsageTracker, TheCapIsNeverExceeded) {
     for (const size_t cap : {1u, 2u, 3u, 9u, 40u}) {
-        TrackedTraffic traffic({.max_promoted = cap});
+        TrackedTraffic traffic({.places = cap});
         Random random(cap);
         traffic.on_promote = [&](Id) { EXPECT_LE(traffic.promoted.size(), cap); };
         for (unsigned change = 0; change < 10; ++change) {
@@ -235,7 +230,7 @@ TEST(UsageTracker, TheCapIsNeverExceeded) {
             for (Id id = 0; id < 60; ++id) rates[id] = 1000.0 * random.below(100);
             traffic.run_rounds(2, rates);
             EXPECT_LE(traffic.promoted.size(), cap);
-            EXPECT_EQ(traffic.tracker->promoted_count(), traffic.promoted.size());
+            EXPECT_EQ(traffic.ranking.taken(), traffic.promoted.size());
         }
         EXPECT_EQ(traffic.promoted.size(), cap);
     }
@@ -243,11 +238,11 @@ TEST(UsageTracker, TheCapIsNeverExceeded) {
 
 // Far more owners than entries, each sending a little between the messages of the hot ones.
 TEST(UsageTracker, FindsTheHotAmongManyCold) {
-    TrackedTraffic traffic({.max_promoted = 2});
+    TrackedTraffic traffic({.places = 2});
     const size_t bytes = traffic.tracker->memory_bytes();
     Id cold = 1000;
     while (traffic.tracker->rounds() < 10) {
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         traffic.send(1);
         traffic.send(2);
         traffic.send(cold);
@@ -276,17 +271,16 @@ TEST(UsageTracker, MemoryDoesNotGrowWithOwners) {
 }
 
 TEST(UsageTracker, ARemovedOwnerLeavesNoTrace) {
-    TrackedTraffic traffic({.max_promoted = 2});
+    TrackedTraffic traffic({.places = 2});
     traffic.run_rounds(5, {{1, 20000}, {2, 10000}});
     ASSERT_EQ(traffic.promoted, (std::set<Id>{1, 2}));
-    traffic.tracker->remove(traffic.hooks[1]);
-    EXPECT_FALSE(traffic.hooks[1].tracked());
-    traffic.hooks.erase(1);  // its memory goes
-    EXPECT_EQ(traffic.ranking(), std::vector<Id>{2});
-    EXPECT_EQ(traffic.tracker->promoted_count(), 1u);
+    EXPECT_TRUE(traffic.hooks[1].tracked());
+    traffic.remove(1);
+    EXPECT_EQ(traffic.order(), std::vector<Id>{2});
+    EXPECT_EQ(traffic.ranking.taken(), 1u);
     traffic.run_rounds(5, {{2, 10000}, {3, 10000}});
-    EXPECT_EQ(traffic.tracker->promoted_count(), 2u);
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{2, 3}));
+    EXPECT_EQ(traffic.ranking.taken(), 2u);
+    EXPECT_EQ(traffic.order(), (std::vector<Id>{2, 3}));
 }
 
 TEST(UsageTracker, RemovalWhileArmedFreesTheNewestEntry) {
@@ -299,122 +293,107 @@ TEST(UsageTracker, RemovalWhileArmedFreesTheNewestEntry) {
     traffic.tracker->remove(traffic.hooks[1]);
     traffic.send(3);
     traffic.run_rounds(1, {});
-    EXPECT_EQ(traffic.ranking(), std::vector<Id>{3});
+    EXPECT_EQ(traffic.order(), std::vector<Id>{3});
 }
 
-TEST(UsageTracker, AListenerMayRemoveOwners) {
-    TrackedTraffic traffic({.max_promoted = 3});
+TEST(UsageTracker, OwnersMayGoWhileSomebodyIsPromoted) {
+    TrackedTraffic traffic({.places = 3});
     traffic.on_promote = [&](Id id) {
         if (id != 1) return;
-        traffic.tracker->remove(traffic.hooks[2]);
-        traffic.tracker->remove(traffic.hooks[1]);
-        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[9], 9, 1e6));
+        traffic.remove(2);
+        traffic.remove(1);
     };
     traffic.run_rounds(1, {{1, 30000}, {2, 20000}, {3, 10000}});
     EXPECT_EQ(traffic.events, (std::vector<TrackedTraffic::Event>{{true, 1}, {true, 3}}));
-    EXPECT_EQ(traffic.tracker->promoted_count(), 1u);
-    EXPECT_EQ(traffic.ranking(), std::vector<Id>{3});
+    EXPECT_EQ(traffic.ranking.taken(), 1u);
+    EXPECT_EQ(traffic.order(), std::vector<Id>{3});
 }
 
 TEST(UsageTracker, OwnersMayOutliveTheTracker) {
     UsageTracker::Hook hook;
     {
-        UsageTracker tracker({}, nullptr);
+        UsageTracker tracker({});
         tracker.progress(Time(0s));
         tracker.arm(Time(0s));
         tracker.touch(hook, 1, 8);
-        tracker.set_remote(hook, 1, 10);
+        tracker.progress(Time(200ms));
         EXPECT_TRUE(hook.tracked());
     }
     EXPECT_FALSE(hook.tracked());
 }
 
-TEST(UsageTracker, ThePeersHalfCounts) {
-    TrackedTraffic traffic({.max_promoted = 1});
+TEST(UsageTracker, ThePeersScoreCounts) {
+    TrackedTraffic traffic({.places = 1});
     traffic.run_rounds(10, {{1, 5000}, {2, 10000}});
     ASSERT_EQ(traffic.promoted, std::set<Id>{2});
-    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 20000));
+    traffic.remote[1] = 20000;
     traffic.run_rounds(1, {{1, 5000}, {2, 10000}});
     EXPECT_EQ(traffic.promoted, std::set<Id>{1});
-    // No news of it any more: it decays, and the busier one comes back.
+    traffic.remote.clear();
     traffic.run_rounds(20, {{1, 5000}, {2, 10000}});
     EXPECT_EQ(traffic.promoted, std::set<Id>{2});
 }
 
 // One-way traffic: the receiver never sends, and still holds the link in its ranking.
-TEST(UsageTracker, ThePeersHalfAloneMayPromote) {
-    TrackedTraffic traffic({.max_promoted = 1});
-    for (unsigned round = 0; round < 5; ++round) {
-        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 5000));
-        traffic.run_rounds(1, {});
-        EXPECT_DOUBLE_EQ(traffic.tracker->rank_of(traffic.hooks[1]).remote, 5000);
-    }
+TEST(UsageTracker, ThePeersScoreAloneMayPromote) {
+    TrackedTraffic traffic({.places = 1});
+    traffic.remote[1] = 5000;
+    traffic.run_rounds(5, {});
     EXPECT_EQ(traffic.promoted, std::set<Id>{1});
-    traffic.run_rounds(1, {});
-    EXPECT_LT(traffic.tracker->rank_of(traffic.hooks[1]).remote, 5000);
-    EXPECT_GT(traffic.tracker->rank_of(traffic.hooks[1]).remote, 3000);
+    EXPECT_FALSE(traffic.hooks[1].tracked());
 }
 
 TEST(UsageTracker, AFullTableMakesRoomForABetterOnly) {
-    TrackedTraffic traffic({.max_promoted = 1, .capacity = 2});
-    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, 3000));
-    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[2], 2, 2000));
-    EXPECT_FALSE(traffic.tracker->set_remote(traffic.hooks[3], 3, 1000));
-    EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[4], 4, 2500));
-    EXPECT_FALSE(traffic.hooks[2].tracked());
-    traffic.run_rounds(1, {{5, 100000}});
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
+    TrackedTraffic traffic({.places = 1, .tracker = {.capacity = 2}});
+    traffic.run_rounds(3, {{1, 30000}, {2, 20000}});
+    traffic.run_rounds(1, {{1, 30000}, {5, 100000}});
+    EXPECT_TRUE(traffic.hooks[1].tracked());
+    EXPECT_TRUE(traffic.hooks[5].tracked());
+    EXPECT_EQ(traffic.rate_of(2), 0);
     traffic.run_rounds(1, {{5, 100000}, {6, 1000}});
-    EXPECT_EQ(traffic.ranking(), (std::vector<Id>{5, 1}));
-}
-
-TEST(UsageTracker, NonsenseFromAPeerCountsAsNothing) {
-    TrackedTraffic traffic({.max_promoted = 1});
-    for (const double bad : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
-        EXPECT_TRUE(traffic.tracker->set_remote(traffic.hooks[1], 1, bad));
-        EXPECT_EQ(traffic.tracker->rank_of(traffic.hooks[1]).remote, 0);
-    }
+    EXPECT_EQ(traffic.rate_of(6), 0);
+    EXPECT_GT(traffic.rate_of(1), 0);
 }
 
 TEST(UsageTracker, ProgressMayBeSeldom) {
-    TrackedTraffic traffic({.max_promoted = 1});
+    TrackedTraffic traffic({.places = 1});
     for (unsigned step = 0; step < 100; ++step) {
-        traffic.tracker->progress(traffic.clock.now());
+        traffic.progress();
         for (unsigned message = 0; message < 700; ++message) traffic.send(1);
         traffic.clock.advance(70ms);
     }
     EXPECT_GT(traffic.tracker->rounds(), 20u);
-    EXPECT_NEAR(traffic.tracker->rank_of(traffic.hooks[1]).local, 10000, 1500);
+    EXPECT_NEAR(traffic.rate_of(1), 10000, 1500);
     EXPECT_EQ(traffic.promoted, std::set<Id>{1});
 }
 
 TEST(UsageTracker, AnIntervalLastsUntilItHadAWindow) {
-    TrackedTraffic traffic({.windows = 1, .duty = 1});
-    traffic.tracker->progress(traffic.clock.now());
+    TrackedTraffic traffic({.tracker = {.windows = 1, .duty = 1}});
+    traffic.progress();
     ASSERT_TRUE(traffic.tracker->armed());
     traffic.tracker->disarm(traffic.clock.now());  // at once: nothing was observed
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
+    traffic.progress();
     EXPECT_EQ(traffic.tracker->rounds(), 0u);
     EXPECT_TRUE(traffic.tracker->armed());
     traffic.clock.advance(100ms);
-    traffic.tracker->progress(traffic.clock.now());
+    traffic.progress();
     EXPECT_EQ(traffic.tracker->rounds(), 1u);
 }
 
 // An hour without progress says nothing about the hour's traffic.
 TEST(UsageTracker, AnUnobservedTimeDoesNotWipeTheScores) {
-    TrackedTraffic traffic({.max_promoted = 1});
+    TrackedTraffic traffic({.places = 1});
     traffic.run_rounds(30, {{1, 1000000}});
     if (traffic.tracker->armed()) traffic.tracker->disarm(traffic.clock.now());
     traffic.clock.advance(1h);
     traffic.run_rounds(1, {});
     EXPECT_EQ(traffic.promoted, std::set<Id>{1});
-    EXPECT_GT(traffic.tracker->rank_of(traffic.hooks[1]).local, 10000);
+    EXPECT_GT(traffic.rate_of(1), 10000);
 }
 
 TEST(UsageTracker, AnEndlessIntervalNeverArms) {
-    UsageTracker tracker({.interval = kForever}, nullptr);
+    UsageTracker tracker({.interval = kForever});
     tracker.progress(Time(0s));
     EXPECT_FALSE(tracker.armed());
     EXPECT_EQ(tracker.next_event(), kNever);
@@ -424,17 +403,14 @@ TEST(UsageTracker, AnEndlessIntervalNeverArms) {
 }
 
 TEST(UsageTracker, AnyOptionsWork) {
-    TrackedTraffic traffic({.max_promoted = SIZE_MAX,
-                            .interval = Duration(0),
-                            .windows = 0,
-                            .duty = 7,
-                            .decay = 3,
-                            .margin = -1,
-                            .min_score = -1,
-                            .bytes_per_message = 0,
-                            .capacity = SIZE_MAX});
-    EXPECT_EQ(traffic.tracker->options().max_promoted, UsageTracker::kMaxPromoted);
-    EXPECT_GT(traffic.tracker->capacity(), UsageTracker::kMaxPromoted);
+    TrackedTraffic traffic({.places = SIZE_MAX,
+                            .tracker = {.capacity = SIZE_MAX,
+                                        .interval = Duration(0),
+                                        .windows = 0,
+                                        .duty = 7,
+                                        .decay = 3,
+                                        .bytes_per_message = 0}});
+    EXPECT_EQ(traffic.tracker->capacity(), UsageTracker::kMaxCapacity);
     traffic.run(10ms, {{1, 10000}, {2, 100}});
     EXPECT_GT(traffic.tracker->rounds(), 10u);
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "ucp/lanes/actions.h"
+#include "ucp/lanes/config.h"
+
+namespace ucp::lanes {
+
+struct Counters {
+    std::uint64_t requests = 0;
+    std::uint64_t promotions = 0;  // links that became Established
+    std::uint64_t demotions = 0;   // links that left Established or Switching, death apart
+    std::uint64_t denials_sent = 0;
+    std::uint64_t denials_received = 0;
+    std::uint64_t deferrals = 0;
+    std::uint64_t withdrawals = 0;
+    std::uint64_t pings = 0;
+    std::uint64_t failures = 0;
+    std::uint64_t violations = 0;  // messages that no correct peer sends
+};
+
+// What the parts of one negotiator share.
+struct Context {
+    const Config config;
+    const std::uint64_t worker;
+    Actions actions;
+    Time now = 0;
+    Counters counters{};
+};
+
+}  // namespace ucp::lanes

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ucp/lanes/context.h"
+#include "ucp/lanes/scoreboard.h"
+
+namespace ucp::lanes {
+
+// Takes one link at a time through the states of a round: from Committed up to Established and down
+// again, or out of it. docs/lanes.md, rules 8 and 14 to 22. Which links those are is not decided
+// here.
+//
+// A call for an event that does not concern the link in its state does nothing. After
+// lane_created() and lane_destroyed() the record of a link that is_over() is to be erased.
+class Rounds {
+  public:
+    Rounds(Context& context, Scoreboard& scoreboard) : context_(context), scoreboard_(scoreboard) {}
+
+    // Links with a dedicated lane, from its creation to its destruction.
+    std::uint32_t held() const { return held_; }
+
+    void set_state(Link& link, LinkState state, Reason reason);
+    void start(Link& link, Epoch epoch);
+    void restart_timer(Link& link);
+
+    // Up. The slot must be free when create() is called.
+    void create(Link& link);
+    void lane_created(Link& link, ucs_status_t status, std::span<const std::uint8_t> address);
+    void lane_ready(Link& link, ucs_status_t status);
+
+    // Down.
+    void demote(Link& link, Reason reason);
+    void flushed(Link& link);
+    void lane_destroyed(Link& link);
+
+    // LANE to FLUSHED, of the link's round. UCS_ERR_INVALID_PARAM: no correct peer sends this now.
+    ucs_status_t on_message(Link& link, const Message& message);
+
+    // Out. withdraw() is for rounds in which this end has not sent READY, on_withdrawn() for those
+    // in which the peer has not.
+    void withdraw(Link& link, WithdrawReason reason);
+    void on_withdrawn(Link& link);
+    // The peer has lost the round, and with it what was under way to or from it.
+    void on_lost(Link& link);
+    void lane_failed(Link& link, ucs_status_t status);
+    // Nothing of the link counts any more: its lane goes.
+    void release(Link& link, Reason reason);
+    static bool is_over(const Link& link) {
+        return link.life == Link::Life::kGone && link.state == LinkState::kIdle;
+    }
+
+    // The link is not asked for again before a time that doubles with each call.
+    void back_off(Link& link, Time base, Time most);
+
+  private:
+    void connect(Link& link);
+    void try_switch(Link& link);
+    void try_established(Link& link);
+    void finish_demotion(Link& link);
+    void destroy(Link& link);
+    void released(Link& link, Reason reason);
+    void fail(Link& link, ucs_status_t status);
+
+    Context& context_;
+    Scoreboard& scoreboard_;
+    std::uint32_t held_ = 0;
+};
+
+}  // namespace ucp::lanes

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ucp/lanes/context.h"
+#include "ucp/lanes/link.h"
+
+namespace ucp::lanes {
+
+// The scores of all links and the ranking that follows from them. docs/lanes.md, rules 1 to 5.
+//
+// Both ends rank by the agreed score: what each has advertised to the other. So whatever changes
+// what a link's rank or role follows from goes through here, or ends in place().
+class Scoreboard {
+  public:
+    explicit Scoreboard(Context& context);
+
+    Ranking& ranking() { return ranking_; }
+    const Ranking& ranking() const { return ranking_; }
+
+    // Enters the link, or moves it to where its state and scores put it now.
+    void place(Link& link);
+    void remove(Link& link) { ranking_.remove(link); }
+    // The role that its state gives it now.
+    Role role_of(const Link& link) const;
+
+    // Whether a measured score is worth a record.
+    bool counts(Score measured) const { return measured >= (context_.config.min_score + 1) / 2; }
+
+    // What this end measured, or is told to want, has changed: a SCORE goes out if it moved enough.
+    void update_local(Link& link);
+    // The caller sends a message that carries Link::advertised.
+    void advertise(Link& link);
+    // The peer advertised `score`.
+    void set_remote(Link& link, Score score);
+
+    // Repeats what was advertised, halves what the peer did not repeat, gives a link that has
+    // reached its residence its role.
+    void age(Link& link);
+    // When age() has something to do next.
+    Time deadline_of(const Link& link) const;
+
+  private:
+    Score local_of(const Link& link) const;
+    void reconsider(Link& link);
+
+    Context& context_;
+    Ranking ranking_;
+};
+
+}  // namespace ucp::lanes

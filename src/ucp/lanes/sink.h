@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ucp/lanes/link.h"
+#include "ucp/lanes/messages.h"
+#include "ucs/type/status.h"
+
+namespace ucp::lanes {
+
+struct Change {
+    LinkState from;
+    LinkState to;
+    Reason reason;
+    Score score;  // agreed, when it happened
+};
+
+struct PeerId {
+    std::uint64_t worker = 0;
+    std::uint32_t connection = 0;  // the same at both ends
+};
+
+// What the negotiator wants done. Calls come in the order in which they must take effect, after the
+// event that caused them has been digested: an implementation may call the negotiator back from
+// inside, with any event.
+class Sink {
+  public:
+    virtual ~Sink() = default;
+
+    // Who is at the other end; asked once for each record.
+    virtual PeerId identify(Peer peer) = 0;
+
+    // A control message on the scalable lane, in order with all others and with start_tx_switch.
+    virtual void send(Peer peer, const Message& message) = 0;
+
+    // Make a dedicated lane, then on_lane_created().
+    virtual void create_lane(Peer peer) = 0;
+    // Connect it to `address`, make it able to receive, then on_lane_ready().
+    virtual void connect_lane(Peer peer, std::span<const std::uint8_t> address) = 0;
+    // Destroy it, then on_lane_destroyed(). Nothing of a live peer is outstanding on it.
+    virtual void destroy_lane(Peer peer) = 0;
+
+    // Post `mark` on the scalable lane as the last message of this direction there, then
+    // on_marker_posted(). Messages go where the link's TxDirection says; pending ones are replayed.
+    virtual void start_tx_switch(Peer peer, const Message& mark) = 0;
+    // The peer acknowledged MARK: the window is gone, waiting messages may be posted.
+    virtual void open_tx_window(Peer peer) = 0;
+    // The peer's MARK was processed: deliver what was held of the dedicated lane, in order.
+    virtual void open_rx_gate(Peer peer) = 0;
+
+    // Post `dmark` on the dedicated lane as the last message of this direction there, then
+    // on_marker_posted(). Messages wait; one-sided operations go to the scalable lane.
+    virtual void stop_tx_and_mark(Peer peer, const Message& dmark) = 0;
+    // When all that was posted on the dedicated lane, the marker included, is done remotely:
+    // on_flushed().
+    virtual void flush_lane(Peer peer) = 0;
+    // The direction is back on the scalable lane: waiting messages may be posted there.
+    virtual void resume_tx(Peer peer) = 0;
+
+    // The dedicated lane failed under messages: the endpoint's requests end with `status`.
+    virtual void fail_endpoint(Peer peer, ucs_status_t status) = 0;
+    // After on_close() or withdraw_all(): the link holds nothing more; forget() may follow.
+    virtual void closed(Peer peer) = 0;
+
+    // For explain, counters and callbacks of the interface.
+    virtual void notify(Peer peer, const Change& change) = 0;
+};
+
+}  // namespace ucp::lanes
