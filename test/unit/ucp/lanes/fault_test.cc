@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "unit/lanes/cluster.h"
+#include "unit/ucp/lanes/cluster.h"
 
 namespace lanes_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "ucp/lanes/negotiator.h"
-#include "unit/lanes/recorder.h"
+#include "unit/ucp/lanes/recorder.h"
 
 namespace ucp::lanes {
 

@@ -2,7 +2,7 @@
 
 // How links compete: requests, denials, floors, timers, records; what a round ends with.
 
-#include "unit/lanes/negotiator_fixture.h"
+#include "unit/ucp/lanes/negotiator_fixture.h"
 
 namespace ucp::lanes {
 namespace {

@@ -2,7 +2,7 @@
 
 // What each message and each event does in each state of a link.
 
-#include "unit/lanes/negotiator_fixture.h"
+#include "unit/ucp/lanes/negotiator_fixture.h"
 
 namespace ucp::lanes {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "unit/lanes/cluster.h"
+#include "unit/ucp/lanes/cluster.h"
 
 namespace lanes_test {
 namespace {

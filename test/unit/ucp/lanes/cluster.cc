@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "unit/lanes/cluster.h"
+#include "unit/ucp/lanes/cluster.h"
 
 #include <algorithm>
 
