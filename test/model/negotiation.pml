@@ -4,11 +4,12 @@
  * docs/lanes.md numbers the rules; a BAD_* flag leaves one out and must be found out.
  *
  * Simplified: a lane is made and destroyed at once; a marker is posted at once (switch.pml has the
- * window and the queues); `told` is the half itself. Time is abstract: the back-off of a denied link
- * is over when something has changed at the denier, since before that the answer would be the same.
+ * window and the queues); what is advertised is the local score itself. Time is abstract: the back-off of
+ * a denied link is over when something has changed at the denier, since before that the answer would be
+ * the same.
  *
- * Parameters: N (2, 3), MARGIN, SCORES (changes of a half), PUTS, DATA (messages each way on link 0-1),
- * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (halves told),
+ * Parameters: N (2, 3), MARGIN, SCORES (changes of a local score), PUTS, DATA (messages each way on link 0-1),
+ * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (scores advertised),
  * FORGETS (rounds that an end loses, and lives). PING is not modelled, but that GONE may answer one at any
  * moment.
  */
@@ -51,6 +52,19 @@
 #define Established 7
 #define Demoting 8
 
+/* Round::PeerStep: each comes after the one before. */
+#define StepLane 1
+#define StepReady 2
+#define StepMark 3
+#define StepDmark 4
+#define StepFlushed 5
+#define STEP(x, s) assert(peer_step[x] + 1 == s); peer_step[x] = s
+
+/* Round::Acknowledged */
+#define AckMark 1
+#define AckDmark 2
+#define ACKNOWLEDGE(x, s) assert(acknowledged[x] + 1 == s); acknowledged[x] = s
+
 /* TxDirection */
 #define Scalable 0
 #define Dedicated 1
@@ -59,22 +73,22 @@
 mtype = { SCORE, REQUEST, ACCEPT, DENY, WITHDRAW, LANE, READY, MARK, MARK_ACK, DMARK, DMARK_ACK,
           FLUSHED, GONE, MESSAGE };
 
-chan scalable[N * N] = [9] of { mtype, byte, byte, byte, byte }; /* type, epoch, half, and two more */
+chan scalable[N * N] = [9] of { mtype, byte, byte, byte, byte }; /* type, epoch, local score, and two more */
 chan dedicated[N * N] = [4] of { mtype, byte };
 
-byte state[N * N], tx[N * N], half[N * N], heard[N * N];
+byte state[N * N], tx[N * N], local_score[N * N], remote_score[N * N];
 byte epoch[N * N], estimate[N * N];
-bool peer_lane[N * N], peer_ready[N * N], mark_received[N * N], mark_acked[N * N];
-bool dmark_received[N * N], dmark_acked[N * N], flushed_sent[N * N], flushed_received[N * N];
+byte peer_step[N * N], acknowledged[N * N]; /* of the round, as in Round of src/ucp/lanes/link.h */
+bool flushed_sent[N * N];
 bool put[N * N];                                   /* a one-sided operation under way */
 bool deferred[N * N], denied[N * N], over[N * N];  /* over: the back-off is */
 byte deferred_epoch[N * N], deferred_floor[N * N], threshold[N * N];
 byte sent[N * N], delivered[N * N];
-bool dead[N], noticed[N * N], told_gone[N * N];
+bool dead[N], noticed[N * N], said_gone[N * N];
 byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0, forgotten = 0;
 
 /* Rank: the agreed score first, the link's number among equals. 0: nothing to rank. */
-#define SUM(a, b) (half[AT(a, b)] + heard[AT(a, b)])
+#define SUM(a, b) (local_score[AT(a, b)] + remote_score[AT(a, b)])
 #define NUMBER(a, b) ((a) + (b) - 1)
 #define RANK(a, b) (SUM(a, b) == 0 -> 0 : SUM(a, b) * 4 + NUMBER(a, b) + 1)
 #define WITH_MARGIN(r) ((r) + 4 * MARGIN)
@@ -132,7 +146,7 @@ inline changed(a) {
 
 inline deny(a, b, e, t) {
     over[AT(b, a)] = 0;
-    send(a, b, DENY, e, half[AT(a, b)], t, 0)
+    send(a, b, DENY, e, local_score[AT(a, b)], t, 0)
 }
 
 inline demote(a, b) {
@@ -144,8 +158,7 @@ inline demote(a, b) {
 }
 
 inline start_round(y) {
-    peer_lane[y] = 0; peer_ready[y] = 0; mark_received[y] = 0; mark_acked[y] = 0;
-    dmark_received[y] = 0; dmark_acked[y] = 0; flushed_sent[y] = 0; flushed_received[y] = 0;
+    peer_step[y] = 0; acknowledged[y] = 0; flushed_sent[y] = 0;
     put[y] = 0; tx[y] = Scalable
 }
 
@@ -158,7 +171,7 @@ inline decide(a, b, e, asker_floor) {
         :: rising != NOBODY -> deny(a, b, e, BUSY)
         :: else ->
             start_round(AT(a, b)); epoch[AT(a, b)] = e;
-            send(a, b, ACCEPT, e, half[AT(a, b)], 0, 0);
+            send(a, b, ACCEPT, e, local_score[AT(a, b)], 0, 0);
             if
             :: victim != NOBODY -> demote(a, victim)
             :: else -> skip
@@ -224,34 +237,34 @@ inline settle(a) {
         :: else -> skip
         fi;
         if
-        :: state[x] == Connecting && peer_lane[x] ->
+        :: state[x] == Connecting && peer_step[x] >= StepLane ->
             state[x] = Ready; send(a, t, READY, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
 #ifdef BAD_NO_READY
-        :: (state[x] == Ready || state[x] == Connecting && peer_lane[x]) ->
+        :: (state[x] == Ready || state[x] == Connecting && peer_step[x] >= StepLane) ->
 #else
-        :: state[x] == Ready && peer_ready[x] ->
+        :: state[x] == Ready && peer_step[x] == StepReady ->
 #endif
             state[x] = Switching; tx[x] = Dedicated; send(a, t, MARK, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
-        :: state[x] == Switching && mark_received[x] && mark_acked[x] ->
+        :: state[x] == Switching && peer_step[x] == StepMark && acknowledged[x] == AckMark ->
             state[x] = Established; changed(a)
         :: else -> skip
         fi;
         if
-        :: state[x] == Demoting && dmark_acked[x] && !put[x] && !flushed_sent[x] ->
+        :: state[x] == Demoting && acknowledged[x] == AckDmark && !put[x] && !flushed_sent[x] ->
             flushed_sent[x] = 1; send(a, t, FLUSHED, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
 #ifdef BAD_LOCAL_FLUSH
-        :: state[x] == Demoting && flushed_sent[x] && dmark_received[x] ->
+        :: state[x] == Demoting && flushed_sent[x] && peer_step[x] >= StepDmark ->
 #else
-        :: state[x] == Demoting && flushed_sent[x] && flushed_received[x] && dmark_received[x] ->
+        :: state[x] == Demoting && flushed_sent[x] && peer_step[x] == StepFlushed ->
 #endif
             assert(len(dedicated[AT(t, a)]) == 0);
             assert(!put[AT(t, a)] || dead[t]);
@@ -332,7 +345,7 @@ inline on_message(a, b) {
     if
     :: m == SCORE || m == REQUEST || ANSWERS(a, b) && (m == ACCEPT || m == DENY) ->
         if
-        :: heard[AT(a, b)] != p1 -> heard[AT(a, b)] = p1; changed(a)
+        :: remote_score[AT(a, b)] != p1 -> remote_score[AT(a, b)] = p1; changed(a)
         :: else -> skip
         fi
     :: else -> skip
@@ -363,19 +376,19 @@ inline on_message(a, b) {
             :: else -> skip
             fi
         fi
-    :: m == LANE && OF_ROUND(a, b) -> peer_lane[AT(a, b)] = 1
-    :: m == READY && OF_ROUND(a, b) -> peer_ready[AT(a, b)] = 1
+    :: m == LANE && OF_ROUND(a, b) -> STEP(AT(a, b), StepLane)
+    :: m == READY && OF_ROUND(a, b) -> STEP(AT(a, b), StepReady)
     :: m == MARK && OF_ROUND(a, b) ->
-        mark_received[AT(a, b)] = 1; send(a, b, MARK_ACK, e, 0, 0, 0)
-    :: m == MARK_ACK && OF_ROUND(a, b) -> mark_acked[AT(a, b)] = 1
+        STEP(AT(a, b), StepMark); send(a, b, MARK_ACK, e, 0, 0, 0)
+    :: m == MARK_ACK && OF_ROUND(a, b) -> ACKNOWLEDGE(AT(a, b), AckMark)
     :: m == DMARK_ACK && OF_ROUND(a, b) ->
         assert(state[AT(a, b)] == Demoting);
-        dmark_acked[AT(a, b)] = 1; tx[AT(a, b)] = Scalable
+        ACKNOWLEDGE(AT(a, b), AckDmark); tx[AT(a, b)] = Scalable
     :: m == FLUSHED && OF_ROUND(a, b) ->
-        assert(dmark_received[AT(a, b)]); flushed_received[AT(a, b)] = 1
+        STEP(AT(a, b), StepFlushed)
     :: m == MESSAGE -> delivered[AT(b, a)]++; assert(p1 == delivered[AT(b, a)])
 #if FORGETS > 0
-    :: m == GONE -> told_gone[AT(b, a)] = 0; on_gone(a, b)
+    :: m == GONE -> said_gone[AT(b, a)] = 0; on_gone(a, b)
 #endif
     :: else -> skip /* stale */
     fi;
@@ -392,7 +405,7 @@ inline on_dedicated(a, b) {
         :: state[AT(a, b)] != Demoting -> demote(a, b)
         :: else -> skip
         fi;
-        dmark_received[AT(a, b)] = 1;
+        STEP(AT(a, b), StepDmark);
         send(a, b, DMARK_ACK, epoch[AT(a, b)], 0, 0, 0); changed(a)
     fi;
     skip
@@ -405,7 +418,7 @@ inline on_peer_died(a, b) {
     :: len(dedicated[AT(b, a)]) > 0 -> dedicated[AT(b, a)]?m, p1
     :: else -> break
     od;
-    half[AT(a, b)] = 0; heard[AT(a, b)] = 0; deferred[AT(a, b)] = 0;
+    local_score[AT(a, b)] = 0; remote_score[AT(a, b)] = 0; deferred[AT(a, b)] = 0;
     release(a, b)
 }
 
@@ -418,7 +431,7 @@ inline request(a, b) {
     epoch[AT(a, b)] = 2 * round + (a > b -> 1 : 0) + 1;
     estimate[AT(a, b)] = RANK(a, b);
     denied[AT(a, b)] = 0; state[AT(a, b)] = Requested;
-    send(a, b, REQUEST, epoch[AT(a, b)], half[AT(a, b)], RANK(a, b), own_floor)
+    send(a, b, REQUEST, epoch[AT(a, b)], local_score[AT(a, b)], RANK(a, b), own_floor)
 }
 
 inline withdraw(a, b) {
@@ -465,7 +478,7 @@ inline forget_temporaries() {
    inside the worker is done. */
 #define HEARS(i) (KNOWS(i) && len(scalable[AT((i) % N, me)]) > 0)
 #define HEARS_DEDICATED(i) \
-    (KNOWS(i) && len(dedicated[AT((i) % N, me)]) > 0 && mark_received[AT(me, (i) % N)])
+    (KNOWS(i) && len(dedicated[AT((i) % N, me)]) > 0 && peer_step[AT(me, (i) % N)] >= StepMark)
 #define ASKS(i) (KNOWS(i) && MAY_ASK(me, (i) % N))
 #define GIVES(i) \
     (KNOWS(i) && demotions_made < DEMOTIONS && state[AT(me, (i) % N)] == Established)
@@ -473,7 +486,7 @@ inline forget_temporaries() {
     (KNOWS(i) && withdrawals_made < WITHDRAWALS && state[AT(me, (i) % N)] == Requested)
 #define FORGETS_ONE(i) (KNOWS(i) && forgotten < FORGETS && epoch[AT(me, (i) % N)] != 0)
 #define LACKS(i) \
-    (KNOWS(i) && state[AT((i) % N, me)] != Idle && !told_gone[AT(me, (i) % N)] && \
+    (KNOWS(i) && state[AT((i) % N, me)] != Idle && !said_gone[AT(me, (i) % N)] && \
      len(scalable[AT((i) % N, me)]) == 0 && !IN_ROUND(me, (i) % N, epoch[AT((i) % N, me)]))
 #define MEASURES(i) (KNOWS(i) && scores_changed < SCORES)
 
@@ -488,10 +501,10 @@ inline forget_temporaries() {
 inline measure(a, b) {
     scores_changed++;
     if
-    :: half[AT(a, b)] != 0 -> half[AT(a, b)] = 0
-    :: half[AT(a, b)] != 3 -> half[AT(a, b)] = 3
+    :: local_score[AT(a, b)] != 0 -> local_score[AT(a, b)] = 0
+    :: local_score[AT(a, b)] != 3 -> local_score[AT(a, b)] = 3
     fi;
-    changed(a); send(a, b, SCORE, 0, half[AT(a, b)], 0, 0)
+    changed(a); send(a, b, SCORE, 0, local_score[AT(a, b)], 0, 0)
 }
 
 proctype Node(byte me) {
@@ -517,7 +530,7 @@ end:
         :: ANY(FORGETS_ONE) -> PICK(FORGETS_ONE); forgotten++; lose(me, c)
 #ifndef BAD_NO_GONE
         :: ANY(LACKS) ->
-            PICK(LACKS); told_gone[AT(me, c)] = 1; send(me, c, GONE, epoch[AT(c, me)], 0, 0, 0)
+            PICK(LACKS); said_gone[AT(me, c)] = 1; send(me, c, GONE, epoch[AT(c, me)], 0, 0, 0)
 #endif
 #endif
 #if SCORES > 0
@@ -557,7 +570,7 @@ end:
 #define ALIVE(a, b) (!dead[a] && !dead[b])
 #define AGREE(a, b) \
     (!ALIVE(a, b) || UP(a, b) && UP(b, a) || state[AT(a, b)] == Idle && state[AT(b, a)] == Idle)
-#define TRUE_SUM(a, b) (half[AT(a, b)] + half[AT(b, a)])
+#define TRUE_SUM(a, b) (local_score[AT(a, b)] + local_score[AT(b, a)])
 #define TRUE_RANK(a, b) (TRUE_SUM(a, b) == 0 -> 0 : TRUE_SUM(a, b) * 4 + NUMBER(a, b) + 1)
 #if N == 2
 #define BLOCKS(a, b, c) (ALIVE(a, b) && !UP(a, b) && TRUE_RANK(a, b) > 0)
@@ -595,14 +608,16 @@ proctype Monitor() {
 #endif
 init {
     atomic {
-        half[AT(0, 1)] = H01; half[AT(1, 0)] = H10;
+        local_score[AT(0, 1)] = H01; local_score[AT(1, 0)] = H10;
 #if N > 2
-        half[AT(0, 2)] = H02; half[AT(2, 0)] = H20; half[AT(1, 2)] = H12; half[AT(2, 1)] = H21;
+        local_score[AT(0, 2)] = H02; local_score[AT(2, 0)] = H20;
+        local_score[AT(1, 2)] = H12; local_score[AT(2, 1)] = H21;
 #endif
 #ifdef KNOWN
-        heard[AT(0, 1)] = H10; heard[AT(1, 0)] = H01;
+        remote_score[AT(0, 1)] = H10; remote_score[AT(1, 0)] = H01;
 #if N > 2
-        heard[AT(0, 2)] = H20; heard[AT(2, 0)] = H02; heard[AT(1, 2)] = H21; heard[AT(2, 1)] = H12;
+        remote_score[AT(0, 2)] = H20; remote_score[AT(2, 0)] = H02;
+        remote_score[AT(1, 2)] = H21; remote_score[AT(2, 1)] = H12;
 #endif
 #endif
         run Node(0); run Node(1);

@@ -28,7 +28,4 @@ struct Config {
     std::uint32_t max_links = 256;
 };
 
-// The nearest configuration whose values are within their ranges and fit together.
-Config clamped(Config config);
-
 }  // namespace ucp::lanes
