@@ -15,11 +15,11 @@
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/base/am.h"
-#include "uct/tcp/address.h"
 #include "uct/tcp/component.h"
-#include "uct/tcp/socket.h"
-#include "uct/tcp/tcp_interface.h"
-#include "uct/tcp/wire.h"
+#include "uct/tcp/interface/tcp_interface.h"
+#include "uct/tcp/network/options.h"
+#include "uct/tcp/wire/address.h"
+#include "uct/tcp/wire/format.h"
 
 namespace ucp::fuzz {
 
@@ -52,7 +52,7 @@ class Listener {
     void read(std::span<const uint8_t> stream);
 
   private:
-    uct::tcp::Descriptor connect();
+    ucs::Descriptor connect();
 
     ucs::VirtualClock clock_;
     ucs::Random random_;
@@ -73,15 +73,15 @@ class Listener {
     uint32_t next_link_ = 0;
 };
 
-uct::tcp::Descriptor Listener::connect() {
+ucs::Descriptor Listener::connect() {
     std::vector<std::byte> device(uct::tcp::DeviceAddress::kLength);
     std::vector<std::byte> listener(uct::tcp::ListenerAddress::kLength);
     interface_->get_device_address(device);
     interface_->get_interface_address(listener);
     const auto where = *uct::tcp::ListenerAddress::read(listener);
-    const uct::tcp::SocketAddress address(uct::tcp::DeviceAddress::read(device)->ip, where.port, 0);
-    uct::tcp::Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::connect(made.get(), address.data(), address.length) != 0) return {};
+    const ucs::net::SocketAddress address(uct::tcp::DeviceAddress::read(device)->ip, where.port, 0);
+    ucs::Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(made.get(), address.get(), address.length()) != 0) return {};
     const int yes = 1;
     setsockopt(made.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     const linger at_once{1, 0};  // no waiting state for each of a million connections
@@ -94,10 +94,10 @@ uct::tcp::Descriptor Listener::connect() {
     hello.receiver = where.id;
     hello.secret = where.secret;
     hello.max_frame = static_cast<uint32_t>(tcp.max_message());
-    hello.link = ++next_link_;
+    hello.association = ++next_link_;
     return send(made.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)
                ? std::move(made)
-               : uct::tcp::Descriptor();
+               : ucs::Descriptor();
 }
 
 /** Words of the stream that begin with k or m become the region's key or an address in it. */
@@ -111,7 +111,7 @@ std::vector<uint8_t> speak_tcp(std::span<const uint8_t> stream, uint64_t key, ui
 }
 
 void Listener::read(std::span<const uint8_t> stream) {
-    const uct::tcp::Descriptor peer = connect();
+    const ucs::Descriptor peer = connect();
     if (!peer) return;
     progress();
     const std::vector<uint8_t> bytes =

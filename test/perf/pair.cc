@@ -7,7 +7,7 @@
 
 #include "ucp/base/handles.h"
 #include "uct/ib/component.h"
-#include "uct/sm/sm.h"
+#include "uct/sm/component.h"
 
 namespace perf {
 
@@ -20,7 +20,7 @@ void require(bool condition, const char* what) {
 Pair::Pair(size_t estimated_endpoints, Over over)
     : fabric_({.nodes = 2, .model = softhca::Model::instant()}) {
     const std::array<uct::Component*, 1> components = {
-        over == Over::kAdapters ? &uct::ib::component() : &uct::sm_component()};
+        over == Over::kAdapters ? &uct::ib::component() : &uct::sm::component()};
     ucp::Config config;
     std::string error;
     require(ucp::kConfigTable.load(ucs::config::Source(), config, error) == UCS_OK, "settings");

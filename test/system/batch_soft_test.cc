@@ -7,8 +7,8 @@
 
 #include "system/soft_world.h"
 #include "ucp/api/ucpx.h"
-#include "uct/self/self.h"
-#include "uct/sm/sm.h"
+#include "uct/self/component.h"
+#include "uct/sm/component.h"
 #include "unit/ucp/region.h"
 
 namespace ucp::test {
@@ -264,7 +264,7 @@ TEST_F(BatchCost, IsNoMoreThanThatOfPipelinedPuts) {
 class LocalPath : public testing::TestWithParam<bool> {
   protected:
     LocalPath() : wire_(2, softhca::Model(), {}, {}) {
-        uct::Component* const components[] = {&uct::self_component(), &uct::sm_component(),
+        uct::Component* const components[] = {&uct::self::component(), &uct::sm::component(),
                                               &wire_.component()};
         const size_t count = GetParam() ? 1 : 2;
         for (size_t index = 0; index < count; ++index) {

@@ -6,9 +6,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -19,8 +19,16 @@
 namespace tools::perf {
 namespace {
 
+using ucs::net::Socket;
+using ucs::net::SocketAddress;
+
 constexpr uint32_t kLongest = 16 << 20;
 constexpr std::chrono::seconds kPatience{10};
+constexpr int kForEver = -1;
+
+bool would_block() {
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -39,17 +47,17 @@ Addresses resolve(const std::string& host, uint16_t port, int flags) {
     return {list, freeaddrinfo};
 }
 
-int open_socket(const addrinfo& address) {
-    const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
-    if (fd < 0) fail("socket");
-    return fd;
+Socket open_socket(const addrinfo& address) {
+    Socket socket;
+    if (Socket::open(address.ai_family, &socket) != UCS_OK) fail("socket");
+    return socket;
+}
+
+std::optional<SocketAddress> address_of(const addrinfo& address) {
+    return SocketAddress::from({address.ai_addr, address.ai_addrlen});
 }
 
 }  // namespace
-
-Channel::~Channel() {
-    if (fd_ >= 0) close(fd_);
-}
 
 Channel Channel::connect(const std::string& host, uint16_t port) {
     const Addresses addresses = resolve(host, port, 0);
@@ -57,11 +65,17 @@ Channel Channel::connect(const std::string& host, uint16_t port) {
     for (;;) {
         for (const addrinfo* address = addresses.get(); address != nullptr;
              address = address->ai_next) {
-            Channel channel(open_socket(*address));
-            if (::connect(channel.fd_, address->ai_addr, address->ai_addrlen) != 0) continue;
-            const int on = 1;
-            setsockopt(channel.fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-            return channel;
+            const auto to = address_of(*address);
+            Socket socket = open_socket(*address);
+            if (!to || socket.connect(*to) != UCS_INPROGRESS) continue;
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+                deadline - std::chrono::steady_clock::now());
+            const bool is_decided =
+                socket.wait(POLLOUT, std::max(static_cast<int>(left.count()), 0));
+            errno = is_decided ? socket.pending_error() : ETIMEDOUT;
+            if (errno != 0) continue;
+            socket.set_option(IPPROTO_TCP, TCP_NODELAY, 1);
+            return Channel(std::move(socket));
         }
         if (errno != ECONNREFUSED || std::chrono::steady_clock::now() > deadline) {
             fail(fmt::format("{}:{}", host, port));
@@ -72,32 +86,25 @@ Channel Channel::connect(const std::string& host, uint16_t port) {
 
 Channel Channel::listen(const std::string& host, uint16_t port) {
     const Addresses addresses = resolve(host, port, AI_PASSIVE);
-    Channel listener(open_socket(*addresses));
-    const int on = 1;
-    setsockopt(listener.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(listener.fd_, addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-        ::listen(listener.fd_, 1) != 0) {
+    const auto own = address_of(*addresses);
+    Socket socket = open_socket(*addresses);
+    if (!own || socket.bind(*own) != UCS_OK || socket.listen() != UCS_OK) {
         fail(fmt::format("port {}", port));
     }
-    return listener;
+    return Channel(std::move(socket));
 }
 
 uint16_t Channel::port() const {
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) fail("socket");
-    return ntohs(address.ss_family == AF_INET6
-                     ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                     : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+    return socket_.local().port();
 }
 
 Channel Channel::accept_one() const {
-    int fd;
-    do {
-        fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    } while (fd < 0 && errno == EINTR);
-    if (fd < 0) fail("accept");
-    return Channel(fd);
+    Socket caller;
+    while (socket_.accept(&caller) != UCS_OK) {
+        if (!would_block()) fail("accept");
+        socket_.wait(POLLIN, kForEver);
+    }
+    return Channel(std::move(caller));
 }
 
 void Channel::send(const Json& message) {
@@ -106,21 +113,30 @@ void Channel::send(const Json& message) {
     std::string frame(reinterpret_cast<const char*>(&length), sizeof(length));
     frame += text;
     for (size_t sent = 0; sent < frame.size();) {
-        const ssize_t n = ::send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) fail("the other process");
-        sent += static_cast<size_t>(n);
+        const ssize_t n = socket_.send(frame.data() + sent, frame.size() - sent);
+        if (n >= 0) {
+            sent += static_cast<size_t>(n);
+        } else if (would_block()) {
+            socket_.wait(POLLOUT, kForEver);
+        } else {
+            fail("the other process");
+        }
     }
 }
 
 bool Channel::read(void* data, size_t length) {
     auto* bytes = static_cast<char*>(data);
     for (size_t got = 0; got < length;) {
-        const ssize_t n = recv(fd_, bytes + got, length - got, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0 || (n < 0 && errno == ECONNRESET)) return false;
-        if (n < 0) fail("the other process");
-        got += static_cast<size_t>(n);
+        const ssize_t n = socket_.receive(bytes + got, length - got);
+        if (n > 0) {
+            got += static_cast<size_t>(n);
+        } else if (n == 0 || errno == ECONNRESET) {
+            return false;
+        } else if (would_block()) {
+            socket_.wait(POLLIN, kForEver);
+        } else {
+            fail("the other process");
+        }
     }
     return true;
 }
@@ -142,13 +158,13 @@ Json Channel::expect() {
 }
 
 void Channel::shut_down() {
-    shutdown(fd_, SHUT_RDWR);
+    socket_.shut_down();
 }
 
 bool Channel::is_gone() const {
     char byte;
-    const ssize_t n = recv(fd_, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    const ssize_t n = recv(socket_.descriptor(), &byte, sizeof(byte), MSG_PEEK);
+    return n == 0 || (n < 0 && !would_block());
 }
 
 }  // namespace tools::perf

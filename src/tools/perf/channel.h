@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tools/report/json.h"
+#include "ucs/net/socket.h"
 
 namespace tools::perf {
 
@@ -14,10 +16,7 @@ namespace tools::perf {
 // All of these throw std::system_error, or std::runtime_error for malformed input.
 class Channel {
   public:
-    explicit Channel(int fd) : fd_(fd) {}
-    Channel(Channel&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-    Channel& operator=(Channel&&) = delete;
-    ~Channel();
+    explicit Channel(ucs::net::Socket socket) : socket_(std::move(socket)) {}
 
     // Tries for a few seconds: the server may be about to start.
     static Channel connect(const std::string& host, uint16_t port);
@@ -45,7 +44,7 @@ class Channel {
     Channel accept_one() const;
     bool read(void* data, size_t length);
 
-    int fd_;
+    ucs::net::Socket socket_;
 };
 
 }  // namespace tools::perf

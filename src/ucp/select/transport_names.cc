@@ -4,54 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "ucs/config/spelling.h"
+#include "uct/api/module.h"
 
 namespace ucp::select {
 namespace {
 
-using Names = std::array<std::string_view, 5>;
-
-/** A word of UCX_TLS that stands for several transports. */
-struct Alias {
-    std::string_view word;
-    Names transports;
-    Names auxiliary = {};
-};
-
-constexpr Names kShared = {"sm_fifo", "sm_ring"};
-constexpr Names kBootstrap = {"ud_verbs", "dc_mlx5"};
-
-// UCX's words, the names of its own shared-memory transports among them: programs and job scripts
-// use them.
-constexpr Alias kAliases[] = {
-    {"sm", kShared},
-    {"shm", kShared},
-    {"mm", kShared},
-    {"posix", kShared},
-    {"sysv", kShared},
-    {"xpmem", kShared},
-    {"cma", kShared},
-    {"knem", kShared},
-    {"ib", {"rc_verbs", "ud_verbs", "rc_mlx5", "dc_mlx5"}},
-    {"ud", {"ud_verbs"}},
-    {"ud_v", {"ud_verbs"}},
-    {"rc", {"rc_mlx5", "rc_verbs"}, kBootstrap},
-    {"rc_x", {"rc_mlx5"}, kBootstrap},
-    {"rc_v", {"rc_verbs"}, kBootstrap},
-    {"rc_mlx5", {"rc_mlx5"}, kBootstrap},
-    {"rc_verbs", {"rc_verbs"}, kBootstrap},
-    {"dc", {"dc_mlx5"}},
-    {"dc_x", {"dc_mlx5"}},
-    {"cuda", {"cuda_copy", "cuda_ipc", "gdr_copy"}},
-    {"loopback", {"self"}},
-};
-
-constexpr std::string_view kTransports[] = {
-    "self",     "sm_fifo",  "sm_ring",  "tcp",       "dc_mlx5",  "rc_mlx5",
-    "rc_verbs", "ud_verbs", "cuda_ipc", "cuda_copy", "gdr_copy",
-};
+using Transports = std::vector<uct::TransportDeclaration>;
 
 /** What UCX has and this library has not, and what does the work here. */
 struct Foreign {
@@ -71,13 +31,17 @@ constexpr Foreign kForeign[] = {
     {"ze_copy", "Intel GPUs are not supported"},
 };
 
-bool has(const Names& names, std::string_view name) {
-    return std::ranges::find(names, name) != names.end();
+bool has(std::span<const std::string_view> words, std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
 }
 
-const Alias* find_alias(std::string_view word) {
-    const auto* found = std::ranges::find(kAliases, word, &Alias::word);
-    return found == std::end(kAliases) ? nullptr : found;
+/** A word that stands for several transports, or for one by another name. */
+bool is_alias(const Transports& known, std::string_view word) {
+    return std::ranges::any_of(known, [&](const auto& each) { return has(each.aliases, word); });
+}
+
+bool has_name(const Transports& known, std::string_view word) {
+    return std::ranges::find(known, word, &uct::TransportDeclaration::name) != known.end();
 }
 
 /** A word as a plain name, if it is one by its backslash. */
@@ -87,13 +51,12 @@ bool is_exact(std::string_view& word) {
     return exact;
 }
 
-Admission meaning(std::string_view word, std::string_view transport) {
-    if (is_exact(word)) return word == transport ? Admission::kYes : Admission::kNo;
-    if (word == transport || word == "all") return Admission::kYes;
-    const Alias* alias = find_alias(word);
-    if (alias == nullptr) return Admission::kNo;
-    if (has(alias->transports, transport)) return Admission::kYes;
-    return has(alias->auxiliary, transport) ? Admission::kAuxiliary : Admission::kNo;
+Admission meaning(std::string_view word, const uct::TransportDeclaration& transport) {
+    if (is_exact(word)) return word == transport.name ? Admission::kYes : Admission::kNo;
+    if (word == transport.name || word == "all" || has(transport.aliases, word)) {
+        return Admission::kYes;
+    }
+    return has(transport.auxiliary_for, word) ? Admission::kAuxiliary : Admission::kNo;
 }
 
 /** "; did you mean X?" for the word nearest to a misspelt one; nothing if none is near. */
@@ -122,9 +85,13 @@ std::string join(const Words& words) {
 }  // namespace
 
 Admission admission(const ucs::config::AllowList& list, std::string_view transport) {
+    const Transports known = uct::known_transports();
+    const auto declared = std::ranges::find(known, transport, &uct::TransportDeclaration::name);
+    uct::TransportDeclaration unknown{};
+    unknown.name = transport;
     Admission best = Admission::kNo;
     for (const std::string& word : list.names) {
-        const Admission said = meaning(word, transport);
+        const Admission said = meaning(word, declared != known.end() ? *declared : unknown);
         // What a negated list names goes, what it would bring along stays.
         if (list.negated && said == Admission::kAuxiliary) continue;
         best = std::max(best, said);
@@ -135,17 +102,18 @@ Admission admission(const ucs::config::AllowList& list, std::string_view transpo
 
 std::vector<std::string> objections(const ucs::config::AllowList& list,
                                     std::span<const std::string_view> found) {
+    const Transports known = uct::known_transports();
     std::vector<std::string> result;
     for (const std::string& text : list.names) {
         std::string_view word = text;
         const bool exact = is_exact(word);
         if (std::ranges::find(found, word) != found.end() || (!exact && word == "all")) continue;
-        const Alias* alias = exact ? nullptr : find_alias(word);
-        const bool is_transport = std::ranges::find(kTransports, word) != std::end(kTransports);
-        if (alias != nullptr || is_transport) {
-            const bool serves = alias != nullptr && std::ranges::any_of(found, [&](auto name) {
-                                    return has(alias->transports, name);
-                                });
+        const bool alias = !exact && is_alias(known, word);
+        if (alias || has_name(known, word)) {
+            const bool serves =
+                alias && std::ranges::any_of(known, [&](const uct::TransportDeclaration& each) {
+                    return has(each.aliases, word) && has(found, each.name);
+                });
             if (serves || list.negated) continue;
             result.push_back(
                 fmt::format("{} is not available here; there are {}", word, join(found)));
@@ -157,11 +125,13 @@ std::vector<std::string> objections(const ucs::config::AllowList& list,
             result.push_back(fmt::format("Swiftlane has no {}: {}", word, foreign->advice));
             continue;
         }
-        std::vector<std::string_view> known(found.begin(), found.end());
-        known.insert(known.end(), std::begin(kTransports), std::end(kTransports));
-        for (const Alias& each : kAliases) known.push_back(each.word);
-        known.push_back("all");
-        result.push_back(fmt::format("there is no transport {}{}", word, suggestion(word, known)));
+        std::vector<std::string_view> words(found.begin(), found.end());
+        for (const uct::TransportDeclaration& each : known) {
+            words.push_back(each.name);
+            words.insert(words.end(), each.aliases.begin(), each.aliases.end());
+        }
+        words.push_back("all");
+        result.push_back(fmt::format("there is no transport {}{}", word, suggestion(word, words)));
     }
     return result;
 }

@@ -20,10 +20,10 @@ enum class Admission : uint8_t {
 };
 
 /**
- * The meaning of UCX_TLS, as in UCX: names and aliases; "all"; "^" in front turns the list round; a
- * backslash before a name means that transport and no alias. A list without "self" has no "self".
- * Aliases of dedicated transports (rc, rc_x, rc_v, and their own names) admit a scalable one as
- * auxiliary.
+ * The meaning of UCX_TLS, as in UCX: names and aliases, as the transports declare them; "all"; "^"
+ * in front turns the list round; a backslash before a name means that transport and no alias. A
+ * list without "self" has no "self". Aliases of dedicated transports (rc, rc_x, rc_v, and their own
+ * names) admit a scalable one as auxiliary.
  */
 Admission admission(const ucs::config::AllowList& list, std::string_view transport);
 

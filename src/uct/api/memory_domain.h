@@ -104,6 +104,9 @@ class Component {
 
     virtual std::string_view name() const = 0;
 
+    /** All transports that it may offer, whatever this machine has. */
+    virtual std::span<const TransportDeclaration> transports() const { return {}; }
+
     /** The transports that work here; empty without the hardware or the driver. Never fails. */
     virtual std::span<const Resource> resources() = 0;
 

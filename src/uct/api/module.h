@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "uct/api/memory_domain.h"
 
@@ -33,5 +34,11 @@ std::span<Component* const> components();
 
 /** Add a component that is linked in (tests, simulator). Before the first call of components(). */
 void add_component(Component& component);
+
+/**
+ * All transports that this library knows, here or elsewhere: those of the components that were
+ * found or added so far, and those of its own modules, whether they load on this machine or not.
+ */
+std::vector<TransportDeclaration> known_transports();
 
 }  // namespace uct

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "ucs/type/status.h"
 
@@ -39,6 +41,21 @@ enum Capability : uint32_t {
     kGetChain = 1u << 13,
     kOrderedChain = 1u << 14,  //!< what is posted behind a put_chain() arrives behind its bytes
     kImmediate = 1u << 15,     //!< Endpoint::put_chain_immediate() and deliver_immediates()
+};
+
+/**
+ * What is true of a transport wherever it runs, known without its driver: what to call it in
+ * UCX_TLS, how it connects, and what its interfaces can where device and settings permit. A
+ * constant of the transport, which its component lists.
+ */
+struct TransportDeclaration {
+    std::string_view name;  //!< "rc_mlx5"
+    DeviceType device_type;
+    Reach reach;
+    uint32_t capabilities;                           //!< bits of Capability
+    std::span<const std::string_view> aliases = {};  //!< words that mean it besides others: "rc"
+    /** Words that admit it only to bring up the dedicated transports that they mean. */
+    std::span<const std::string_view> auxiliary_for = {};
 };
 
 /** Operations of the atomic calls; values are bits, for masks in InterfaceAttributes. */
@@ -86,6 +103,16 @@ struct InterfaceAttributes {
     double overhead = 0;                  //!< CPU seconds per message
     size_t max_endpoints = SIZE_MAX;
 };
+
+/** Attributes of an interface of that transport, as far as its declaration tells them. */
+inline InterfaceAttributes attributes_of(const TransportDeclaration& transport) {
+    InterfaceAttributes attributes;
+    attributes.transport = transport.name;
+    attributes.device_type = transport.device_type;
+    attributes.reach = transport.reach;
+    attributes.capabilities = transport.capabilities;
+    return attributes;
+}
 
 /** One piece of local memory in a zero-copy operation. */
 struct Iov {

@@ -6,15 +6,22 @@
 #include <mutex>
 #include <vector>
 
-#include "uct/ib/base/domain.h"
+#include "uct/ib/base/transports.h"
+#include "uct/ib/dc/dc_interface.h"
+#include "uct/ib/rc/rc_interface.h"
+#include "uct/ib/ud/ud_interface.h"
 
 namespace uct::ib {
 
 namespace {
 
+/** Best first. */
+constexpr const Transport* kOffered[] = {&dc_mlx5, &rc_mlx5, &rc_verbs, &ud::ud_verbs};
+
 class IbComponent final : public Component {
   public:
     std::string_view name() const override { return "ib"; }
+    std::span<const TransportDeclaration> transports() const override { return kTransports; }
 
     std::span<const Resource> resources() override {
         // Looked up anew for each context: ports come up and go down, and a simulated host has
@@ -33,22 +40,20 @@ class IbComponent final : public Component {
 
     ucs_status_t open_domain(std::string_view device,
                              std::unique_ptr<MemoryDomain>* domain) override {
-        return Domain::open(device, domain);
+        return IbDomain::open(device, kOffered, domain);
     }
 
   private:
     static std::vector<Resource> search() {
         std::vector<Resource> resources;
-        for (const Device::Found& found : Device::find_all()) {
+        for (const std::string& name : Device::find_all()) {
             std::unique_ptr<Device> device;
-            if (found.mlx5 && Device::open(found.name, &device) == UCS_OK) {
-                if (device->supports_dc()) {
-                    resources.push_back({"dc_mlx5", found.name, DeviceType::kNetwork});
-                }
-                resources.push_back({"rc_mlx5", found.name, DeviceType::kNetwork});
+            if (Device::open(name, &device) != UCS_OK) continue;
+            for (const Transport* offered : kOffered) {
+                if (!offered->is_supported(*device)) continue;
+                const TransportDeclaration& transport = offered->declaration;
+                resources.push_back({std::string(transport.name), name, transport.device_type});
             }
-            resources.push_back({"rc_verbs", found.name, DeviceType::kNetwork});
-            resources.push_back({"ud_verbs", found.name, DeviceType::kNetwork});
         }
         return resources;
     }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "uct/base/am.h"
-#include "uct/self/self.h"
+#include "uct/self/component.h"
 
 namespace uct {
 
@@ -14,6 +14,13 @@ constexpr size_t kShort = 256, kCopy = 8192, kZeroCopy = 65536;
 constexpr size_t kMaxIov = 16;
 constexpr uint8_t kAllAtomics = 0x3f;
 constexpr size_t kAddressLength = 8;
+
+constexpr std::string_view kWords[] = {"loopback"};
+constexpr TransportDeclaration kSelf{"self", DeviceType::kSelf, Reach::kInterface,
+                                     kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy |
+                                         kPutZcopy | kGetBcopy | kGetZcopy | kAtomicCpu |
+                                         kCheckPeer,
+                                     kWords};
 
 class SelfDomain final : public MemoryDomain {
   public:
@@ -52,6 +59,7 @@ class SelfDomain final : public MemoryDomain {
 class SelfComponent final : public Component {
   public:
     std::string_view name() const override { return "self"; }
+    std::span<const TransportDeclaration> transports() const override { return {&kSelf, 1}; }
     std::span<const Resource> resources() override { return {&resource_, 1}; }
     ucs_status_t open_domain(std::string_view device,
                              std::unique_ptr<MemoryDomain>* domain) override {
@@ -66,7 +74,7 @@ class SelfComponent final : public Component {
 
 }  // namespace
 
-Component& self_component() {
+Component& self::component() {
     static auto* component = new SelfComponent;
     return *component;
 }
@@ -77,12 +85,8 @@ SelfInterface::SelfInterface(const InterfaceParams& params)
              .object_size = sizeof(SelfMessage) + kZeroCopy,
              .objects_per_chunk = 8,
              .max_objects = kMaxMessages}) {
-    attributes_.transport = "self";
+    attributes_ = attributes_of(kSelf);
     attributes_.device = "memory";
-    attributes_.device_type = DeviceType::kSelf;
-    attributes_.reach = Reach::kInterface;
-    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
-                               kGetBcopy | kGetZcopy | kAtomicCpu | kCheckPeer;
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {kShort, kCopy, kZeroCopy - kShort, kMaxIov, kShort};
     attributes_.put = {SIZE_MAX / 2, SIZE_MAX / 2, SIZE_MAX / 2, kMaxIov, 0};

@@ -8,8 +8,7 @@
 namespace uct::sm {
 
 FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params)
-    : SmInterface(config, params, "sm_fifo") {
-    attributes_.reach = Reach::kInterface;
+    : SmInterface(config, params, kDeclaration) {
     attributes_.interface_address_length = SegmentName::kLength;
     attributes_.latency = {150e-9, 1e-9};  // senders take the head's line from each other
     attributes_.overhead = 15e-9;

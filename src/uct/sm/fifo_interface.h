@@ -12,6 +12,9 @@ namespace uct::sm {
 /** The scalable transport: one queue a receiver, into which all its peers send. */
 class FifoInterface final : public SmInterface {
   public:
+    static constexpr TransportDeclaration kDeclaration{"sm_fifo", DeviceType::kSharedMemory,
+                                                       Reach::kInterface, kCapabilities, kWords};
+
     static ucs_status_t open(const Config& config, const InterfaceParams& params,
                              std::unique_ptr<Interface>* interface);
 

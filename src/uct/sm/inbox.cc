@@ -12,14 +12,14 @@ namespace uct::sm {
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
     QueueLayout layout{size.slots, size.buffers, size.buffer_size, size.senders};
     if (size.senders != 0) layout.buffers += layout.places();
-    std::unique_ptr<Segment> segment;
-    const ucs_status_t status = Segment::create(layout.size(), nullptr, false, &segment);
+    std::unique_ptr<SharedSegment> segment;
+    const ucs_status_t status = SharedSegment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
     inbox->reset(new Inbox(std::move(segment), layout));
     return UCS_OK;
 }
 
-Inbox::Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout)
+Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
     : slots_(reinterpret_cast<Slot*>(segment->base() + layout.slot_table())),
       mask_(layout.slots - 1),
       publish_mask_(layout.told_after() - 1),

@@ -105,7 +105,7 @@ class Inbox {
         uint32_t index_;
     };
 
-    Inbox(std::unique_ptr<Segment> segment, const QueueLayout& layout);
+    Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
     void take_buffer(uint64_t word, size_t length, Deliver&& deliver) {
@@ -164,7 +164,7 @@ class Inbox {
     size_t kept_ = 0;
     uint32_t look_at_ = 0;              //!< the sender to look at next
     uint64_t stuck_at_ = ~uint64_t{0};  //!< the message that was missing last time
-    std::unique_ptr<Segment> segment_;
+    std::unique_ptr<SharedSegment> segment_;
 };
 
 }  // namespace uct::sm

@@ -36,8 +36,7 @@ struct NobodyWaits : ReceiveGate {
 }  // namespace
 
 RingInterface::RingInterface(const Config& config, const InterfaceParams& params)
-    : SmInterface(config, params, "sm_ring") {
-    attributes_.reach = Reach::kEndpoint;
+    : SmInterface(config, params, kDeclaration) {
     attributes_.endpoint_address_length = SegmentName::kLength;
     attributes_.latency = {80e-9, 0.5e-9};  // one more queue to look into
     attributes_.overhead = 8e-9;

@@ -21,6 +21,9 @@ struct RingInbox {
 /** The dedicated transport: a queue with one sender and one receiver in each direction. */
 class RingInterface final : public SmInterface {
   public:
+    static constexpr TransportDeclaration kDeclaration{"sm_ring", DeviceType::kSharedMemory,
+                                                       Reach::kEndpoint, kCapabilities, kWords};
+
     static ucs_status_t open(const Config& config, const InterfaceParams& params,
                              std::unique_ptr<Interface>* interface);
     ~RingInterface() override;

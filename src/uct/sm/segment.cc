@@ -72,16 +72,16 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 
 // --- own segments
 
-Segment::Segment(int descriptor, uint64_t nonce)
+SharedSegment::SharedSegment(int descriptor, uint64_t nonce)
     : descriptor_(descriptor),
       name_{nonce, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(descriptor)} {}
 
-Segment::~Segment() {
+SharedSegment::~SharedSegment() {
     close(descriptor_);
 }
 
-ucs_status_t Segment::create(size_t size, void* hint, bool fixed,
-                             std::unique_ptr<Segment>* segment) {
+ucs_status_t SharedSegment::create(size_t size, void* hint, bool fixed,
+                                   std::unique_ptr<SharedSegment>* segment) {
     const uint64_t nonce = ucs::unique_id();
     char name[kNameRoom];
     file_name(nonce, name);
@@ -90,7 +90,7 @@ ucs_status_t Segment::create(size_t size, void* hint, bool fixed,
         ucs::log_debug("no shared memory: {}", std::strerror(errno));
         return errno == EMFILE || errno == ENFILE ? UCS_ERR_NO_RESOURCE : UCS_ERR_UNSUPPORTED;
     }
-    std::unique_ptr<Segment> made(new Segment(descriptor, nonce));
+    std::unique_ptr<SharedSegment> made(new SharedSegment(descriptor, nonce));
     if (fchmod(descriptor, S_IRUSR | S_IWUSR) != 0 ||
         ftruncate(descriptor, static_cast<off_t>(size)) != 0 ||
         fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {

@@ -46,24 +46,24 @@ class Mapping {
  * nothing is left of it when its last user has gone, however that came about. Its size is sealed:
  * nobody can make a peer's access fail by cutting it.
  */
-class Segment {
+class SharedSegment {
   public:
     /**
      * @param hint   null, or where to map it
      * @param fixed  map it there and nowhere else, in place of what is there
      */
     static ucs_status_t create(size_t size, void* hint, bool fixed,
-                               std::unique_ptr<Segment>* segment);
-    ~Segment();
-    Segment(const Segment&) = delete;
-    Segment& operator=(const Segment&) = delete;
+                               std::unique_ptr<SharedSegment>* segment);
+    ~SharedSegment();
+    SharedSegment(const SharedSegment&) = delete;
+    SharedSegment& operator=(const SharedSegment&) = delete;
 
     std::byte* base() const { return mapping_.base(); }
     size_t size() const { return mapping_.size(); }
     const SegmentName& name() const { return name_; }
 
   private:
-    Segment(int descriptor, uint64_t nonce);
+    SharedSegment(int descriptor, uint64_t nonce);
 
     int descriptor_;
     SegmentName name_;

@@ -39,14 +39,12 @@ bool HostAddress::is(std::span<const std::byte> bytes) const {
     return bytes.size() == kLength && std::memcmp(own, bytes.data(), kLength) == 0;
 }
 
-SmInterface::SmInterface(const Config& config, const InterfaceParams& params, const char* transport)
+SmInterface::SmInterface(const Config& config, const InterfaceParams& params,
+                         const TransportDeclaration& transport)
     : config_(config), params_(params), scratch_(new std::byte[config.segment_size]) {
     const size_t segment = config.segment_size;
-    attributes_.transport = transport;
+    attributes_ = attributes_of(transport);
     attributes_.device = "memory";
-    attributes_.device_type = DeviceType::kSharedMemory;
-    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
-                               kGetBcopy | kGetZcopy | kAtomicCpu | kCheckPeer | kEventFd;
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {segment - kMaxHeader, segment, segment - kMaxHeader, kMaxIov, kMaxHeader};
     attributes_.put = {UINT32_MAX, segment, kWholeMemory, kMaxIov, 0};

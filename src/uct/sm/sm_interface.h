@@ -42,6 +42,13 @@ struct HostAddress {
  */
 class SmInterface : public Interface {
   public:
+    /** What all transports over shared memory can, and the words for all of them. */
+    static constexpr uint32_t kCapabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort |
+                                              kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
+                                              kAtomicCpu | kCheckPeer | kEventFd;
+    static constexpr std::string_view kWords[] = {"sm",   "shm",   "mm",  "posix",
+                                                  "sysv", "xpmem", "cma", "knem"};
+
     ~SmInterface() override;
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
@@ -61,7 +68,8 @@ class SmInterface : public Interface {
     std::byte* scratch() { return scratch_.get(); }
 
   protected:
-    SmInterface(const Config& config, const InterfaceParams& params, const char* transport);
+    SmInterface(const Config& config, const InterfaceParams& params,
+                const TransportDeclaration& transport);
 
     ucs_status_t open_pipe();
     int wake_descriptor() const { return wake_pipe_[1]; }

@@ -8,9 +8,10 @@
 
 #include "ucs/config/source.h"
 #include "ucs/log/log.h"
-#include "uct/tcp/config.h"
-#include "uct/tcp/domain.h"
-#include "uct/tcp/network.h"
+#include "uct/tcp/interface/tcp_domain.h"
+#include "uct/tcp/interface/tcp_interface.h"
+#include "uct/tcp/network/config.h"
+#include "uct/tcp/network/device.h"
 
 namespace uct::tcp {
 
@@ -29,10 +30,13 @@ std::vector<NetworkDevice> find_devices() {
 class TcpComponent final : public Component {
   public:
     std::string_view name() const override { return "tcp"; }
+    std::span<const TransportDeclaration> transports() const override {
+        return {&TcpInterface::kDeclaration, 1};
+    }
 
     std::span<const Resource> resources() override {
-        // Looked up anew for each context: links come up and go down, and a process may change its
-        // network namespace. Lists given out before stay valid.
+        // Looked up anew for each context: associations come up and go down, and a process may
+        // change its network namespace. Lists given out before stay valid.
         std::vector<Resource> found;
         for (const NetworkDevice& device : find_devices()) {
             found.push_back({"tcp", device.name, DeviceType::kNetwork});
@@ -50,7 +54,7 @@ class TcpComponent final : public Component {
                              std::unique_ptr<MemoryDomain>* domain) override {
         for (const NetworkDevice& found : find_devices()) {
             if (found.name != device) continue;
-            *domain = std::make_unique<Domain>(found);
+            *domain = std::make_unique<TcpDomain>(found);
             return UCS_OK;
         }
         return UCS_ERR_NO_DEVICE;

@@ -5,11 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "uct/api/module.h"
 #include "uct/ib/component.h"
-#include "uct/self/self.h"
-#include "uct/sm/sm.h"
+#include "uct/self/component.h"
+#include "uct/sm/component.h"
 #include "uct/tcp/component.h"
-#include "uct/tcp/tcp_interface.h"
+#include "uct/tcp/interface/tcp_interface.h"
 #include "unit/uct/adapter.h"
 
 namespace uct::test {
@@ -47,6 +48,18 @@ std::vector<TransportCase> make_transports() {
     return cases;
 }
 
+/** Nothing is known of mock transports. */
+TransportDeclaration declaration_of(std::string_view transport) {
+    for (const TransportDeclaration& known : known_transports()) {
+        if (known.name == transport) return known;
+    }
+    return {};
+}
+
+bool can(std::string_view transport, uint32_t capability) {
+    return (declaration_of(transport).capabilities & capability) != 0;
+}
+
 }  // namespace
 
 const std::vector<TransportCase>& all_transports() {
@@ -74,19 +87,19 @@ bool can_wake(const std::string& transport) {
     return is_soft_adapter(transport) || is_shared_memory(transport) || is_tcp(transport);
 }
 bool is_dedicated(const std::string& transport) {
-    return transport.find("rc") != std::string::npos || transport == "sm_ring";
+    return transport == "mock_rc" || declaration_of(transport).reach == Reach::kEndpoint;
 }
 bool is_datagram(const std::string& transport) {
     return transport == "ud_verbs";
 }
 bool has_remote_memory(const std::string& transport) {
-    return !is_datagram(transport);
+    return transport.starts_with("mock") || can(transport, kPutZcopy);
 }
 bool grants_credits(const std::string& transport) {
     return is_soft_adapter(transport) && !is_datagram(transport);
 }
 bool has_chains(const std::string& transport) {
-    return is_network(transport) && !is_datagram(transport) && !transport.starts_with("mock");
+    return can(transport, kPutChain);
 }
 bool is_dc(const std::string& transport) {
     return transport == "dc_mlx5";
@@ -188,12 +201,12 @@ RemoteKey Buffer::key_for(Peer& user) {
 }
 
 World::World(const TransportCase& which, unsigned peers, const Settings& extra) : which_(which) {
-    Component* component = &self_component();
+    Component* component = &self::component();
     if (which.transport.starts_with("mock")) {
         mock_ = std::make_unique<mock::Fabric>();
         component = &mock_->component();
     } else if (is_shared_memory(which.transport)) {
-        component = &sm_component();
+        component = &sm::component();
     } else if (is_tcp(which.transport)) {
         component = &tcp::component();
     } else if (is_network(which.transport)) {

@@ -51,6 +51,22 @@ int EventBox::fd() {
     return fd_;
 }
 
+void EventBox::put(const AsyncEvent& event) {
+    events_.push_back(event);
+    const uint64_t one = 1;
+    if (fd_ >= 0 && write(fd_, &one, sizeof(one)) < 0) {
+        // The counter is full only after 2^64 events.
+    }
+}
+
+std::vector<AsyncEvent> EventBox::take() {
+    uint64_t count;
+    if (fd_ >= 0 && !events_.empty() && read(fd_, &count, sizeof(count)) < 0) {
+        // It was readable only if something came after it was made.
+    }
+    return std::exchange(events_, {});
+}
+
 AsyncEvents::AsyncEvents(ibv_context* context, uint8_t port) : context_(context), port_(port) {
     fcntl(fd(), F_SETFL, fcntl(fd(), F_GETFL) | O_NONBLOCK);
 }
@@ -68,13 +84,7 @@ void AsyncEvents::unsubscribe(EventBox& box) {
 std::vector<AsyncEvent> AsyncEvents::take(EventBox& box) {
     std::lock_guard lock(mutex_);
     read_all();
-    if (box.fd_ >= 0 && !box.events_.empty()) {
-        uint64_t count;
-        if (read(box.fd_, &count, sizeof(count)) < 0) {
-            // It was readable only if something came after it was made.
-        }
-    }
-    return std::exchange(box.events_, {});
+    return box.take();
 }
 
 void AsyncEvents::read_all() {
@@ -86,13 +96,7 @@ void AsyncEvents::read_all() {
         // The number is kept, not the queue pair: it may be destroyed once this is acknowledged.
         ibv_ack_async_event(&event);
         if (!known) continue;
-        for (EventBox* box : boxes_) {
-            box->events_.push_back(*known);
-            const uint64_t one = 1;
-            if (box->fd_ >= 0 && write(box->fd_, &one, sizeof(one)) < 0) {
-                // The counter is full only after 2^64 events.
-            }
-        }
+        for (EventBox* box : boxes_) box->put(*known);
     }
 }
 

@@ -23,15 +23,21 @@ struct AsyncEvent {
     const void* queue = nullptr;  //!< to compare: it may be destroyed by now
 };
 
-/** Events for one interface, which looks when it progresses. */
+/**
+ * Events for one interface, which looks when it progresses. AsyncEvents puts in and takes out,
+ * under its lock.
+ */
 class EventBox {
   public:
     ~EventBox();
     /** A descriptor that is readable while something is in the box; made when first asked for. */
     int fd();
 
+    void put(const AsyncEvent& event);
+    /** All that is in it. */
+    std::vector<AsyncEvent> take();
+
   private:
-    friend class AsyncEvents;
     std::vector<AsyncEvent> events_;
     int fd_ = -1;
 };

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "uct/ib/base/domain.h"
+#include "uct/ib/base/ib_domain.h"
 #include "uct/ib/base/send_queue.h"
 
 namespace uct::ib {

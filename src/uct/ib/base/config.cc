@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/base/config.h"
 
+#include <algorithm>
+#include <array>
+
 namespace uct::ib {
 
 namespace {
@@ -8,12 +11,11 @@ namespace {
 using ucs::config::field;
 using C = TransportConfig;
 
-constexpr ucs::config::Field<C> kTransportFields[] = {
-    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256", "Work requests that a send queue holds.",
+constexpr ucs::config::Field<C> kCommon[] = {
+    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256",
+                            "Work requests that a send queue holds; of datagrams also the packets "
+                            "that an endpoint takes before the first of them is acknowledged.",
                             {.least = "4"}),
-    field<&C::tx_cq_len>("TX_CQ_LEN", "4096",
-                         "Work requests that may be outstanding on all send queues of an interface "
-                         "together: the length of their completion queue."),
     field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
                                 "Work requests of one send queue for each that asks for a "
                                 "completion, where nobody waits for one earlier.",
@@ -22,18 +24,36 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
     field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
                              "Bytes that a work request can at least carry inside itself; the "
                              "limit of the short protocols, header of 9 bytes included."),
-    field<&C::tx_min_sge>("TX_MIN_SGE", "5",
-                          "Pieces of memory that one work request can carry, a message's header "
-                          "included; 2 to 5."),
     field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
                             "Receive buffers of an interface, shared by all its peers."),
     field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",
                                 "Receive buffers posted at first; doubled whenever a burst uses up "
                                 "half of them, up to RX_QUEUE_LEN."),
-    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages taken by one progress call."),
+    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages or packets taken by one progress call."),
     field<&C::segment_size>("SEG_SIZE", "8256",
-                            "Size of a bounce buffer and of a receive buffer: the limit of an "
-                            "active message. The same on all hosts of a job."),
+                            "The limit of an active message, and the size of the buffers that it "
+                            "is copied to; datagrams are cut at the path MTU. The same on all "
+                            "hosts of a job."),
+    field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
+                             "Traffic class of packets with a GRH.", {.most = "255"}),
+    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
+    field<&C::gid_index>("GID_INDEX", "auto",
+                         "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
+                         "v2, of an IPv4 address if there is one, else of one that is not "
+                         "link-local."),
+    field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
+    field<&C::path_mtu>("PATH_MTU", "auto",
+                        "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),
+};
+
+constexpr ucs::config::Field<C> kConnected[] = {
+    field<&C::tx_cq_len>("TX_CQ_LEN", "4096",
+                         "Work requests that may be outstanding on all send queues of an interface "
+                         "together: the length of their completion queue."),
+    field<&C::tx_min_sge>("TX_MIN_SGE", "5",
+                          "Pieces of memory that one work request can carry, a message's header "
+                          "included; 2 to 5."),
     field<&C::max_rd_atomic>("MAX_RD_ATOMIC", "4",
                              "Reads and atomics that one queue pair keeps in flight."),
     field<&C::retry_count>("RETRY_COUNT", "7", "Retransmissions before a peer counts as dead.",
@@ -56,122 +76,22 @@ constexpr ucs::config::Field<C> kTransportFields[] = {
     field<&C::fc_request_timeout>("FC_HARD_REQ_TIMEOUT", "5s",
                                   "An endpoint that waits for a grant asks again after this time, "
                                   "so that a dead peer is noticed."),
-    field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
-    field<&C::traffic_class>("TRAFFIC_CLASS", "0", "Traffic class of packets with a GRH.",
-                             {.most = "255"}),
-    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
-    field<&C::gid_index>("GID_INDEX", "auto",
-                         "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
-                         "v2, of an IPv4 address if there is one, else of one that is not "
-                         "link-local."),
-    field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
-    field<&C::path_mtu>("PATH_MTU", "auto",
-                        "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),
 };
 
-const ucs::config::Table<C> rc_mlx5_table("rc_mlx5 transport", {"RC_MLX5_", "RC_", "IB_"},
-                                          kTransportFields);
-const ucs::config::Table<C> rc_verbs_table("rc_verbs transport", {"RC_VERBS_", "RC_", "IB_"},
-                                           kTransportFields);
-const ucs::config::Table<C> dc_mlx5_table("dc_mlx5 transport", {"DC_MLX5_", "DC_", "RC_", "IB_"},
-                                          kTransportFields);
-
-constexpr ucs::config::Field<DcConfig> kDcFields[] = {
-    field<&DcConfig::num_dci>("NUM_DCI", "8",
-                              "Send queues (DCIs) that all dc endpoints of an interface share; "
-                              "each is made when it is first needed.",
-                              {"1", "65534"}),
-    field<&DcConfig::tx_policy>(
-        "TX_POLICY", "dcs_quota",
-        "How endpoints get a DCI. dcs: one to itself until all it sent is acknowledged; dcs_quota: "
-        "as dcs, but it gives way after a quota if others wait; rand: a fixed one, shared."),
-    field<&DcConfig::tx_quota>("TX_QUOTA", "32",
-                               "Work requests that an endpoint posts to its DCI before it gives "
-                               "way (policy dcs_quota).",
-                               {.least = "1"}),
-};
-
-const ucs::config::Table<DcConfig> dc_pool_table("dc_mlx5 send queues", {"DC_MLX5_", "DC_"},
-                                                 kDcFields);
-
-constexpr ucs::config::Field<C> kDatagramFields[] = {
-    field<&C::tx_queue_len>("TX_QUEUE_LEN", "256",
-                            "Work requests that the send queue holds, and packets that an endpoint "
-                            "takes before the first of them is acknowledged.",
-                            {.least = "4"}),
-    field<&C::tx_cq_moderation>("TX_CQ_MODERATION", "64",
-                                "Work requests for each that asks for a completion, where nobody "
-                                "waits for one earlier.",
-                                {.least = "1"}),
-    field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
-    field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
-                             "Bytes of a message that a work request can at least carry inside "
-                             "itself; the limit of the short protocols, header of 9 bytes "
-                             "included."),
-    field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
-                            "Receive buffers of an interface, shared by all its peers."),
-    field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",
-                                "Receive buffers posted at first; doubled whenever a burst uses up "
-                                "half of them, up to RX_QUEUE_LEN."),
-    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Packets taken by one progress call."),
-    field<&C::segment_size>("SEG_SIZE", "8256",
-                            "Limit of an active message, which is cut at the path MTU. The same on "
-                            "all hosts of a job."),
-    field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
-    field<&C::traffic_class>("TRAFFIC_CLASS", "0", "Traffic class of packets with a GRH.",
-                             {.most = "255"}),
-    field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
-    field<&C::gid_index>("GID_INDEX", "auto",
-                         "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "
-                         "v2, of an IPv4 address if there is one."),
-    field<&C::pkey>("PKEY", "auto", "Partition key, lower 15 bits. auto: the first of the port."),
-    field<&C::path_mtu>("PATH_MTU", "auto",
-                        "256, 512, 1024, 2048 or 4096 bytes. auto: what both ports can."),
-};
-
-const ucs::config::Table<C> ud_verbs_table("ud_verbs transport", {"UD_VERBS_", "UD_", "IB_"},
-                                           kDatagramFields);
-
-constexpr ucs::config::Field<UdConfig> kUdFields[] = {
-    field<&UdConfig::timeout>("TIMEOUT", "5m",
-                              "A peer that does not answer for so long counts as dead. A peer "
-                              "answers when its program calls the library."),
-    field<&UdConfig::timer_tick>("TIMER_TICK", "200us",
-                                 "Shortest wait for an acknowledgement before a retransmission; "
-                                 "measured round trips make it longer.",
-                                 {.least = "1ns"}),
-    field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
-                                    "Factor on the wait after each retransmission in a row.",
-                                    {.least = "1"}),
-    field<&UdConfig::max_window>("MAX_WINDOW", "256", "Packets in flight to a peer at most.",
-                                 {"4", "256"}),
-};
-
-const ucs::config::Table<UdConfig> ud_reliability_table("ud_verbs reliability",
-                                                        {"UD_VERBS_", "UD_"}, kUdFields);
+constexpr auto kAll = [] {
+    std::array<ucs::config::Field<C>, std::size(kCommon) + std::size(kConnected)> all{};
+    std::ranges::copy(kConnected, std::ranges::copy(kCommon, all.begin()).out);
+    return all;
+}();
 
 }  // namespace
 
-const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind) {
-    switch (kind) {
-        case TransportKind::kUdVerbs:
-            return ud_verbs_table;
-        case TransportKind::kRcMlx5:
-            return rc_mlx5_table;
-        case TransportKind::kRcVerbs:
-            return rc_verbs_table;
-        case TransportKind::kDcMlx5:
-            break;
-    }
-    return dc_mlx5_table;
+std::span<const ucs::config::Field<TransportConfig>> datagram_fields() {
+    return kCommon;
 }
 
-const ucs::config::Table<DcConfig>& dc_table() {
-    return dc_pool_table;
-}
-
-const ucs::config::Table<UdConfig>& ud_table() {
-    return ud_reliability_table;
+std::span<const ucs::config::Field<TransportConfig>> connected_fields() {
+    return kAll;
 }
 
 }  // namespace uct::ib

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ucs/config/table.h"
@@ -40,40 +41,11 @@ struct TransportConfig {
     std::optional<unsigned> path_mtu;
 };
 
-enum class TxPolicy : uint8_t { kDcs, kDcsQuota, kRand };
-
-struct DcConfig {
-    unsigned num_dci;
-    TxPolicy tx_policy;
-    unsigned tx_quota;
-};
-
-struct UdConfig {
-    ucs::Duration timeout;
-    ucs::Duration timer_tick;
-    double timer_backoff;
-    unsigned max_window;
-};
-
-enum class TransportKind : uint8_t { kRcMlx5, kRcVerbs, kDcMlx5, kUdVerbs };
-
-/** Tables of the environment: the specific prefix wins over UCX_RC_ or UCX_DC_, and that over
- * UCX_IB_. */
-const ucs::config::Table<TransportConfig>& transport_table(TransportKind kind);
-const ucs::config::Table<DcConfig>& dc_table();
-const ucs::config::Table<UdConfig>& ud_table();
+/**
+ * The variables of transports over datagrams, and of those over connections, for a table of each:
+ * the transport's own prefix wins over UCX_RC_, UCX_DC_ or UCX_UD_, and that over UCX_IB_.
+ */
+std::span<const ucs::config::Field<TransportConfig>> datagram_fields();
+std::span<const ucs::config::Field<TransportConfig>> connected_fields();
 
 }  // namespace uct::ib
-
-template <>
-struct ucs::config::EnumNames<uct::ib::TxPolicy> {
-    struct Entry {
-        uct::ib::TxPolicy value;
-        std::string_view name;
-    };
-    static constexpr Entry kNames[] = {
-        {uct::ib::TxPolicy::kDcs, "dcs"},
-        {uct::ib::TxPolicy::kDcsQuota, "dcs_quota"},
-        {uct::ib::TxPolicy::kRand, "rand"},
-    };
-};

@@ -11,7 +11,6 @@
 
 #include "ucs/log/log.h"
 #include "uct/ib/base/port_tables.h"
-#include "uct/ib/dc/dc_queue_pair.h"
 
 namespace uct::ib {
 
@@ -72,8 +71,8 @@ unsigned lane_count(uint8_t active_width) {
 
 }  // namespace
 
-std::vector<Device::Found> Device::find_all() {
-    std::vector<Found> found;
+std::vector<std::string> Device::find_all() {
+    std::vector<std::string> found;
     int count;
     const DeviceList devices = list_devices(&count);
     for (int i = 0; i < count; ++i) {
@@ -82,9 +81,8 @@ std::vector<Device::Found> Device::find_all() {
         if (!context || ibv_query_device(context.get(), &attributes) != 0) continue;
         for (unsigned port = 1; port <= attributes.phys_port_cnt; ++port) {
             if (!is_active(context.get(), static_cast<uint8_t>(port))) continue;
-            found.push_back(
-                {std::string(ibv_get_device_name(devices[i])) + ":" + std::to_string(port),
-                 mlx5dv_is_supported(devices[i])});
+            found.push_back(std::string(ibv_get_device_name(devices[i])) + ":" +
+                            std::to_string(port));
         }
     }
     return found;
@@ -126,11 +124,6 @@ ucs_status_t Device::open(std::string_view name, std::unique_ptr<Device>* device
 double Device::bandwidth() const {
     return lane_rate(port_attributes_.active_speed) * lane_count(port_attributes_.active_width) *
            1e9 / 8;
-}
-
-bool Device::supports_dc() {
-    if (dc_ < 0) dc_ = mlx5_ && probe_dc(context()) ? 1 : 0;
-    return dc_ == 1;
 }
 
 ucs_status_t Device::find_gid(const TransportConfig& config, Path* path) const {

@@ -37,13 +37,8 @@ using ChannelPtr = VerbsPtr<ibv_comp_channel, ibv_destroy_comp_channel>;
 /** A port of an adapter, opened. */
 class Device {
   public:
-    /** A port on which something can be sent now. */
-    struct Found {
-        std::string name;  //!< "mlx5_0:1"
-        bool mlx5;
-    };
-    /** All active ports of all adapters, in the order of the adapters. */
-    static std::vector<Found> find_all();
+    /** Names of all active ports of all adapters, in the order of the adapters: "mlx5_0:1". */
+    static std::vector<std::string> find_all();
 
     /** @return UCS_ERR_NO_DEVICE, or UCS_ERR_IO_ERROR, logged */
     static ucs_status_t open(std::string_view name, std::unique_ptr<Device>* device);
@@ -65,8 +60,6 @@ class Device {
     unsigned max_retry_count() const { return attributes_.vendor_id == kSoftRoceVendor ? 6 : 7; }
     /** Bytes per second in one direction, after encoding. */
     double bandwidth() const;
-    /** Can DC queue pairs be made? Tried once. */
-    bool supports_dc();
 
     /** What one transport uses of the port: filled from its configuration. */
     struct Path {
@@ -95,7 +88,6 @@ class Device {
     std::unique_ptr<AsyncEvents> events_;
     uint8_t port_ = 1;
     bool mlx5_ = false;
-    int dc_ = -1;
     ibv_device_attr attributes_{};
     ibv_port_attr port_attributes_{};
 };

@@ -37,43 +37,28 @@ bool is_message(const ibv_wc& completion) {
 
 }  // namespace
 
-IbInterface::IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
-                         const InterfaceParams& params)
-    : domain_(domain),
-      config_(config),
-      params_(params),
-      sends_only_(kind == TransportKind::kDcMlx5) {
+IbInterface::IbInterface(IbDomain& domain, const TransportDeclaration& transport,
+                         const TransportConfig& config, const InterfaceParams& params)
+    : domain_(domain), config_(config), params_(params) {
     device().events().subscribe(events_);
     moderation_ = std::min(config.tx_cq_moderation, config.tx_queue_len / 4);
     window_ = static_cast<int>(config.fc_window);
     hard_ = std::max(1, static_cast<int>(config.fc_hard_threshold * window_));
     soft_ = std::max(hard_ + 1, window_ / 2);
 
-    const bool scalable = kind == TransportKind::kDcMlx5 || kind == TransportKind::kUdVerbs;
-    attributes_.transport = kind == TransportKind::kDcMlx5    ? "dc_mlx5"
-                            : kind == TransportKind::kUdVerbs ? "ud_verbs"
-                            : kind == TransportKind::kRcMlx5  ? "rc_mlx5"
-                                                              : "rc_verbs";
+    attributes_ = attributes_of(transport);
     attributes_.device = device().name();
-    attributes_.reach = scalable ? Reach::kInterface : Reach::kEndpoint;
-    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort | kPutBcopy | kPutZcopy |
-                               kGetBcopy | kGetZcopy | kPutChain | kGetChain | kOrderedChain |
-                               kCheckPeer | kEventFd;
-    if (!scalable) attributes_.capabilities |= kImmediate;
-    if (device().has_atomics()) {
-        attributes_.capabilities |= kAtomicDevice;
-        if (device().atomics_reach_cpu()) attributes_.capabilities |= kAtomicCpu;
+    if (!device().has_atomics()) attributes_.capabilities &= ~uint32_t{kAtomicDevice};
+    if (!device().atomics_reach_cpu()) attributes_.capabilities &= ~uint32_t{kAtomicCpu};
+    if ((attributes_.capabilities & kAtomicDevice) != 0) {
         attributes_.atomic64_ops =
             static_cast<uint8_t>(AtomicOp::kAdd) | static_cast<uint8_t>(AtomicOp::kCompareSwap);
     }
     attributes_.device_address_length = PortAddress::kLength;
-    attributes_.interface_address_length = scalable ? DctAddress::kLength : 0;
-    attributes_.endpoint_address_length = scalable ? 0 : QpAddress::kLength;
     // The estimates of UCX's selection for adapters of this kind.
-    attributes_.latency = {600e-9 + (device().is_ethernet() ? 200e-9 : 0) + (scalable ? 60e-9 : 0),
-                           scalable ? 0 : 1e-9};
+    attributes_.latency.base = 600e-9 + (device().is_ethernet() ? 200e-9 : 0);
     attributes_.bandwidth = device().bandwidth();
-    attributes_.overhead = kind == TransportKind::kRcVerbs ? 75e-9 : 40e-9;
+    attributes_.overhead = 40e-9;
 }
 
 IbInterface::~IbInterface() {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "uct/api/interface.h"
-#include "uct/ib/base/domain.h"
+#include "uct/ib/base/ib_domain.h"
 #include "uct/ib/base/receive_queue.h"
 #include "uct/ib/base/send_queue.h"
 
@@ -37,7 +37,7 @@ class IbInterface : public Interface {
     ucs_status_t arm() override;
     bool is_link_up() const override { return is_link_up_; }
 
-    Domain& domain() const { return domain_; }
+    IbDomain& domain() const { return domain_; }
     Device& device() const { return domain_.device(); }
     const Device::Path& path() const { return path_; }
     const TransportConfig& config() const { return config_; }
@@ -87,8 +87,8 @@ class IbInterface : public Interface {
     int soft_threshold() const { return soft_; }
 
   protected:
-    IbInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
-                const InterfaceParams& params);
+    IbInterface(IbDomain& domain, const TransportDeclaration& transport,
+                const TransportConfig& config, const InterfaceParams& params);
     /** What the device writes into a receive buffer, and where. */
     struct ReceiveLayout {
         size_t front;
@@ -116,11 +116,12 @@ class IbInterface : public Interface {
     /** Is it time to ask again for grants that did not come? */
     bool is_request_due();
 
-    Domain& domain_;
+    IbDomain& domain_;
     TransportConfig config_;
     const InterfaceParams params_;
     Device::Path path_;
     ReceiveQueue receives_;
+    bool sends_only_ = false;  //!< its queue pairs receive nothing
 
   private:
     void* take(ucs::MemoryPool& pool) { return pool.allocate(); }
@@ -144,7 +145,6 @@ class IbInterface : public Interface {
     uint32_t max_inline_ = 0;
     int window_, hard_, soft_;
     unsigned until_events_ = kEventInterval;
-    const bool sends_only_;  //!< its queue pairs receive nothing
     ucs::Time next_request_{};
     CompletionCredits credits_;
     bool reclaiming_ = false;

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstring>
 
+#include "ucs/config/table.h"
 #include "ucs/log/log.h"
 #include "uct/base/am.h"
+#include "uct/ib/base/transports.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/dc/dc_queue_pair.h"
 
@@ -14,10 +16,41 @@ namespace uct::ib {
 
 namespace {
 
+using ucs::config::field;
+
+constexpr ucs::config::Field<DcConfig> kDcFields[] = {
+    field<&DcConfig::num_dci>(
+        "NUM_DCI", "8",
+        "Send queues (DCIs) that all dc endpoints of an interface share; each is made when it is "
+        "first needed.",
+        {"1", "65534"}),
+    field<&DcConfig::tx_policy>(
+        "TX_POLICY", "dcs_quota",
+        "How endpoints get a DCI. dcs: one to itself until all it sent is acknowledged; dcs_quota: "
+        "as dcs, but it gives way after a quota if others wait; rand: a fixed one, shared."),
+    field<&DcConfig::tx_quota>("TX_QUOTA", "32",
+                               "Work requests that an endpoint posts to its DCI before it gives "
+                               "way (policy dcs_quota).",
+                               {.least = "1"}),
+};
+
+const ucs::config::Table<DcConfig> pool_table("dc_mlx5 send queues", {"DC_MLX5_", "DC_"},
+                                              kDcFields);
+
+const ucs::config::Table<TransportConfig> transport_table("dc_mlx5 transport",
+                                                          {"DC_MLX5_", "DC_", "RC_", "IB_"},
+                                                          connected_fields());
+
+bool is_supported(const Device& device) {
+    return device.is_mlx5() && probe_dc(device.context());
+}
+
 /** A cut that nobody has asked for again for so long is of no interest any more. */
 constexpr ucs::Duration kCutInterest = std::chrono::milliseconds(250);
 
 }  // namespace
+
+const Transport dc_mlx5{kDcMlx5, transport_table, is_supported, DcInterface::open};
 
 /** A grant on its way to a peer that need not have an endpoint here. */
 struct DcInterface::GrantSender {
@@ -29,13 +62,23 @@ struct DcInterface::GrantSender {
     Grant grant;
 };
 
-DcInterface::DcInterface(Domain& domain, const TransportConfig& config,
+DcInterface::DcInterface(IbDomain& domain, const TransportConfig& config,
                          const InterfaceParams& params)
-    : IbInterface(domain, TransportKind::kDcMlx5, config, params) {}
+    : IbInterface(domain, kDcMlx5, config, params) {
+    sends_only_ = true;
+    attributes_.interface_address_length = DctAddress::kLength;
+    attributes_.latency.base += 60e-9;
+}
 
-ucs_status_t DcInterface::open(Domain& domain, const TransportConfig& config,
-                               const DcConfig& dc_config, const InterfaceParams& params,
+ucs_status_t DcInterface::open(IbDomain& domain, const TransportConfig& config,
+                               const ucs::config::Source& source, const InterfaceParams& params,
                                std::unique_ptr<Interface>* interface) {
+    DcConfig pool;
+    std::string error;
+    if (pool_table.load(source, pool, error) != UCS_OK) {
+        ucs::log_error("{}", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
     std::unique_ptr<DcInterface> opened(new DcInterface(domain, config, params));
     if (const ucs_status_t status = opened->open_queues(); status != UCS_OK) return status;
     opened->dct_ = create_dct(*opened);
@@ -47,7 +90,7 @@ ucs_status_t DcInterface::open(Domain& domain, const TransportConfig& config,
         return UCS_ERR_IO_ERROR;
     }
     opened->set_limits(max_inline);
-    opened->pool_ = std::make_unique<DciPool>(*opened, dc_config);
+    opened->pool_ = std::make_unique<DciPool>(*opened, pool);
     if (opened->pool_->is_shared())
         opened->attributes_.capabilities &= ~(kPutChain | kGetChain | kOrderedChain);
     *interface = std::move(opened);

@@ -28,11 +28,14 @@ struct __attribute__((packed)) Grant {
     uint64_t id;
 };
 
+/** dc_mlx5 as the domain of an adapter opens it. */
+extern const Transport dc_mlx5;
+
 /** dc_mlx5: one target that receives from everybody, and a pool of initiators to send with. */
 class DcInterface final : public IbInterface {
   public:
-    static ucs_status_t open(Domain& domain, const TransportConfig& config,
-                             const DcConfig& dc_config, const InterfaceParams& params,
+    static ucs_status_t open(IbDomain& domain, const TransportConfig& config,
+                             const ucs::config::Source& source, const InterfaceParams& params,
                              std::unique_ptr<Interface>* interface);
     ~DcInterface() override;
 
@@ -51,7 +54,7 @@ class DcInterface final : public IbInterface {
     void forget_grant(uint64_t id) { awaiting_.erase(id); }
 
   private:
-    DcInterface(Domain& domain, const TransportConfig& config, const InterfaceParams& params);
+    DcInterface(IbDomain& domain, const TransportConfig& config, const InterfaceParams& params);
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void after_poll() override;

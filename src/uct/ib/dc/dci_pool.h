@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "ucs/config/values.h"
 #include "uct/base/pending_queue.h"
-#include "uct/ib/base/config.h"
 #include "uct/ib/base/send_queue.h"
 
 namespace uct::ib {
@@ -13,6 +13,14 @@ namespace uct::ib {
 class DcEndpoint;
 class DciPool;
 class IbInterface;
+
+enum class TxPolicy : uint8_t { kDcs, kDcsQuota, kRand };
+
+struct DcConfig {
+    unsigned num_dci;
+    TxPolicy tx_policy;
+    unsigned tx_quota;
+};
 
 /** A DC initiator. It reaches one target at a time; changing it costs the adapter a connect. */
 class Dci final : private SendQueueOwner {
@@ -32,7 +40,6 @@ class Dci final : private SendQueueOwner {
     PendingQueue waiting;  //!< endpoints that wait for room on this initiator
 
   private:
-    friend class DciPool;
     void on_completed(SendQueue& queue) override;
     void on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) override;
     void signal_rest(SendQueue& queue) override { queue.signal(last_target); }
@@ -86,11 +93,14 @@ class DciPool {
     void serve();
     ucs_status_t flush(Completion* completion);
 
-  private:
-    friend class Dci;
-    Dci* create();
+    // --- for its initiators ---
+    /** Work requests of the initiator were completed. */
     void completed(Dci& dci);
+    /** Work request `index` of the initiator failed. */
     void failed(Dci& dci, uint32_t index, ucs_status_t status);
+
+  private:
+    Dci* create();
     void mend_shared(Dci& dci, ucs_status_t status, OperationList& rest, OperationList* done,
                      OperationList* dead);
     bool recover(Dci& dci);
@@ -112,3 +122,16 @@ class DciPool {
 };
 
 }  // namespace uct::ib
+
+template <>
+struct ucs::config::EnumNames<uct::ib::TxPolicy> {
+    struct Entry {
+        uct::ib::TxPolicy value;
+        std::string_view name;
+    };
+    static constexpr Entry kNames[] = {
+        {uct::ib::TxPolicy::kDcs, "dcs"},
+        {uct::ib::TxPolicy::kDcsQuota, "dcs_quota"},
+        {uct::ib::TxPolicy::kRand, "rand"},
+    };
+};

@@ -11,15 +11,53 @@
 #include "ucs/sys/random.h"
 #include "uct/base/am.h"
 #include "uct/base/gather.h"
+#include "uct/ib/base/transports.h"
 #include "uct/ib/rc/rc_endpoint.h"
 #include "uct/ib/rc/rc_queue_pair.h"
 
 namespace uct::ib {
 
-ucs_status_t RcInterface::open(Domain& domain, TransportKind kind, const TransportConfig& config,
+namespace {
+
+const ucs::config::Table<TransportConfig> mlx5_table("rc_mlx5 transport",
+                                                     {"RC_MLX5_", "RC_", "IB_"},
+                                                     connected_fields());
+const ucs::config::Table<TransportConfig> verbs_table("rc_verbs transport",
+                                                      {"RC_VERBS_", "RC_", "IB_"},
+                                                      connected_fields());
+
+template <bool kIsExtended>
+ucs_status_t open_rc(IbDomain& domain, const TransportConfig& config, const ucs::config::Source&,
+                     const InterfaceParams& params, std::unique_ptr<Interface>* interface) {
+    return RcInterface::open(domain, kIsExtended, config, params, interface);
+}
+
+bool is_mlx5(const Device& device) {
+    return device.is_mlx5();
+}
+
+bool is_any(const Device&) {
+    return true;
+}
+
+}  // namespace
+
+const Transport rc_mlx5{kRcMlx5, mlx5_table, is_mlx5, open_rc<true>};
+const Transport rc_verbs{kRcVerbs, verbs_table, is_any, open_rc<false>};
+
+RcInterface::RcInterface(IbDomain& domain, bool is_extended, const TransportConfig& config,
+                         const InterfaceParams& params)
+    : IbInterface(domain, is_extended ? kRcMlx5 : kRcVerbs, config, params),
+      is_extended_(is_extended) {
+    attributes_.endpoint_address_length = QpAddress::kLength;
+    attributes_.latency.per_endpoint = 1e-9;
+    if (!is_extended) attributes_.overhead = 75e-9;
+}
+
+ucs_status_t RcInterface::open(IbDomain& domain, bool is_extended, const TransportConfig& config,
                                const InterfaceParams& params,
                                std::unique_ptr<Interface>* interface) {
-    std::unique_ptr<RcInterface> opened(new RcInterface(domain, kind, config, params));
+    std::unique_ptr<RcInterface> opened(new RcInterface(domain, is_extended, config, params));
     if (const ucs_status_t status = opened->open_queues(); status != UCS_OK) return status;
     // What the device grants inline is known only of a queue pair.
     uint32_t max_inline = config.tx_min_inline;

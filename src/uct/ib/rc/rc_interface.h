@@ -10,10 +10,14 @@ namespace uct::ib {
 
 class RcEndpoint;
 
+/** rc_mlx5 and rc_verbs as the domain of an adapter opens them. */
+extern const Transport rc_mlx5, rc_verbs;
+
 /** rc_mlx5 and rc_verbs: dedicated endpoints, one queue pair each. */
 class RcInterface final : public IbInterface {
   public:
-    static ucs_status_t open(Domain& domain, TransportKind kind, const TransportConfig& config,
+    /** @param is_extended  work requests are posted with ibv_wr_*: rc_mlx5 */
+    static ucs_status_t open(IbDomain& domain, bool is_extended, const TransportConfig& config,
                              const InterfaceParams& params, std::unique_ptr<Interface>* interface);
 
     bool is_reachable(const RemoteAddress& remote) const override;
@@ -21,7 +25,7 @@ class RcInterface final : public IbInterface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
 
-    bool is_extended() const { return kind_ == TransportKind::kRcMlx5; }
+    bool is_extended() const { return is_extended_; }
     PendingQueue& pending() { return pending_; }
 
     void add(RcEndpoint& endpoint, uint32_t qp_number);
@@ -34,16 +38,15 @@ class RcInterface final : public IbInterface {
     void count_waiting(int change) { waiting_for_grant_ += change; }
 
   private:
-    RcInterface(Domain& domain, TransportKind kind, const TransportConfig& config,
-                const InterfaceParams& params)
-        : IbInterface(domain, kind, config, params), kind_(kind) {}
+    RcInterface(IbDomain& domain, bool is_extended, const TransportConfig& config,
+                const InterfaceParams& params);
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void become_message(ibv_wc& completion) override;
     void after_poll() override;
     RcEndpoint* find(uint32_t qp_number) const;
 
-    const TransportKind kind_;
+    const bool is_extended_;
     PendingQueue pending_;
     std::unordered_map<uint32_t, RcEndpoint*> endpoints_;
     std::vector<RcEndpoint*> owing_;

@@ -24,7 +24,7 @@ using HeldList = boost::intrusive::slist<HeldPacket, boost::intrusive::cache_las
                                          boost::intrusive::constant_time_size<false>>;
 
 /**
- * The receiving half of a session: what is next, what is held, when to acknowledge.
+ * The receiving half of a connection: what is next, what is held, when to acknowledge.
  *
  * Pure, as Sender. Held packets belong to the caller and are linked here until next() or
  * take_all().

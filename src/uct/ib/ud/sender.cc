@@ -9,9 +9,9 @@
 namespace uct::ib::ud {
 
 void Sender::add(SentPacket& packet) {
-    packet.number_ = next_number_++;
-    packet.state_ = SentPacket::State::kWaiting;
-    packet.was_resent_ = false;
+    packet.record.number = next_number_++;
+    packet.record.state = SentPacket::State::kWaiting;
+    packet.record.was_resent = false;
     packets_.push_back(packet);
     if (waiting_ == nullptr) waiting_ = &packet;
 }
@@ -20,38 +20,40 @@ SentPacket* Sender::next() {
     if (in_flight_ >= window()) return nullptr;
     if (lost_ > 0) [[unlikely]] {
         for (SentPacket& packet : packets_) {
-            if (packet.state_ == SentPacket::State::kLost) return &packet;
+            if (packet.record.state == SentPacket::State::kLost) return &packet;
         }
     }
-    if (waiting_ == nullptr || waiting_->number_ - first_ >= settings_.max_window) return nullptr;
+    if (waiting_ == nullptr || waiting_->number() - first_ >= settings_.max_window) return nullptr;
     return waiting_;
 }
 
 void Sender::transmitted(SentPacket& packet, ucs::Time now) {
     if (in_flight_ == 0) waits_since_ = now;
-    if (packet.state_ == SentPacket::State::kLost) {
+    if (packet.record.state == SentPacket::State::kLost) {
         --lost_;
-        packet.was_resent_ = true;
+        packet.record.was_resent = true;
         has_resent_ = true;
     } else {
-        if (packet.number_ == first_) alive_ = now;
+        if (packet.record.number == first_) alive_ = now;
         auto after = std::next(packets_.iterator_to(packet));
         waiting_ = after == packets_.end() ? nullptr : &*after;
     }
-    packet.state_ = SentPacket::State::kInFlight;
-    packet.order_ = next_order_++;
-    packet.sent_ = now;
+    packet.record.state = SentPacket::State::kInFlight;
+    packet.record.order = next_order_++;
+    packet.record.sent = now;
     ++in_flight_;
 }
 
 void Sender::delivered(SentPacket& packet, ucs::Time now) {
-    if (packet.state_ == SentPacket::State::kInFlight) --in_flight_;
-    if (packet.state_ == SentPacket::State::kLost) --lost_;
-    packet.state_ = SentPacket::State::kDelivered;
+    if (packet.record.state == SentPacket::State::kInFlight) --in_flight_;
+    if (packet.record.state == SentPacket::State::kLost) --lost_;
+    packet.record.state = SentPacket::State::kDelivered;
     // Of a packet sent twice it may be the first transmission that is acknowledged; then the order
     // of the second says nothing. Half a round trip is too early for the second.
-    const bool is_first = packet.was_resent_ && now - packet.sent_ < ucs::Duration(round_trip_ / 2);
-    if (!is_first && is_before(delivered_order_, packet.order_)) delivered_order_ = packet.order_;
+    const bool is_first =
+        packet.record.was_resent && now - packet.record.sent < ucs::Duration(round_trip_ / 2);
+    if (!is_first && is_before(delivered_order_, packet.record.order))
+        delivered_order_ = packet.record.order;
 }
 
 bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, ucs::Time now,
@@ -64,8 +66,8 @@ bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, u
     while (first_ != until) {
         SentPacket& packet = packets_.front();
         packets_.pop_front();
-        if (packet.state_ != SentPacket::State::kDelivered) {
-            round_trip = packet.was_resent_ ? ucs::Duration{} : now - packet.sent_;
+        if (packet.record.state != SentPacket::State::kDelivered) {
+            round_trip = packet.record.was_resent ? ucs::Duration{} : now - packet.record.sent;
             delivered(packet, now);
         }
         ++first_;
@@ -90,13 +92,13 @@ bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, u
 void Sender::mark_selective(std::span<const uint64_t> words, ucs::Time now) {
     if (words.empty()) return;
     for (SentPacket& packet : packets_) {
-        if (packet.state_ == SentPacket::State::kWaiting) return;
-        const uint32_t ahead = packet.number_ - first_;
+        if (packet.record.state == SentPacket::State::kWaiting) return;
+        const uint32_t ahead = packet.record.number - first_;
         if (ahead == 0) continue;  // the missing one itself
         const uint32_t bit = ahead - 1;
         if (bit / 64 >= words.size()) return;
         if ((words[bit / 64] >> (bit % 64) & 1) != 0 &&
-            packet.state_ != SentPacket::State::kDelivered) {
+            packet.record.state != SentPacket::State::kDelivered) {
             delivered(packet, now);
         }
     }
@@ -106,15 +108,15 @@ void Sender::mark_selective(std::span<const uint64_t> words, ucs::Time now) {
 bool Sender::find_lost() {
     bool is_new = false;
     for (SentPacket& packet : packets_) {
-        if (packet.state_ == SentPacket::State::kWaiting) break;
-        if (packet.state_ != SentPacket::State::kInFlight ||
-            is_before(delivered_order_, packet.order_ + kReordering)) {
+        if (packet.record.state == SentPacket::State::kWaiting) break;
+        if (packet.record.state != SentPacket::State::kInFlight ||
+            is_before(delivered_order_, packet.record.order + kReordering)) {
             continue;
         }
-        packet.state_ = SentPacket::State::kLost;
+        packet.record.state = SentPacket::State::kLost;
         --in_flight_;
         ++lost_;
-        is_new = is_new || !is_before(packet.order_, round_ends_);
+        is_new = is_new || !is_before(packet.record.order, round_ends_);
     }
     return is_new;
 }
@@ -165,16 +167,16 @@ Sender::Verdict Sender::on_timer(ucs::Time now) {
     if (now >= ucs::deadline(alive_, settings_.timeout)) return Verdict::kDead;
     if (now < ucs::deadline(waits_since_, wait())) return Verdict::kNothing;
     for (SentPacket& packet : packets_) {
-        if (packet.state_ == SentPacket::State::kWaiting) break;
-        if (packet.state_ != SentPacket::State::kInFlight) continue;
-        packet.state_ = SentPacket::State::kLost;
+        if (packet.record.state == SentPacket::State::kWaiting) break;
+        if (packet.record.state != SentPacket::State::kInFlight) continue;
+        packet.record.state = SentPacket::State::kLost;
         ++lost_;
     }
     in_flight_ = 0;
     if (lost_ == 0) {
         // All are there, held or delivered, but the acknowledgement that said so was lost. A packet
         // that is there already brings another.
-        packets_.front().state_ = SentPacket::State::kLost;
+        packets_.front().record.state = SentPacket::State::kLost;
         ++lost_;
     }
     if (timeouts_ == 0) {

@@ -10,7 +10,7 @@
 
 namespace uct::ib::ud {
 
-/** What sessions go by; the same for all of an interface. */
+/** What connections go by; the same for all of an interface. */
 struct Settings {
     ucs::Duration timeout;  //!< without a sign of life, and something outstanding: dead
     ucs::Duration tick;     //!< shortest wait before a retransmission
@@ -27,23 +27,25 @@ constexpr bool is_before(uint32_t a, uint32_t b) {
 class SentPacket : public boost::intrusive::list_base_hook<
                        boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   public:
-    uint32_t number() const { return number_; }
-
-  private:
-    friend class Sender;
     enum class State : uint8_t { kWaiting, kInFlight, kLost, kDelivered };
+    /** What the Sender keeps of it; nobody else's affair. */
+    struct Record {
+        uint32_t number = 0;
+        uint32_t order = 0;  //!< of its last transmission
+        State state = State::kWaiting;
+        bool was_resent = false;
+        ucs::Time sent{};  //!< last time
+    };
 
-    uint32_t number_ = 0;
-    uint32_t order_ = 0;  //!< of its last transmission
-    State state_ = State::kWaiting;
-    bool was_resent_ = false;
-    ucs::Time sent_{};  //!< last time
+    uint32_t number() const { return record.number; }
+
+    Record record;
 };
 
 using SentList = boost::intrusive::list<SentPacket, boost::intrusive::constant_time_size<false>>;
 
 /**
- * The sending half of a session: numbers, window, what is lost, when to send again.
+ * The sending half of a connection: numbers, window, what is lost, when to send again.
  *
  * Pure: no I/O; the caller passes the time and transmits what next() names. Packets belong to the
  * caller and are linked here until acknowledged() gives them back.
@@ -90,7 +92,7 @@ class Sender {
     uint32_t window() const { return window_ / kUnit; }
     uint32_t in_flight() const { return in_flight_; }
 
-    /** Takes all packets out, when the session ends. */
+    /** Takes all packets out, when the connection ends. */
     void take_all(SentList* packets);
 
   private:
@@ -104,7 +106,7 @@ class Sender {
     bool awaits_something() const {
         return in_flight_ != 0 || (lost_ == 0 && first_ != end_of_sent());
     }
-    uint32_t end_of_sent() const { return waiting_ != nullptr ? waiting_->number_ : next_number_; }
+    uint32_t end_of_sent() const { return waiting_ != nullptr ? waiting_->number() : next_number_; }
     void delivered(SentPacket& packet, ucs::Time now);
     void mark_selective(std::span<const uint64_t> words, ucs::Time now);
     bool find_lost();

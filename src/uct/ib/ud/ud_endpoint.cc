@@ -75,7 +75,7 @@ ucs_status_t UdEndpoint::flush(Completion* completion) {
 
 ucs_status_t UdEndpoint::check(Completion* completion) {
     if (peer_.status() != UCS_OK) return peer_.status();
-    if (peer_.session().sender().is_idle()) {
+    if (peer_.connection().sender().is_idle()) {
         Packet* packet = peer_.interface().short_packet();
         if (packet == nullptr) return UCS_ERR_NO_RESOURCE;
         packet->is_ping = true;

@@ -11,11 +11,43 @@
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
 #include "uct/base/gather.h"
+#include "uct/ib/base/transports.h"
 #include "uct/ib/ud/ud_queue_pair.h"
 
 namespace uct::ib::ud {
 
 namespace {
+
+using ucs::config::field;
+
+struct UdConfig {
+    ucs::Duration timeout;
+    ucs::Duration timer_tick;
+    double timer_backoff;
+    unsigned max_window;
+};
+
+constexpr ucs::config::Field<UdConfig> kUdFields[] = {
+    field<&UdConfig::timeout>("TIMEOUT", "5m",
+                              "A peer that does not answer for so long counts as dead. A peer "
+                              "answers when its program calls the library."),
+    field<&UdConfig::timer_tick>("TIMER_TICK", "200us",
+                                 "Shortest wait for an acknowledgement before a retransmission; "
+                                 "measured round trips make it longer.",
+                                 {.least = "1ns"}),
+    field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
+                                    "Factor on the wait after each retransmission in a row.",
+                                    {.least = "1"}),
+    field<&UdConfig::max_window>("MAX_WINDOW", "256",
+                                 "Packets in flight to a peer at most.", {"4", "256"}),
+};
+
+const ucs::config::Table<UdConfig> reliability_table("ud_verbs reliability", {"UD_VERBS_", "UD_"},
+                                                     kUdFields);
+
+const ucs::config::Table<TransportConfig> transport_table("ud_verbs transport",
+                                                          {"UD_VERBS_", "UD_", "IB_"},
+                                                          datagram_fields());
 
 constexpr size_t kShortHeader = sizeof(uint64_t);
 
@@ -26,30 +58,35 @@ constexpr size_t mtu_bytes(int code) {
 }  // namespace
 
 // --- opening
-// ----------------------------------------------------------------------------------------
 
-UdInterface::UdInterface(Domain& domain, const TransportConfig& config, const UdConfig& ud_config,
+const Transport ud_verbs{kUdVerbs, transport_table, [](const Device&) { return true; },
+                         UdInterface::open};
+
+UdInterface::UdInterface(IbDomain& domain, const TransportConfig& config, const Settings& settings,
                          const InterfaceParams& params)
-    : IbInterface(domain, TransportKind::kUdVerbs, config, params),
-      settings_{ud_config.timeout, ud_config.timer_tick, ud_config.timer_backoff,
-                ud_config.max_window},
+    : IbInterface(domain, kUdVerbs, config, params),
+      settings_(settings),
       buckets_(std::make_unique<ByTarget::bucket_type[]>(bucket_count_)),
       by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)) {
     attributes_.interface_address_length = UdAddress::kLength;
-    attributes_.capabilities = kAmShort | kAmBcopy | kAmZcopy | kCheckPeer | kEventFd;
-    attributes_.atomic64_ops = 0;
-    attributes_.put = {};
-    attributes_.get = {};
     // More than dc's: the work of the reliable transport is done by the processor (UCX's estimate
     // for posting), and packets carry our headers.
-    attributes_.latency = {attributes_.latency.base + 100e-9, 0};
+    attributes_.latency.base += 160e-9;
     attributes_.overhead = 105e-9;
 }
 
-ucs_status_t UdInterface::open(Domain& domain, const TransportConfig& config,
-                               const UdConfig& ud_config, const InterfaceParams& params,
+ucs_status_t UdInterface::open(IbDomain& domain, const TransportConfig& config,
+                               const ucs::config::Source& source, const InterfaceParams& params,
                                std::unique_ptr<Interface>* interface) {
-    std::unique_ptr<UdInterface> opened(new UdInterface(domain, config, ud_config, params));
+    UdConfig wanted;
+    std::string error;
+    if (reliability_table.load(source, wanted, error) != UCS_OK) {
+        ucs::log_error("{}", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const Settings settings{wanted.timeout, wanted.timer_tick, wanted.timer_backoff,
+                            wanted.max_window};
+    std::unique_ptr<UdInterface> opened(new UdInterface(domain, config, settings, params));
     const size_t mtu = mtu_bytes(domain.device().port_attributes().active_mtu);
     const ucs_status_t status = opened->open_queues({kReceiveFront, kGrh + mtu});
     if (status != UCS_OK) return status;
@@ -117,7 +154,7 @@ UdInterface::~UdInterface() {
     if (queue_ == nullptr) return;
     for (Peer& peer : by_target_) {
         // Who waits for these would wait for ever.
-        if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
+        if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     end_failed();
     by_deadline_.clear();
@@ -167,7 +204,6 @@ ucs_status_t UdInterface::flush(Completion* completion) {
 }
 
 // --- peers
-// ------------------------------------------------------------------------------------------
 
 size_t UdInterface::TargetHash::operator()(const PeerTarget& target) const {
     return ucs::mix64(reinterpret_cast<uintptr_t>(target.handle) ^
@@ -242,7 +278,7 @@ void UdInterface::fail(Peer& peer, ucs_status_t status) {
                    peer.target().address.number, ucs_status_string(status));
     peer.fail(status);
     by_target_.erase(by_target_.iterator_to(peer));
-    remove_name(peer.session().name());
+    remove_name(peer.connection().name());
     if (peer.scheduled() != ucs::kNever) by_deadline_.erase(by_deadline_.iterator_to(peer));
     peer.set_scheduled(ucs::kNever);
     if (peer.is_ready) std::erase(ready_, &peer);
@@ -261,7 +297,6 @@ void UdInterface::end_failed() {
 }
 
 // --- arrivals
-// ---------------------------------------------------------------------------------------
 
 Peer* UdInterface::find(const Header& header, const ibv_wc& completion) {
     if (header.destination != 0) {
@@ -284,32 +319,31 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
         receives_.recycle(buffer);
         return;
     }
-    Session::Match match = peer->session().match(*header);
-    if (match == Session::Match::kReplaced) {
-        if (!peer->session().sender().is_idle()) {
+    UdConnection::Match match = peer->connection().match(*header);
+    if (match == UdConnection::Match::kReplaced) {
+        if (!peer->connection().sender().is_idle()) {
             fail(*peer, UCS_ERR_CONNECTION_RESET);
-            receives_.recycle(buffer);  // its sender repeats it to the next session
+            receives_.recycle(buffer);  // its sender repeats it to the next connection
             return;
         }
-        remove_name(peer->session().name());
+        remove_name(peer->connection().name());
         peer->restart(add_name(peer), new_start());
-        match = peer->session().match(*header);
+        match = peer->connection().match(*header);
     }
-    if (match == Session::Match::kStale) {
+    if (match == UdConnection::Match::kStale) {
         receives_.recycle(buffer);
         return;
     }
-    if (match == Session::Match::kAnew) peer->drop_received();
+    if (match == UdConnection::Match::kAnew) peer->drop_received();
     peer->arrived(*header, buffer, data, length);
     reschedule(*peer);
 }
 
 // --- time
-// -------------------------------------------------------------------------------------------
 
 void UdInterface::reschedule(Peer& peer) {
     if (peer.status() != UCS_OK) return;
-    const ucs::Time deadline = peer.session().deadline();
+    const ucs::Time deadline = peer.connection().deadline();
     // A deadline that went back is found out at the time that is in the tree.
     if (deadline >= peer.scheduled()) return;
     if (peer.scheduled() != ucs::kNever) by_deadline_.erase(by_deadline_.iterator_to(peer));
@@ -324,7 +358,7 @@ void UdInterface::transmit_later(Peer& peer) {
 }
 
 void UdInterface::run_timer(Peer& peer, ucs::Time now) {
-    switch (peer.session().sender().on_timer(now)) {
+    switch (peer.connection().sender().on_timer(now)) {
         case Sender::Verdict::kDead:
             fail(peer, UCS_ERR_ENDPOINT_TIMEOUT);
             return;
@@ -335,7 +369,7 @@ void UdInterface::run_timer(Peer& peer, ucs::Time now) {
             break;
     }
     // If the queue is full the next call tries again.
-    if (peer.session().receiver().deadline() <= now) peer.acknowledge();
+    if (peer.connection().receiver().deadline() <= now) peer.acknowledge();
     reschedule(peer);
 }
 
@@ -378,7 +412,7 @@ void UdInterface::after_poll() {
 
 ucs_status_t UdInterface::arm() {
     for (Peer& peer : by_deadline_) {
-        if (peer.session().receiver().deadline() != ucs::kNever) peer.acknowledge();
+        if (peer.connection().receiver().deadline() != ucs::kNever) peer.acknowledge();
     }
     if (!failed_.empty() || (!ready_.empty() && queue_->has_room())) return UCS_ERR_BUSY;
     // Whoever waits for the descriptor alone must wake for retransmissions too.

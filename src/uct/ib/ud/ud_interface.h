@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <unistd.h>
-
+#include "ucs/sys/descriptor.h"
 #include "uct/base/pending_queue.h"
 #include "uct/ib/base/ib_interface.h"
 #include "uct/ib/ud/ud_peer.h"
 
 namespace uct::ib::ud {
 
+/** ud_verbs as the domain of an adapter opens it. */
+extern const Transport ud_verbs;
+
 /**
  * ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/ud.md).
  *
  * Peers are found by name, in packets of those that know us, or by address. What has to happen at a
- * time is in a tree ordered by it; each peer is there once, at the latest at its session's
+ * time is in a tree ordered by it; each peer is there once, at the latest at its connection's
  * deadline.
  */
 class UdInterface final : public IbInterface, public SendQueueOwner {
   public:
-    static ucs_status_t open(Domain& domain, const TransportConfig& config,
-                             const UdConfig& ud_config, const InterfaceParams& params,
+    static ucs_status_t open(IbDomain& domain, const TransportConfig& config,
+                             const ucs::config::Source& source, const InterfaceParams& params,
                              std::unique_ptr<Interface>* interface);
     ~UdInterface() override;
 
@@ -62,25 +64,11 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void count_held(int change) { held_ += change; }
 
     void transmit_later(Peer& peer);
-    /** The session's deadline may have come nearer. */
+    /** The connection's deadline may have come nearer. */
     void reschedule(Peer& peer);
     void endpoint_gone(Peer& peer);
 
   private:
-    /** A descriptor, closed in the end. */
-    class Descriptor {
-      public:
-        ~Descriptor() { reset(-1); }
-        int get() const { return number_; }
-        void reset(int number) {
-            if (number_ >= 0) close(number_);
-            number_ = number;
-        }
-
-      private:
-        int number_ = -1;
-    };
-
     static constexpr size_t kGrh = sizeof(ibv_grh);
     // Behind the GRH and the header the payload is aligned to 8 bytes.
     static constexpr size_t kReceiveFront = ReceiveBuffer::kPayloadOffset + 4;
@@ -105,7 +93,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     };
     using ByDeadline = boost::intrusive::multiset<Peer, boost::intrusive::key_of_value<DeadlineOf>>;
 
-    UdInterface(Domain& domain, const TransportConfig& config, const UdConfig& ud_config,
+    UdInterface(IbDomain& domain, const TransportConfig& config, const Settings& settings,
                 const InterfaceParams& params);
     ucs_status_t open_queue_pair();
     bool open_events();
@@ -146,7 +134,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs::ObjectPool<AcknowledgementWaiter> waiters_{"acknowledgement waiters"};
     std::unique_ptr<SendQueue> queue_;
     PendingQueue pending_;
-    Descriptor events_, alarm_;  //!< the completion channel or the alarm; the next deadline
+    ucs::Descriptor events_, alarm_;  //!< the completion channel or the alarm; the next deadline
 
     std::vector<Peer*> names_;
     std::vector<uint32_t> generations_;

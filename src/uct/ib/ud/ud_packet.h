@@ -5,7 +5,7 @@
 
 #include "ucs/type/bits.h"
 #include "uct/ib/base/send_queue.h"
-#include "uct/ib/ud/session.h"
+#include "uct/ib/ud/ud_connection.h"
 
 namespace uct::ib::ud {
 

@@ -13,21 +13,20 @@ Peer::Peer(UdInterface& interface, const PeerTarget& target, size_t payload_limi
            uint64_t start)
     : interface_(interface),
       target_(target),
-      session_(std::in_place, interface.settings(), name, start),
+      connection_(std::in_place, interface.settings(), name, start),
       payload_limit_(static_cast<uint16_t>(payload_limit)) {}
 
 Peer::~Peer() {
     SentList packets;
-    session_->sender().take_all(&packets);
+    connection_->sender().take_all(&packets);
     packets.clear_and_dispose([](SentPacket* packet) { static_cast<Packet*>(packet)->drop(); });
     drop_received();
 }
 
 // --- sending
-// ----------------------------------------------------------------------------------------
 
 bool Peer::has_room() const {
-    return status_ == UCS_OK && session_->sender().backlog() < interface_.backlog_limit();
+    return status_ == UCS_OK && connection_->sender().backlog() < interface_.backlog_limit();
 }
 
 ucs_status_t Peer::begin_message(Packet** packet) {
@@ -41,7 +40,7 @@ ucs_status_t Peer::begin_message(Packet** packet) {
 }
 
 void Peer::send(Packet& packet, uint8_t id, size_t length) {
-    Sender& sender = session_->sender();
+    Sender& sender = connection_->sender();
     packet.id = id;
     packet.size = static_cast<uint32_t>(std::min<size_t>(length, payload_limit_));
     packet.has_more = length > payload_limit_;
@@ -60,7 +59,7 @@ void Peer::send(Packet& packet, uint8_t id, size_t length) {
 }
 
 bool Peer::transmit() {
-    Sender& sender = session_->sender();
+    Sender& sender = connection_->sender();
     while (SentPacket* next = sender.next()) {
         auto& packet = static_cast<Packet&>(*next);
         if (packet.is_posted()) [[unlikely]] {
@@ -81,10 +80,10 @@ void Peer::post(Packet& packet) {
     header.id = packet.id;
     header.is_ping = packet.is_ping;
     header.has_more = packet.has_more;
-    header.asks_acknowledgement = session_->sender().fills_window();
-    session_->address(&header, interface_.hello());
-    session_->receiver().acknowledge(&header, false);
-    session_->sender().transmitted(packet, interface_.clock());
+    header.asks_acknowledgement = connection_->sender().fills_window();
+    connection_->address(&header, interface_.hello());
+    connection_->receiver().acknowledge(&header, false);
+    connection_->sender().transmitted(packet, interface_.clock());
     std::byte* const begin = packet.payload() - header.length();
     header.write(begin);
     const size_t length = header.length() + packet.size;
@@ -100,8 +99,8 @@ void Peer::post(Packet& packet) {
 bool Peer::acknowledge() {
     if (!interface_.queue().has_room()) return false;
     Header header;
-    session_->address(&header, interface_.hello());
-    session_->receiver().acknowledge(&header, true);
+    connection_->address(&header, interface_.hello());
+    connection_->receiver().acknowledge(&header, true);
     WorkRequest request = interface_.request_to(target_);
     constexpr size_t kLongest = Header::kMaxLength + kSelectiveWords * sizeof(uint64_t);
     if (header.length() <= interface_.max_inline()) {
@@ -123,7 +122,7 @@ bool Peer::acknowledge() {
 }
 
 ucs_status_t Peer::flush(Completion* completion) {
-    if (status_ != UCS_OK || session_->sender().is_idle()) return status_;
+    if (status_ != UCS_OK || connection_->sender().is_idle()) return status_;
     await_acknowledgement(completion);
     return UCS_INPROGRESS;
 }
@@ -131,13 +130,13 @@ ucs_status_t Peer::flush(Completion* completion) {
 void Peer::await_acknowledgement(Completion* completion) {
     if (completion == nullptr) return;
     AcknowledgementWaiter* waiter = interface_.waiters().create();
-    waiter->number = session_->sender().next_number() - 1;
+    waiter->number = connection_->sender().next_number() - 1;
     waiter->completion = completion;
     waiters_.push_back(*waiter);
 }
 
 void Peer::complete_waiters() {
-    while (!waiters_.empty() && session_->sender().is_complete(waiters_.front().number)) {
+    while (!waiters_.empty() && connection_->sender().is_complete(waiters_.front().number)) {
         AcknowledgementWaiter& waiter = waiters_.front();
         Completion* const completion = waiter.completion;
         waiters_.pop_front();
@@ -147,24 +146,23 @@ void Peer::complete_waiters() {
 }
 
 // --- receiving
-// --------------------------------------------------------------------------------------
 
 void Peer::arrived(const Header& header, ReceiveBuffer* buffer, std::byte* data, uint32_t length) {
     const ucs::Time now = interface_.clock();
     SentList done;
-    const bool is_sound = session_->acknowledged(header, now, &done);
+    const bool is_sound = connection_->acknowledged(header, now, &done);
     if (!is_sound) ucs::log_debug("a peer acknowledges what was not sent");
     if (!done.empty()) {
         done.clear_and_dispose([](SentPacket* packet) { static_cast<Packet*>(packet)->drop(); });
         for (UdEndpoint& endpoint : endpoints_) interface_.pending().schedule(endpoint);
         complete_waiters();
     }
-    if (session_->sender().next() != nullptr) interface_.transmit_later(*this);
+    if (connection_->sender().next() != nullptr) interface_.transmit_later(*this);
     if (!header.is_numbered) {
         interface_.recycle(buffer);
         return;
     }
-    Receiver& receiver = session_->receiver();
+    Receiver& receiver = connection_->receiver();
     const uint32_t front = static_cast<uint32_t>(header.length());
     switch (receiver.arrived(header.number, header.asks_acknowledgement, now)) {
         case Receiver::Verdict::kDeliver:
@@ -214,7 +212,7 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
 
 void Peer::drop_received() {
     HeldList held;
-    session_->receiver().restart(&held);
+    connection_->receiver().restart(&held);
     interface_.count_held(-static_cast<int>(held.size()));
     held.clear_and_dispose(
         [&](HeldPacket* packet) { interface_.recycle(static_cast<HeldBuffer*>(packet)->buffer); });
@@ -222,16 +220,15 @@ void Peer::drop_received() {
 }
 
 // --- the end
-// ----------------------------------------------------------------------------------------
 
 void Peer::restart(uint32_t name, uint64_t start) {
     drop_received();
-    session_.emplace(interface_.settings(), name, start);
+    connection_.emplace(interface_.settings(), name, start);
 }
 
 void Peer::end() {
     SentList packets;
-    session_->sender().take_all(&packets);
+    connection_->sender().take_all(&packets);
     packets.clear_and_dispose([](SentPacket* packet) { static_cast<Packet*>(packet)->drop(); });
     drop_received();
     while (!waiters_.empty()) {

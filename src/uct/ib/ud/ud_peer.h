@@ -40,7 +40,7 @@ struct HeldBuffer final : HeldPacket {
 };
 
 /**
- * What an interface has for each other one that it talks with: a session, and who uses it.
+ * What an interface has for each other one that it talks with: a connection, and who uses it.
  *
  * Made by the first endpoint to it or the first packet from it. It lives until it fails and its
  * last endpoint is gone, else as long as the interface.
@@ -54,7 +54,7 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
 
     UdInterface& interface() const { return interface_; }
     const PeerTarget& target() const { return target_; }
-    Session& session() { return *session_; }
+    UdConnection& connection() { return *connection_; }
     ucs_status_t status() const { return status_; }
 
     void add(UdEndpoint& endpoint) { endpoints_.push_back(endpoint); }
@@ -71,7 +71,7 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
     ucs_status_t flush(Completion* completion);
     /** Complete when all sent so far is acknowledged, which it is not yet. */
     void await_acknowledgement(Completion* completion);
-    /** Everything that session and queue admit. @return false if the queue is full */
+    /** Everything that connection and queue admit. @return false if the queue is full */
     bool transmit();
     /** An acknowledgement of its own. @return false if the queue is full */
     bool acknowledge();
@@ -108,7 +108,7 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
 
     UdInterface& interface_;
     const PeerTarget target_;
-    std::optional<Session> session_;
+    std::optional<UdConnection> connection_;
     ucs::Time scheduled_ = ucs::kNever;
     boost::intrusive::list<UdEndpoint, boost::intrusive::base_hook<EndpointHook>,
                            boost::intrusive::constant_time_size<false>>

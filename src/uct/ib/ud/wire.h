@@ -28,7 +28,7 @@ struct UdAddress {
 struct Hello {
     PortAddress port;
     UdAddress address;
-    uint64_t start = 0;  //!< of the session; later ones replace earlier ones
+    uint64_t start = 0;  //!< of the connection; later ones replace earlier ones
 
     static constexpr size_t kLength = 40;
 };
@@ -47,8 +47,8 @@ struct Header {
     bool is_ping = false;      //!< numbered, but no message
     bool has_more = false;     //!< the message goes on in the next packet
     uint8_t id = 0;            //!< of the active message
-    uint32_t destination = 0;  //!< name of the receiving session; 0: not known yet
-    uint32_t source = 0;       //!< name of the sending session
+    uint32_t destination = 0;  //!< name of the receiving connection; 0: not known yet
+    uint32_t source = 0;       //!< name of the sending connection
     uint32_t number = 0;
     uint32_t acknowledged =
         0;  //!< all numbers below have arrived; counts if `destination` is known

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "ucp/context/context.h"
-#include "uct/self/self.h"
+#include "uct/self/component.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

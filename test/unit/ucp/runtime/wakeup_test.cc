@@ -12,10 +12,10 @@
 #include <atomic>
 #include <thread>
 
-#include "ucp/context/context.h"
 #include "ucp/base/handles.h"
+#include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
-#include "uct/self/self.h"
+#include "uct/self/component.h"
 
 namespace ucp::test {
 namespace {
@@ -28,7 +28,7 @@ class Sleeper {
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
         config.switch_interval = ucs::kForever;
-        uct::Component* component = &uct::self_component();
+        uct::Component* component = &uct::self::component();
         ContextSeams seams;
         seams.components = std::span<uct::Component* const>(&component, 1);
         ucp_params_t context_params{};

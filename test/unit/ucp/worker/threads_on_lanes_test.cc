@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "uct/sm/sm.h"
+#include "uct/sm/component.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -30,7 +30,7 @@ struct Side {
     void open() {
         Config config = quiet_config();
         config.rndv_threshold.emplace().bytes = 8192;
-        uct::Component* component = &uct::sm_component();
+        uct::Component* component = &uct::sm::component();
         ContextSeams seams;
         seams.components = std::span<uct::Component* const>(&component, 1);
         ucp_params_t params{};

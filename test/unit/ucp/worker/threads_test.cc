@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "uct/self/self.h"
+#include "uct/self/component.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -149,7 +149,7 @@ class Threads : public testing::TestWithParam<bool> {
     Threads() {
         Config config = quiet_config();
         config.rndv_threshold.emplace().bytes = 8192;
-        uct::Component* component = GetParam() ? &uct::self_component() : &fabric_.component();
+        uct::Component* component = GetParam() ? &uct::self::component() : &fabric_.component();
         ContextSeams seams;
         seams.components = std::span<uct::Component* const>(&component, 1);
         ucp_params_t params{};

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "ucp/api/ucp.h"
-#include "ucp/context/context.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
+#include "ucp/context/context.h"
 #include "ucp/proto/select/dialogue.h"
-#include "uct/sm/sm.h"
+#include "ucp/worker/worker.h"
+#include "uct/sm/component.h"
 
 namespace ucp::test {
 namespace {
@@ -54,7 +54,7 @@ class Rank {
     void progress() { worker_->progress(); }
 
   private:
-    uct::Component* component_ = &uct::sm_component();
+    uct::Component* component_ = &uct::sm::component();
     std::unique_ptr<Context> context_;
     std::unique_ptr<Worker> worker_;
     ucp_ep_h endpoint_ = nullptr;

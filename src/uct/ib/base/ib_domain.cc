@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/base/ib_domain.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#include "ucs/config/source.h"
+#include "ucs/log/log.h"
+#include "ucs/type/bits.h"
+#include "uct/api/interface.h"
+
+namespace uct::ib {
+
+namespace {
+
+constexpr std::byte kKeyMark{0x1b};
+constexpr size_t kKeyLength = 5;
+
+/** Granularity of registrations: atomics on narrower operands work on the whole word. */
+constexpr uintptr_t kWord = 8;
+
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
+/** A GID as an IPv6 address; one that holds an IPv4 address shows it. */
+std::string gid_text(const Gid& gid) {
+    char text[INET6_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET6, gid.data(), text, sizeof(text));
+    return text;
+}
+
+/** Kinds of GIDs in the words of the kernel's sysfs. */
+std::string gid_type(ibv_context* context, uint8_t port, uint8_t index) {
+    ibv_gid_entry entry{};
+    if (ibv_query_gid_ex(context, port, index, &entry, 0) != 0) return "unknown";
+    switch (entry.gid_type) {
+        case IBV_GID_TYPE_IB:
+            return "InfiniBand";
+        case IBV_GID_TYPE_ROCE_V1:
+            return "RoCE v1";
+        case IBV_GID_TYPE_ROCE_V2:
+            return "RoCE v2";
+        default:
+            return "unknown";
+    }
+}
+
+/** The key and its place in the port's table. */
+std::string partition_text(const Device& device, uint16_t index) {
+    uint16_t key = 0;
+    if (ibv_query_pkey(device.context(), device.port(), index, &key) != 0) return "unknown";
+    return fmt::format("{:#06x} (entry {})", be16toh(key), index);
+}
+
+const char* atomics_text(const Device& device) {
+    if (!device.has_atomics()) return "none";
+    return device.atomics_reach_cpu() ? "64 bit, with the CPU's" : "64 bit, among adapters";
+}
+
+unsigned mtu_bytes(ibv_mtu mtu) {
+    return 128u << static_cast<unsigned>(mtu);
+}
+
+}  // namespace
+
+ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* const> transports,
+                            std::unique_ptr<MemoryDomain>* domain) {
+    std::unique_ptr<Device> device;
+    if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK) return status;
+    std::unique_ptr<IbDomain> opened(new IbDomain(std::move(device)));
+    std::ranges::copy_if(
+        transports, std::back_inserter(opened->transports_),
+        [&](const Transport* offered) { return offered->is_supported(opened->device()); });
+    opened->pd_.reset(ibv_alloc_pd(opened->device_->context()));
+    if (!opened->pd_) {
+        ucs::log_error("{} gives no protection domain: {}", name, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    // Cost of a registration: what UCX's selection assumes of a ConnectX.
+    opened->attributes_.can_register = true;
+    opened->attributes_.remote_key_length = kKeyLength;
+    opened->attributes_.register_overhead = 16e-6;
+    opened->attributes_.register_per_byte = 60e-12;
+    *domain = std::move(opened);
+    return UCS_OK;
+}
+
+ucs_status_t IbDomain::register_memory(void* address, size_t length, MemoryHandle** handle) {
+    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), kWord);
+    const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, kWord);
+    const int access = kAccess | (device_->has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0);
+    // Called as a function: the header's macro chooses by constant flags.
+    ibv_mr* mr = (ibv_reg_mr)(pd_.get(), reinterpret_cast<void*>(start), end - start, access);
+    if (mr == nullptr) {
+        const int cause = errno;
+        ucs::log_debug("{} does not register {} bytes: {}", device_->name(), length,
+                       std::strerror(cause));
+        return cause == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+    }
+    *handle = new MemoryRegion(mr);
+    return UCS_OK;
+}
+
+void IbDomain::deregister_memory(MemoryHandle* handle) {
+    delete static_cast<MemoryRegion*>(handle);
+}
+
+void IbDomain::pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const {
+    const uint32_t key = static_cast<const MemoryRegion*>(handle)->remote_key();
+    packed[0] = kKeyMark;
+    for (size_t i = 0; i < 4; ++i) packed[1 + i] = static_cast<std::byte>(key >> (8 * i));
+}
+
+ucs_status_t IbDomain::unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) {
+    if (packed.size() != kKeyLength || packed[0] != kKeyMark) return UCS_ERR_INVALID_PARAM;
+    *key = 0;
+    for (size_t i = 0; i < 4; ++i) *key |= std::to_integer<RemoteKey>(packed[1 + i]) << (8 * i);
+    return UCS_OK;
+}
+
+ucs_status_t IbDomain::open_interface(std::string_view transport, const InterfaceParams& params,
+                                      std::unique_ptr<Interface>* interface) {
+    const auto found = std::ranges::find(
+        transports_, transport, [](const Transport* offered) { return offered->declaration.name; });
+    if (found == transports_.end()) return UCS_ERR_UNSUPPORTED;
+    ucs::config::Source environment;
+    if (params.config == nullptr) environment = ucs::config::Source::from_environment();
+    const ucs::config::Source& source = params.config != nullptr ? *params.config : environment;
+    std::string error;
+    TransportConfig config{};  // those over datagrams leave some of it out
+    if ((*found)->config.load(source, config, error) != UCS_OK) {
+        ucs::log_error("{}", error);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return (*found)->open(*this, config, source, params, interface);
+}
+
+// --- in words
+
+std::vector<DeviceFact> IbDomain::describe() const {
+    const Device& device = *device_;
+    const ibv_device_attr& limits = device.attributes();
+    const ibv_port_attr& port = device.port_attributes();
+    std::vector<DeviceFact> facts;
+    facts.push_back({"adapter", fmt::format("{}, port {} of {}{}, firmware {}",
+                                            ibv_get_device_name(device.context()->device),
+                                            device.port(), limits.phys_port_cnt,
+                                            device.is_mlx5() ? ", mlx5" : "", limits.fw_ver)});
+    facts.push_back(
+        {"link", fmt::format("{}, {}, {:.0f} Gb/s, MTU {} of {}",
+                             device.is_ethernet() ? "Ethernet" : "InfiniBand",
+                             ibv_port_state_str(port.state), device.bandwidth() * 8 / 1e9,
+                             mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu))});
+    TransportConfig config{};
+    std::string error;
+    Device::Path path{};
+    const bool is_configured =
+        transports_.front()->config.load(ucs::config::Source::from_environment(), config, error) ==
+        UCS_OK;
+    if (is_configured && device.make_path(config, &path) == UCS_OK) {
+        std::string address = device.is_ethernet() ? "" : fmt::format("LID {}, ", port.lid);
+        address += fmt::format("GID {} ({}, {}), partition key {}", path.gid_index,
+                               gid_text(path.address.gid),
+                               gid_type(device.context(), device.port(), path.gid_index),
+                               partition_text(device, path.pkey_index));
+        facts.push_back({"address", std::move(address)});
+    }
+    facts.push_back({"limits", fmt::format("{} queue pairs of {} requests, {} completion queues of "
+                                           "{}, {} shared receive queues, {} registrations",
+                                           limits.max_qp, limits.max_qp_wr, limits.max_cq,
+                                           limits.max_cqe, limits.max_srq, limits.max_mr)});
+    facts.push_back({"remote access", fmt::format("{} reads and atomics at a time, atomics: {}",
+                                                  limits.max_qp_rd_atom, atomics_text(device))});
+    return facts;
+}
+
+}  // namespace uct::ib

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "ucs/datastruct/memory_pool.h"
+#include "uct/sm/config.h"
+#include "uct/sm/region.h"
+
+namespace uct::sm {
+
+/**
+ * The memory of a host. Registering costs nothing. Memory that the domain allocated lies in
+ * segments: peers map it and use it like their own. Other memory is reached through the kernel, if
+ * that lets one process at the other's memory; if not, its keys unpack to kInvalidRemoteKey.
+ */
+class SmDomain final : public MemoryDomain {
+  public:
+    explicit SmDomain(const Config& config);
+
+    const MemoryDomainAttributes& attributes() const override { return attributes_; }
+    std::vector<DeviceFact> describe() const override;
+    ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override;
+    void deregister_memory(MemoryHandle* handle) override;
+    void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
+    ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;
+    void release_remote_key(RemoteKey key) override;
+    ucs_status_t allocate_memory(size_t length, void* hint, bool fixed, void** address) override;
+    void free_memory(void* address) override;
+    void* remote_pointer(RemoteKey key, uint64_t address) const override;
+    bool has_atomics(RemoteKey key) const override;
+    ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
+                                std::unique_ptr<Interface>* interface) override;
+
+  private:
+    struct Access {
+        Process process;
+        bool allowed;
+    };
+
+    ucs_status_t map(const PackedRegion& packed, std::shared_ptr<Mapping>* mapping);
+    bool is_accessible(const PackedRegion& packed);
+
+    const Config config_;
+    const Process self_ = Process::self();
+    MemoryDomainAttributes attributes_;
+    ucs::ObjectPool<LocalRegion> regions_{"sm regions"};
+    std::map<uintptr_t, std::unique_ptr<SharedSegment>> allocated_;  //!< by address
+    std::unordered_map<uint64_t, std::weak_ptr<Mapping>> mapped_;    //!< of others, by nonce
+    std::unordered_map<uint32_t, Access> access_;  //!< to other processes, by number
+};
+
+}  // namespace uct::sm

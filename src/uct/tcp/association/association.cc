@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/association/association.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "uct/base/gather.h"
+#include "uct/tcp/wire/frames.h"
+
+namespace uct::tcp {
+
+Association::Association(const AssociationContext& context, uint64_t peer, bool mapped)
+    : context_(context),
+      peer_(peer),
+      number_(context.owner.new_association_number()),
+      mapped_(mapped),
+      usable_(static_cast<uint8_t>(context.rail.config().connections)) {
+    fence_done_.association = this;
+    fence_done_.callback = [](Completion* self) {
+        static_cast<FenceDone*>(self)->association->fence_passed();
+    };
+}
+
+Association::~Association() {
+    for (RemoteOperation* operation : operations_) {
+        if (operation != nullptr) context_.buffers.operations.destroy(operation);
+    }
+}
+
+TcpConnection& Association::connection(unsigned index) {
+    if (!connections_[index]) connections_[index] = std::make_unique<TcpConnection>(*this, index);
+    return *connections_[index];
+}
+
+TcpConnection& Association::bulk_connection() {
+    if (usable_ == 1) return connection(0);
+    // The least to send; among equals in turn.
+    TcpConnection* best = nullptr;
+    for (unsigned i = 0; i < usable_ - 1u; ++i) {
+        TcpConnection& candidate = connection(1 + (next_bulk_ + i) % (usable_ - 1u));
+        if (best == nullptr || candidate.queue().bytes() < best->queue().bytes()) best = &candidate;
+    }
+    next_bulk_ = static_cast<uint8_t>(best->index() % (usable_ - 1u));
+    return *best;
+}
+
+bool Association::keeps_pieces() const {
+    if (live_session_ != nullptr) return true;
+    if (connections_[0] != nullptr && connections_[0]->is_open()) return false;
+    return (context_.rail.session_flags() & wire::kManyWays) != 0;
+}
+
+// --- endpoints
+
+uint32_t Association::add(AssociationUser& user) {
+    users_.push_back(user);
+    do {
+        has_reused_names_ |= ++last_name_ == 0;
+    } while (has_reused_names_ && find_user(last_name_) != nullptr);
+    user.set_name(last_name_);
+    return last_name_;
+}
+
+AssociationUser* Association::find_user(uint32_t name) {
+    const auto found = std::ranges::find(users_, name, &AssociationUser::name);
+    return found == users_.end() ? nullptr : &*found;
+}
+
+void Association::room_made() {
+    for (AssociationUser& user : users_) context_.attention.pending.schedule(user);
+}
+
+void Association::forget(const AssociationUser* endpoint, ucs_status_t status) {
+    OutputList items;
+    std::vector<Completion*> waiting;
+    bool made_room = false;
+    for (auto& connection : connections_) {
+        if (connection == nullptr) continue;
+        const bool was_full = !connection->has_room();
+        connection->queue().forget(endpoint, items);
+        made_room |= was_full && connection->has_room();
+    }
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr || operation->owner != endpoint || operation->abandoned) continue;
+        operation->abandoned = true;
+        if (operation->completion != nullptr) waiting.push_back(operation->completion);
+    }
+    release_unasked(items);
+    if (made_room) room_made();
+    complete_all(context_.buffers.output, items, status);
+    for (Completion* completion : waiting) completion->complete(status);
+}
+
+bool Association::has_chains_of(const AssociationUser* endpoint) const {
+    return std::ranges::any_of(operations_, [&](const RemoteOperation* operation) {
+        return operation != nullptr && operation->chained && operation->owner == endpoint &&
+               !operation->abandoned;
+    });
+}
+
+bool Association::has_outstanding() const {
+    return operation_count_ > 0 || std::ranges::any_of(connections_, [](const auto& connection) {
+               return connection != nullptr && !connection->queue().empty();
+           });
+}
+
+bool Association::is_idle() const {
+    return std::ranges::all_of(connections_, [](const auto& connection) {
+        return connection == nullptr || connection->state() == TcpConnection::State::kIdle;
+    });
+}
+
+wire::Hello Association::hello() const {
+    wire::Hello hello{};
+    hello.magic = wire::kMagic;
+    hello.version = wire::kVersion;
+    hello.sender = context_.rail.id();
+    hello.job_key = context_.rail.job_key();
+    hello.max_frame = static_cast<uint32_t>(context_.rail.max_message());
+    hello.association = number();
+    hello.bulk_epoch = bulk_epoch_;
+    return hello;
+}
+
+// --- the session
+
+void Association::begin_session(bool accepted) {
+    session_ = std::make_unique<Session>(*this, connection(0));
+    live_session_ = session_.get();
+    session_->begin(accepted);
+}
+
+// --- the end
+
+bool Association::begin_anew() {
+    const auto depends = [](const RemoteOperation* operation) {
+        return operation != nullptr && operation->is_cut && !operation->abandoned;
+    };
+    const auto is_open = [](const auto& connection) {
+        return connection != nullptr && connection->is_open();
+    };
+    if (std::ranges::any_of(operations_, depends) || std::ranges::any_of(connections_, is_open)) {
+        return false;
+    }
+    end_cut_chains(bulk_epoch_);
+    number_ = context_.owner.new_association_number();
+    peer_number_ = 0;
+    for (auto& connection : connections_) {
+        if (connection == nullptr) continue;
+        connection->close();
+        if (!connection->queue().empty()) connection->want_output();
+    }
+    return true;
+}
+
+void Association::fail(ucs_status_t status) {
+    if (is_failed()) return;
+    status_ = status;
+    context_.owner.unmap(*this);
+    context_.owner.look_at_associations();
+    OutputList items;
+    std::vector<Completion*> waiting;
+    if (live_session_ != nullptr) live_session_->stop();
+    for (auto& connection : connections_) {
+        if (connection == nullptr) continue;
+        connection->close();
+        connection->queue().take_all(items);
+    }
+    for (RemoteOperation*& operation : operations_) {
+        if (operation == nullptr) continue;
+        if (!operation->abandoned && operation->completion != nullptr) {
+            waiting.push_back(operation->completion);
+        }
+        context_.buffers.operations.destroy(std::exchange(operation, nullptr));
+    }
+    operation_count_ = first_free_ = 0;
+    // Handlers and completions may destroy any endpoint, and make new ones on another association.
+    for (auto next = users_.begin(); next != users_.end();) {
+        next = next->on_association_failed(status) ? users_.begin() : std::next(next);
+    }
+    complete_all(context_.buffers.output, items, status);
+    for (Completion* completion : waiting) completion->complete(status);
+}
+
+void Association::connection_ended(TcpConnection& ended, ucs_status_t status, bool peer_left) {
+    const bool is_bulk = ended.index() > 0 && !peer_left;
+    if (is_bulk && !ended.has_plain()) {
+        // Chains are tried again elsewhere. What the peer asked for it has given up.
+        drop_output(ended);
+        if (ended.has_one_sided()) drop_bulk();
+        context_.owner.look_at_associations();
+        room_made();
+        return;
+    }
+    // Who leaves on a bulk connection says the same on the first, unless that is being made anew.
+    const bool is_stranded =
+        ended.index() > 0 && live_session_ != nullptr && live_session_->is_moving();
+    if (live_session_ != nullptr && (ended.index() == 0 || is_stranded)) live_session_->stop();
+    if (!peer_left || has_outstanding() || is_stranded) {
+        if (connections_[0] != nullptr) connections_[0]->drain();
+        fail(status);
+        return;
+    }
+    // The peer's program was through with it: what it had not read it did not want.
+    for (auto& connection : connections_) {
+        if (connection != nullptr) connection->acknowledged = connection->one_sided;
+    }
+    context_.owner.look_at_associations();
+    room_made();
+}
+
+bool Association::cut() {
+    if (is_failed()) return true;
+    if (live_session_ != nullptr && usable_ > 1) {
+        // Nothing but chains may be written late, and they are on connections of their own.
+        drop_bulk(true);
+        return false;
+    }
+    // What a session keeps for another connection is thrown away with it.
+    const bool keeps =
+        live_session_ != nullptr && (live_session_->is_moving() || !connections_[0]->is_settled());
+    if (live_session_ != nullptr) live_session_->stop();
+    const bool is_clean = !keeps && !has_outstanding() &&
+                          std::ranges::none_of(connections_, [](const auto& connection) {
+                              return connection != nullptr && (connection->has_one_sided() ||
+                                                               connection->has_bytes_under_way());
+                          });
+    for (auto& connection : connections_) {
+        if (connection != nullptr) connection->abort();
+    }
+    // The peer must not take this association's next connections for those that it may still have.
+    number_ = context_.owner.new_association_number();
+    peer_number_ = bulk_epoch_ = 0;
+    if (is_clean) {
+        context_.owner.look_at_associations();
+        // Whoever waited for the connection that was being made waits for another.
+        const auto waits = [](const AssociationUser& user) { return !user.empty(); };
+        if (std::ranges::any_of(users_, waits)) connection(0).want_output();
+    } else {
+        fail(UCS_ERR_CONNECTION_RESET);
+    }
+    return true;
+}
+
+void Association::abandon() {
+    if (usable_ > 1) {
+        drop_bulk();
+        return;
+    }
+    for (auto& connection : connections_) {
+        if (connection != nullptr) connection->abort();
+    }
+    fail(UCS_ERR_CANCELED);
+}
+
+void Association::connect_failed(TcpConnection& connection, ucs_status_t status) {
+    TcpConnection* first = connections_[0].get();
+    if (connection.index() > 0 && live_session_ != nullptr && status != UCS_ERR_REJECTED &&
+        status != UCS_ERR_NO_MEMORY) {
+        live_session_->suspect("no connection");
+        drop_bulk();
+        return;
+    }
+    if (connection.index() > 0 && first != nullptr && first->is_open()) {
+        give_up(connection);
+    } else {
+        fail(status);
+    }
+}
+
+void Association::give_up(TcpConnection& connection) {
+    TcpConnection& first = *connections_[0];
+    usable_ = std::min(usable_, static_cast<uint8_t>(connection.index()));
+    if (connection.has_one_sided()) fenced_ |= 1u;
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr) continue;
+        if (operation->chained && operation->connection == connection.index())
+            operation->connection = 0;
+        const auto bit = static_cast<uint8_t>(1u << connection.index());
+        if ((operation->waiting & bit) == 0) continue;
+        // It asks on the first, perhaps once more.
+        if ((operation->waiting & 1u) != 0) ++operation->again;
+        operation->waiting = static_cast<uint8_t>((operation->waiting & ~bit) | 1u);
+    }
+    first.one_sided += connection.one_sided - connection.acknowledged;
+    connection.acknowledged = connection.one_sided;
+    first.queue().splice(connection.queue());
+    if (!first.queue().empty()) first.want_output();
+    room_made();
+}
+
+void Association::leave() {
+    for (auto& connection : connections_) {
+        if (connection != nullptr) connection->leave();
+    }
+}
+
+bool Association::lingers() {
+    bool any = false;
+    for (auto& connection : connections_) any |= connection != nullptr && connection->lingers();
+    return any;
+}
+
+void Association::end_output() {
+    for (auto& connection : connections_) {
+        if (connection != nullptr) connection->end_output();
+    }
+}
+
+// --- the connections that carry chains alone, and may be cut while messages go on
+
+bool Association::has_bulk() const {
+    const auto carries = [](const auto& connection) {
+        return connection != nullptr && connection->index() > 0 &&
+               (connection->state() != TcpConnection::State::kIdle || connection->has_one_sided());
+    };
+    return std::ranges::any_of(connections_, carries);
+}
+
+void Association::drop_output(TcpConnection& connection) {
+    OutputList items;
+    connection.take_output(items);
+    complete_all(context_.buffers.output, items, UCS_ERR_UNREACHABLE);
+}
+
+void Association::send_cut(wire::FrameType type, uint32_t epoch) {
+    const auto head = head_of(type, wire::Cut{epoch, 0}, 0);
+    const iovec piece{const_cast<Head<wire::Cut>*>(&head), sizeof(head)};
+    connection(0).send({&piece, 1}, sizeof(head));
+}
+
+void Association::drop_bulk(bool always) {
+    if (is_failed() || (!always && !has_bulk())) return;
+    end_bulk(bulk_epoch_ + 1);
+    if (!is_failed()) send_cut(wire::FrameType::kCut, bulk_epoch_);
+}
+
+void Association::end_bulk(uint32_t epoch) {
+    const auto has_plain = [](const auto& connection) {
+        return connection != nullptr && connection->index() > 0 && connection->has_plain();
+    };
+    if (std::ranges::any_of(connections_, has_plain)) {
+        if (connections_[0] != nullptr) connections_[0]->drain();
+        fail(UCS_ERR_CONNECTION_RESET);
+        return;
+    }
+    bulk_epoch_ = epoch;
+    OutputList items;
+    for (auto& connection : connections_) {
+        if (connection == nullptr || connection->index() == 0) continue;
+        connection->abort();
+        connection->take_output(items);
+        connection->acknowledged = connection->one_sided;
+    }
+    // Nothing is written here any more, so gets are over. Of puts the peer may have something.
+    std::vector<RemoteOperation*> over;
+    for (RemoteOperation* operation : operations_) {
+        if (operation == nullptr || operation->is_cut) continue;
+        if (operation->chained && operation->connection > 0) {
+            if (operation->kind == RemoteOperation::Kind::kFlush) {
+                operation->is_cut = true;
+                operation->epoch = epoch;
+            } else {
+                over.push_back(operation);
+            }
+        } else if (operation->kind == RemoteOperation::Kind::kFlush &&
+                   (operation->waiting & ~1u) != 0) {
+            operation->waiting &= 1u;
+            if (operation->waiting == 0) over.push_back(operation);
+        }
+    }
+    finish_all(over);
+    complete_all(context_.buffers.output, items, UCS_ERR_UNREACHABLE);
+    room_made();
+}
+
+void Association::end_cut_chains(uint32_t epoch) {
+    std::vector<RemoteOperation*> over;
+    for (RemoteOperation* operation : operations_) {
+        if (operation != nullptr && operation->is_cut && operation->epoch <= epoch) {
+            over.push_back(operation);
+        }
+    }
+    finish_all(over);
+}
+
+/** Completions may do what they like, but for the list: nothing of it is released twice. */
+void Association::finish_all(const std::vector<RemoteOperation*>& over) {
+    std::vector<std::pair<Completion*, ucs_status_t>> ended;
+    for (RemoteOperation* operation : over) {
+        const ucs_status_t status = operation->chained ? UCS_ERR_UNREACHABLE : UCS_OK;
+        if (!operation->abandoned && operation->completion != nullptr) {
+            ended.emplace_back(operation->completion, status);
+        }
+        release(*operation);
+    }
+    for (const auto& [completion, status] : ended) completion->complete(status);
+}
+
+void Association::on_cut(uint32_t epoch) {
+    if (epoch > bulk_epoch_) end_bulk(epoch);
+    if (is_failed()) return;
+    end_cut_chains(epoch);
+    if (!is_failed()) send_cut(wire::FrameType::kCutDone, epoch);
+}
+
+void Association::on_cut_done(uint32_t epoch) {
+    if (epoch <= bulk_epoch_) end_cut_chains(epoch);
+}
+
+}  // namespace uct::tcp

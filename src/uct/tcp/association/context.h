@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ucs/datastruct/memory_pool.h"
+#include "uct/base/pending_queue.h"
+#include "uct/tcp/association/remote_operation.h"
+#include "uct/tcp/events/event_loop.h"
+#include "uct/tcp/network/rail.h"
+#include "uct/tcp/queues/output_queue.h"
+#include "uct/tcp/queues/receive_pool.h"
+#include "uct/tcp/queues/region_table.h"
+
+/** What an interface hands to its associations and their connections. */
+namespace uct::tcp {
+
+class Association;
+class TcpConnection;
+
+/** The memory of an interface. */
+struct Buffers {
+    Buffers(RegionTable& registered, const Config& config)
+        : regions(registered),
+          receive(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment)),
+          output(config.tx_seg_size + 64),
+          operations("tcp operations", 16),
+          staging(new std::byte[std::max<size_t>(config.tx_seg_size + 64, 4096)]) {}
+
+    RegionTable& regions;  //!< what peers may reach
+    ReceivePool receive;
+    OutputPools output;
+    ucs::ObjectPool<RemoteOperation> operations;
+    std::unique_ptr<std::byte[]> staging;  //!< for one message, while a call lasts
+};
+
+/** Whom the next progress() looks at first, and whether it looks at all. */
+struct Attention {
+    /** After so many looks that found nothing the interface rests, unless something is sent. */
+    static constexpr unsigned kRestless = 2000;
+
+    /** Something is sent: an answer may come soon. */
+    void on_sent() {
+        empty_polls = 0;
+        is_answer_due = true;
+    }
+    /**
+     * The connection that may bring the next message.
+     * @param connection  null: rather ask epoll
+     * @param more        its message is not complete
+     */
+    void set_hot(TcpConnection* connection, bool more) {
+        hot = connection;
+        is_answer_due = more;
+    }
+    void forget_hot(const TcpConnection* connection) {
+        if (hot == connection) hot = nullptr;
+    }
+
+    PendingQueue pending;  //!< endpoints that wait for room
+    TcpConnection* hot = nullptr;
+    bool is_answer_due = false;  //!< nothing has come since something was sent
+    unsigned empty_polls = kRestless;
+};
+
+/** Told of what becomes of an association. */
+class AssociationOwner {
+  public:
+    /** It has failed: the next endpoint to its peer is to have another. */
+    virtual void unmap(Association& association) = 0;
+    /** Look at the associations after this batch of events: one may be of no more use. */
+    virtual void look_at_associations() = 0;
+    /** Tells one association from earlier and later ones; never 0. */
+    virtual uint32_t new_association_number() = 0;
+
+  protected:
+    ~AssociationOwner() = default;
+};
+
+struct AssociationContext {
+    Rail& rail;
+    EventLoop& events;
+    Buffers& buffers;
+    Attention& attention;
+    AssociationOwner& owner;
+};
+
+}  // namespace uct::tcp

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a session gets from one connection to the next.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ucs/log/log.h"
+#include "uct/tcp/association/association.h"
+#include "uct/tcp/association/session.h"
+
+namespace uct::tcp {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/** How long another way may take to connect, at first. */
+constexpr ucs::Duration kConnectTime = milliseconds(300);
+constexpr ucs::Duration kLongestConnectTime = milliseconds(3000);
+constexpr ucs::Duration kGreetingCheck = milliseconds(100);
+constexpr ucs::Duration kYieldTime = milliseconds(1000);
+constexpr ucs::Duration kLongestRetry = milliseconds(1000);
+
+ucs::Duration doubled(ucs::Duration first, unsigned times, ucs::Duration most) {
+    return std::min(first * (1 << std::min(times, 10u)), most);
+}
+
+}  // namespace
+
+bool Session::try_next(bool with_present) {
+    const std::vector<Course> list = courses(with_present);
+    if (list.empty()) return false;
+    is_going_home_ = false;
+    connect(list[turn_ % list.size()]);
+    return true;
+}
+
+/** One of the two ends sees to it. */
+void Session::try_home(ucs::Time now) {
+    next_home_ = now + doubled(kRetry, home_tries_, kLongestRetry);
+    if (rail_.id() > association_.peer() || !rail_.has_carrier()) return;
+    const auto found =
+        std::ranges::find(peers_, home_.remote, [](const Peer& peer) { return peer.device.ip; });
+    if (found == peers_.end()) return;
+    ++home_tries_;
+    is_going_home_ = true;
+    connect({&rail_, found->device, found->port});
+}
+
+Socket Session::Course::start(const Config& config, int* cause) const {
+    const NetworkDevice& device = from->device();
+    const SocketAddress address(to.ip, port, device.index);
+    return start_connect(device, address, from->is_on_link(to), config, cause);
+}
+
+void Session::connect(const Course& course) {
+    trying_ = course;
+    int cause = 0;
+    candidate_ = course.start(rail_.config(), &cause);
+    if (!candidate_ ||
+        !association_.events().watch(candidate_.descriptor(), *this, EPOLLOUT, true)) {
+        attempt_failed(cause);
+        return;
+    }
+    const unsigned rounds = is_going_home_ ? 0 : tries_ / 4;
+    set_phase(Phase::kConnecting, doubled(kConnectTime, rounds, kLongestConnectTime));
+}
+
+void Session::attempt_failed(int error) {
+    drop_attempt();
+    ucs::log_debug("{}: no way to {:016x} by {}: {}", rail_.device().name, association_.peer(),
+                   trying_.to.ip.text(), std::strerror(error));
+    const ucs::Time time = now();
+    if (is_going_home_ && connection_.is_open()) return;
+    ++tries_;
+    ++turn_;
+    was_refused_ |= error == ECONNREFUSED && is_near(trying_);
+    if (connection_.is_open()) {
+        next_try_ = time + doubled(kRetry, tries_, kLongestRetry);
+        watch();
+        return;
+    }
+    const size_t count = std::max<size_t>(courses(true).size(), 1);
+    const ucs::Duration patience = user_timeout(rail_.config());
+    if (was_refused_ && tries_ >= count) {
+        association_.fail(UCS_ERR_CONNECTION_RESET);
+    } else if (patience != ucs::kForever && time - trouble_since_ >= patience) {
+        association_.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    } else {
+        const auto round = static_cast<unsigned>(tries_ / count);
+        set_phase(Phase::kPausing,
+                  round == 0 ? ucs::Duration(0) : doubled(milliseconds(1), round, kLongestRetry));
+    }
+}
+
+void Session::on_deadline() {
+    switch (phase_) {
+        case Phase::kConnecting:
+            attempt_failed(ETIMEDOUT);
+            break;
+        case Phase::kGreeting:
+            // The peer's program may be busy for long; its kernel is not.
+            if (is_silent(candidate_)) {
+                attempt_failed(ETIMEDOUT);
+            } else {
+                set_phase(Phase::kGreeting, kGreetingCheck);
+            }
+            break;
+        case Phase::kYielded:
+        case Phase::kPausing:
+            if (!try_next(true)) attempt_failed(ENETUNREACH);
+            break;
+        case Phase::kSteady:
+            TimerHook::unlink();
+            break;
+    }
+}
+
+unsigned Session::on_event(uint32_t events) {
+    if (!candidate_) return 0;
+    if (phase_ == Phase::kConnecting) {
+        connected();
+    } else if (phase_ == Phase::kGreeting) {
+        greeted();
+    }
+    return 1;
+}
+
+void Session::connected() {
+    if (const int error = candidate_.pending_error(); error != 0) {
+        attempt_failed(error);
+        return;
+    }
+    if (!candidate_.peer().is_known()) return;  // an event of the attempt before
+    if (connection_.is_open()) connection_.hand_over();
+    if (is_over_ || connection_.is_open()) return;
+    trouble_since_ = now();  // a kernel has answered
+    wire::Hello hello = association_.hello();
+    hello.flags = wire::kCanResume | wire::kResumes;
+    hello.receiver = association_.peer();
+    hello.secret = secret_ ? *secret_ : association_.target()->listener.secret;
+    hello.peer_association = association_.peer_number();
+    hello.attempt = ++attempt_;
+    hello.received = connection_.received();
+    if (candidate_.send(&hello, sizeof(hello)) != sizeof(hello) ||
+        !association_.events().watch(candidate_.descriptor(), *this, EPOLLIN, false)) {
+        attempt_failed(ECONNRESET);
+        return;
+    }
+    welcome_received_ = 0;
+    set_phase(Phase::kGreeting, kGreetingCheck);
+}
+
+void Session::greeted() {
+    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
+    const ssize_t got =
+        candidate_.receive(bytes + welcome_received_, sizeof(welcome_) - welcome_received_);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        attempt_failed(got == 0 ? ECONNRESET : errno);
+        return;
+    }
+    welcome_received_ += static_cast<size_t>(got);
+    if (welcome_received_ < sizeof(welcome_)) return;
+    const bool is_sound = welcome_.magic == wire::kMagic && welcome_.version == wire::kVersion;
+    if (is_sound && welcome_.answer == wire::Answer::kWelcome) {
+        if (!history_.replay_from(welcome_.received)) {
+            association_.fail(UCS_ERR_IO_ERROR);
+            return;
+        }
+        trusted_at_ = 0;
+        peer_attempt_ = std::max(peer_attempt_, welcome_.attempt);
+        go_on(std::move(candidate_), false);
+        if (is_over_) return;
+        // The peer keeps all until it knows that its welcome has come.
+        const wire::Frame here{0, wire::FrameType::kHere, 0, wire::kMark};
+        const iovec piece{const_cast<wire::Frame*>(&here), sizeof(here)};
+        connection_.send({&piece, 1}, sizeof(here));
+    } else if (is_sound && welcome_.answer == wire::Answer::kYield) {
+        drop_attempt();
+        set_phase(Phase::kYielded, kYieldTime);
+    } else if (is_sound && welcome_.answer == wire::Answer::kStale) {
+        attempt_failed(EAGAIN);
+    } else {
+        association_.fail(UCS_ERR_CONNECTION_RESET);
+    }
+}
+
+wire::Answer Session::judge(const wire::Hello& hello) const {
+    if (hello.attempt <= peer_attempt_) return wire::Answer::kStale;
+    const bool stays = phase_ == Phase::kGreeting && rail_.id() < hello.sender;
+    return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
+}
+
+void Session::accept(const wire::Hello& hello, Socket socket, bool is_new) {
+    drop_attempt();
+    if (connection_.is_open()) connection_.hand_over();
+    if (is_over_ || connection_.is_open()) return;
+    peer_attempt_ = hello.attempt;
+    if (!history_.replay_from(hello.received)) {
+        association_.fail(UCS_ERR_IO_ERROR);
+        return;
+    }
+    wire::Welcome welcome{};
+    welcome.magic = wire::kMagic;
+    welcome.version = wire::kVersion;
+    welcome.answer = wire::Answer::kWelcome;
+    welcome.max_frame = static_cast<uint32_t>(rail_.max_message());
+    welcome.association = association_.number();
+    welcome.received = connection_.received();
+    welcome.flags = wire::kCanResume | wire::kResumes;
+    welcome.attempt = attempt_;
+    trusted_at_ = connection_.received() + 1;
+    if (socket.send(&welcome, sizeof(welcome)) == sizeof(welcome)) {
+        go_on(std::move(socket), is_new);
+    } else {
+        broken(ECONNRESET);
+    }
+}
+
+void Session::go_on(Socket socket, bool is_new) {
+    drop_attempt();
+    tries_ = turn_ = home_tries_ = 0;
+    was_refused_ = false;
+    trouble_since_ = ucs::kNever;
+    next_try_ = next_home_ = now() + 2 * kRetry;
+    connection_.resume(std::move(socket), is_new);
+    if (is_over_) return;
+    const Way before = std::exchange(way_, present());
+    is_home_ = way_ == home_;
+    const auto member = std::ranges::find(rail_.family(), way_.local,
+                                          [](const Rail* each) { return each->device().address; });
+    const auto peer =
+        std::ranges::find(peers_, way_.remote, [](const Peer& each) { return each.device.ip; });
+    if (member == rail_.family().end() || peer == peers_.end()) {
+        course_.from = nullptr;
+    } else {
+        course_ = {*member, peer->device, peer->port};
+    }
+    ucs::log_diag("{}: messages to {:016x} go from {} to {} now", rail_.device().name,
+                  association_.peer(), way_.local.text(), way_.remote.text());
+    watch();
+    if (way_ != before) association_.drop_bulk();
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// How a connection is made, and ends.
+
+#include "uct/tcp/association/tcp_connection.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.h"
+#include "uct/tcp/association/association.h"
+
+namespace uct::tcp {
+
+namespace {
+
+// Attempts that break follow each other ever more slowly, and not all peers' at the same time.
+constexpr ucs::Duration kFirstBackOff = std::chrono::milliseconds(1);
+constexpr unsigned kMostDoublings = 7;
+/** Of a bulk connection where another way may be better. */
+constexpr ucs::Duration kBulkConnectTime = std::chrono::milliseconds(500);
+
+ucs_status_t status_of(int error) {
+    switch (error) {
+        case ETIMEDOUT:
+            return UCS_ERR_ENDPOINT_TIMEOUT;
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case EADDRNOTAVAIL:
+            return UCS_ERR_UNREACHABLE;
+        case EMFILE:
+        case ENFILE:
+        case ENOMEM:
+        case ENOBUFS:
+            return UCS_ERR_NO_MEMORY;
+        default:
+            return UCS_ERR_CONNECTION_RESET;
+    }
+}
+
+}  // namespace
+
+TcpConnection::TcpConnection(Association& association, unsigned index)
+    : association_(association),
+      index_(static_cast<uint8_t>(index)),
+      queue_(association.buffers().output) {}
+
+TcpConnection::~TcpConnection() {
+    close();
+}
+
+size_t TcpConnection::room() const {
+    const size_t limit = association_.rail().config().tx_queue_len;
+    return limit - std::min(limit, queue_.size());
+}
+
+void TcpConnection::watch(uint32_t events) {
+    if (events == events_) return;
+    if (!association_.events().watch(socket_.descriptor(), *this, events, events_ == 0)) {
+        fail_later(UCS_ERR_NO_MEMORY);
+        return;
+    }
+    events_ = events;
+}
+
+void TcpConnection::wait_until(State state, ucs::Duration span) {
+    state_ = state;
+    deadline_ = ucs::deadline(association_.rail().now(), span);
+    if (!TimerHook::is_linked()) association_.events().add_timer(*this);
+}
+
+void TcpConnection::fail_later(ucs_status_t status) {
+    failure_ = status;
+    wait_until(State::kFailing, ucs::Duration(0));
+}
+
+void TcpConnection::start() {
+    Rail& rail = association_.rail();
+    const auto& target = association_.target();
+    was_open_ = false;
+    if (!target) {
+        fail_later(UCS_ERR_CONNECTION_RESET);
+        return;
+    }
+    Session::Course course{&rail, target->device, target->listener.port};
+    ucs::Duration patience = rail.config().conn_timeout;
+    if (const Session* session = association_.session(); session != nullptr && index_ > 0) {
+        if (session->is_moving()) {
+            wait_until(State::kBackOff, kFirstBackOff);
+            return;
+        }
+        if (session->course() != nullptr) course = *session->course();
+        patience = std::min(patience, kBulkConnectTime);
+        association_.session()->watch();
+    }
+    int cause = 0;
+    socket_ = course.start(rail.config(), &cause);
+    if (!socket_) {
+        ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
+                       course.to.ip.text(), std::strerror(cause));
+        fail_later(status_of(cause));
+        return;
+    }
+    wait_until(State::kConnecting, patience);
+    watch(EPOLLOUT);
+}
+
+void TcpConnection::on_connected() {
+    Rail& rail = association_.rail();
+    if (const int error = socket_.pending_error(); error != 0) {
+        report_failure(status_of(error));
+        return;
+    }
+    wire::Hello hello = association_.hello();
+    hello.connection = index_;
+    hello.receiver = association_.target()->listener.id;
+    hello.secret = association_.target()->listener.secret;
+    hello.flags = rail.session_flags();
+    if (socket_.send(&hello, sizeof(hello)) != sizeof(hello)) {
+        retry();
+        return;
+    }
+    wait_until(State::kGreeting, rail.config().conn_timeout);
+    welcome_received_ = 0;
+    watch(EPOLLIN);
+}
+
+void TcpConnection::on_welcome() {
+    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
+    const ssize_t got =
+        socket_.receive(bytes + welcome_received_, sizeof(welcome_) - welcome_received_);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0 && errno == ETIMEDOUT) {
+        report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+        return;
+    }
+    if (got <= 0) {
+        retry();
+        return;
+    }
+    welcome_received_ += static_cast<size_t>(got);
+    if (welcome_received_ < sizeof(welcome_)) return;
+    Rail& rail = association_.rail();
+    if (welcome_.magic != wire::kMagic || welcome_.version != wire::kVersion ||
+        welcome_.connection != index_ || welcome_.answer == wire::Answer::kStale) {
+        retry();
+    } else if (welcome_.answer == wire::Answer::kYield) {
+        close();
+        wait_until(State::kYielded, rail.config().conn_timeout);
+    } else if (welcome_.answer == wire::Answer::kCutOff) {
+        close();
+        if (!association_.begin_anew()) fail_later(UCS_ERR_CONNECTION_RESET);
+    } else if (welcome_.answer != wire::Answer::kWelcome ||
+               welcome_.max_frame != rail.max_message()) {
+        ucs::log_error(
+            "{}: {} takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
+            "same everywhere",
+            rail.device().name, association_.target()->device.ip.text());
+        close();
+        fail_later(UCS_ERR_REJECTED);
+    } else {
+        association_.set_peer_number(welcome_.association);
+        const bool resumes = index_ == 0 && rail.keeps_sessions_with(welcome_.flags);
+        opened(resumes ? Beginning::kOwnSession : Beginning::kNothing);
+    }
+}
+
+void TcpConnection::retry() {
+    close();
+    const Rail& rail = association_.rail();
+    if (attempts_ >= rail.config().max_conn_retries) {
+        fail_later(UCS_ERR_REJECTED);
+        return;
+    }
+    ucs::Duration span = kFirstBackOff * (1 << std::min<unsigned>(attempts_, kMostDoublings));
+    span += ucs::Duration(static_cast<ucs::Duration::rep>(
+        association_.rail().random().below(static_cast<uint64_t>(span.count()))));
+    ++attempts_;
+    wait_until(State::kBackOff, span);
+}
+
+void TcpConnection::on_deadline() {
+    switch (state_) {
+        case State::kBackOff:
+        case State::kYielded:
+            start();
+            break;
+        case State::kGreeting:
+            // The peer's program may be busy for long; its kernel is not.
+            if (socket_.pending_error() == 0 && !is_silent(socket_)) {
+                wait_until(State::kGreeting, association_.rail().config().conn_timeout);
+                break;
+            }
+            [[fallthrough]];
+        case State::kConnecting:
+            report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+            break;
+        case State::kFailing:
+            report_failure(failure_);
+            break;
+        case State::kIdle:
+        case State::kOpen:
+        case State::kMoving:
+            TimerHook::unlink();
+            break;
+    }
+}
+
+void TcpConnection::report_failure(ucs_status_t status) {
+    close();
+    if (was_open_) {
+        association_.fail(status);
+    } else {
+        association_.connect_failed(*this, status);
+    }
+}
+
+void TcpConnection::opened(Beginning beginning) {
+    state_ = State::kOpen;
+    was_open_ = true;
+    attempts_ = 0;
+    peer_left_ = false;
+    if (TimerHook::is_linked()) TimerHook::unlink();
+    // Messages are to be with the kernel, which goes on when their sender makes no progress.
+    if (index_ > 0) limit_send_ahead(socket_, association_.rail().config());
+    segment_ = longest_segment(socket_);
+    watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    if (beginning != Beginning::kNothing) {
+        received_ = 0;
+        association_.begin_session(beginning == Beginning::kPeersSession);
+    }
+    transmit_queue();
+    association_.room_made();
+}
+
+// --- from one connection to the next
+
+void TcpConnection::hand_over() {
+    // From here on the kernel takes nothing more, so that it acknowledges nothing unread, and what
+    // there is to read has an end.
+    socket_.shut_down();
+    is_draining_ = true;
+    drain();
+    is_draining_ = false;
+    if (is_open()) suspend();
+}
+
+/** Input that is not complete stays: the next connection brings the rest. */
+void TcpConnection::suspend() {
+    socket_.reset_on_close();
+    association_.attention().forget_hot(this);
+    socket_.close();
+    events_ = 0;
+    state_ = State::kMoving;
+}
+
+void TcpConnection::resume(Socket socket, bool is_new) {
+    take(std::move(socket), is_new, Beginning::kNothing);
+}
+
+void TcpConnection::take(Socket socket, bool is_new, Beginning beginning) {
+    socket_ = std::move(socket);
+    if (!association_.events().watch(socket_.descriptor(), *this, EPOLLIN, is_new)) {
+        fail_later(UCS_ERR_IO_ERROR);
+        return;
+    }
+    events_ = EPOLLIN;
+    opened(beginning);
+}
+
+bool TcpConnection::must_yield_to(uint64_t sender) const {
+    if (state_ == State::kMoving) return false;
+    return state_ == State::kIdle || state_ == State::kYielded || state_ == State::kBackOff ||
+           state_ == State::kFailing || sender < association_.rail().id();
+}
+
+void TcpConnection::adopt(Socket socket, bool is_new, bool resumes) {
+    close();
+    take(std::move(socket), is_new, resumes ? Beginning::kPeersSession : Beginning::kNothing);
+}
+
+unsigned TcpConnection::on_event(uint32_t events) {
+    switch (state_) {
+        case State::kConnecting:
+            on_connected();
+            return 1;
+        case State::kGreeting:
+            on_welcome();
+            return 1;
+        case State::kOpen:
+            break;
+        default:
+            return 0;
+    }
+    unsigned count = 0;
+    if ((events & ~uint32_t{EPOLLOUT}) != 0) count = receive();
+    if (is_open() && (events & EPOLLOUT) != 0) {
+        transmit_queue();
+        ++count;
+    }
+    return count;
+}
+
+void TcpConnection::ended(int error) {
+    const bool left = peer_left_ || has_all_arrived();
+    Session* session = index_ == 0 ? association_.session() : nullptr;
+    if (session != nullptr && !left) {
+        suspend();
+        if (!is_draining_) session->broken(error);
+        return;
+    }
+    ucs::log_debug("{}: connection {} to {:016x} ended: {}", association_.rail().device().name,
+                   index_, association_.peer(), error == 0 ? "closed" : std::strerror(error));
+    close();
+    was_open_ = false;
+    if (association_.rail().is_leaving()) return;
+    association_.connection_ended(*this, status_of(error), left);
+}
+
+void TcpConnection::violation(const char* what) {
+    ucs::log_warn("{}: a peer breaks the protocol ({}): its connection is closed",
+                  association_.rail().device().name, what);
+    close();
+    association_.fail(UCS_ERR_IO_ERROR);
+}
+
+void TcpConnection::drain() {
+    while (is_open() && receive() > 0) {
+    }
+}
+
+void TcpConnection::leave() {
+    if (is_open()) lingers();
+}
+
+/** Farewell included. */
+bool TcpConnection::has_all_arrived() const {
+    if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
+    Session* session = index_ == 0 ? association_.session() : nullptr;
+    return session == nullptr || session->has_all_arrived();
+}
+
+bool TcpConnection::lingers() {
+    // With unread bytes the kernel would reset the connection, and the peer lose what is under way.
+    constexpr int kMostReads = 64;
+    for (int i = 0; i < kMostReads && is_open() && receive() > 0; ++i) {
+    }
+    if (is_open() && (!queue_.empty() || is_replaying())) transmit_queue();
+    if (!is_open()) return state_ == State::kMoving;
+    if (!queue_.empty() || is_replaying()) return true;
+    wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
+    if (leave_sent_ < sizeof(farewell)) {
+        const iovec rest{reinterpret_cast<std::byte*>(&farewell) + leave_sent_,
+                         sizeof(farewell) - leave_sent_};
+        leave_sent_ += static_cast<uint8_t>(transmit({&rest, 1}));
+        if (leave_sent_ < sizeof(farewell)) return true;
+    }
+    end_output();
+    // Sent is not enough: what the peer sends to a closed socket would throw it away.
+    return !has_all_arrived();
+}
+
+void TcpConnection::end_output() {
+    if (is_open()) socket_.finish();
+}
+
+bool TcpConnection::has_bytes_under_way() const {
+    return is_open() && under_way(socket_) > 0;
+}
+
+void TcpConnection::abort() {
+    socket_.reset_on_close();
+    close();
+}
+
+void TcpConnection::close() {
+    state_ = State::kIdle;
+    association_.attention().forget_hot(this);
+    socket_.close();  // leaves the epoll set by itself
+    events_ = 0;
+    drop_buffer();
+    payload_ = {};
+    bulk_expected_ = false;
+    if (TimerHook::is_linked()) TimerHook::unlink();
+}
+
+}  // namespace uct::tcp

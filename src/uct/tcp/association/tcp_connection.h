@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "uct/tcp/events/event_target.h"
+#include "uct/tcp/events/timer.h"
+#include "uct/tcp/network/options.h"
+#include "uct/tcp/queues/output_queue.h"
+#include "uct/tcp/queues/receive_pool.h"
+#include "uct/tcp/wire/format.h"
+
+namespace uct::tcp {
+
+class Association;
+class AssociationUser;
+
+/**
+ * One connection between two interfaces: it is made when first something is sent, by whichever end
+ * is first. What is sent before it stands waits in the queue.
+ *
+ * If both ends connect at once, the connection of the interface with the lower id stays: the lower
+ * answers kYield to the other's Hello, the higher drops its own attempt when the other's comes.
+ * Nothing but a Hello travels before the Welcome, so nothing is lost or overtaken.
+ */
+class TcpConnection final : public EventTarget, public Timer {
+  public:
+    enum class State : uint8_t {
+        kIdle,
+        kConnecting,  //!< the kernel makes the connection
+        kGreeting,    //!< Hello sent, no Welcome yet
+        kYielded,     //!< the peer's own connection is to come
+        kBackOff,     //!< another attempt follows
+        kFailing,     //!< cannot be made: reported by the next progress
+        kOpen,
+        kMoving,  //!< between two connections of a session
+    };
+
+    TcpConnection(Association& association, unsigned index);
+    ~TcpConnection();
+    TcpConnection(const TcpConnection&) = delete;
+
+    State state() const { return state_; }
+    bool is_open() const { return state_ == State::kOpen; }
+    unsigned index() const { return index_; }
+    const Socket& socket() const { return socket_; }
+    OutputQueue& queue() { return queue_; }
+    bool has_room() const { return room() > 0; }
+    /** Has the kernel all that it was ever to have? */
+    bool is_settled() const {
+        return queue_.empty() && state_ != State::kMoving && !is_replaying();
+    }
+    /** How many operations may still wait here. */
+    size_t room() const;
+
+    // --- sending: frames of whole multiples of 8 bytes; never fails towards the caller ---
+
+    /** @param owner  whose operation it is: what the peer must not get when it goes (OutputItem) */
+    void send(std::span<const iovec> pieces, size_t length, const AssociationUser* owner = nullptr);
+    /** Takes the operation. @return UCS_OK if the kernel has it all, or UCS_INPROGRESS */
+    ucs_status_t send(ReferringOutput* operation);
+    /** Something was added to the queue: send what the kernel takes. */
+    void send_queued(bool was_empty);
+
+    // One-sided operations are counted: only the peer knows of their end. A flush that the peer
+    // answers notes how many there were.
+    uint64_t one_sided = 0;
+    uint64_t acknowledged = 0;
+    uint64_t last_plain = 0;  //!< up to here some are of no chain
+    bool has_one_sided() const { return one_sided != acknowledged; }
+    bool has_plain() const { return last_plain > acknowledged; }
+
+    // --- called by interface and association ---
+
+    unsigned on_event(uint32_t events) override;
+    /** Read what is there and handle it. @return frames and pieces handled */
+    unsigned receive();
+    void on_deadline() override;
+
+    /**
+     * The peer's connection takes this connection: answers it, and may send at once.
+     * @param is_new   this interface does not watch the socket yet
+     * @param resumes  a session begins
+     */
+    void adopt(Socket socket, bool is_new, bool resumes);
+    bool must_yield_to(uint64_t sender) const;
+    /** Everything that the peer still sent before it closed. */
+    void drain();
+
+    // A session changes its connection.
+
+    /** Bytes of the peer's stream so far. */
+    uint64_t received() const { return received_; }
+    /** Read to the end what the connection has brought; nothing comes from it any more. */
+    void hand_over();
+    /** The session goes on here. */
+    void resume(Socket socket, bool is_new);
+    /** What waits is of no use any more. */
+    void take_output(OutputList& taken) { queue_.take_all(taken); }
+
+    /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
+    void leave();
+    /** After leave(): is there something that the peer has not got? Carries on with sending it. */
+    bool lingers();
+    /** The peer is to see the end behind all that the kernel has. */
+    void end_output();
+    /** The queue got something from elsewhere. */
+    void want_output();
+    /** Forget connection and input; the queue stays. */
+    void close();
+    /** The same, and what the kernel has still to send is not sent. */
+    void abort();
+    /** Has the other end's kernel not got all that this one's was given? */
+    bool has_bytes_under_way() const;
+
+  private:
+    /** Payload of a put or a get reply on its way to its place. */
+    struct Payload {
+        bool active = false;
+        uint64_t left = 0;
+        uint64_t offset = 0;
+        size_t padding = 0;  //!< zeros that follow
+        bool is_put = false;
+        bool dropped = false;
+        wire::Put put{};
+        uint32_t operation = 0;
+    };
+
+    void start();
+    void fail_later(ucs_status_t status);
+    void wait_until(State state, ucs::Duration span);
+    void on_connected();
+    void on_welcome();
+    void retry();
+    void report_failure(ucs_status_t status);
+    /** What begins with a connection that stands. */
+    enum class Beginning : uint8_t { kNothing, kOwnSession, kPeersSession };
+    void opened(Beginning beginning);
+    void take(Socket socket, bool is_new, Beginning beginning);
+    void suspend();
+    bool is_replaying() const;
+    bool replay();
+    void watch(uint32_t events);
+    bool has_all_arrived() const;
+    size_t transmit(std::span<const iovec> pieces);
+    void transmit_queue();
+
+    ssize_t read_some(bool* full);
+    ssize_t read_in_place(bool* full);
+    bool prepare_buffer(uint64_t ahead, size_t* limit);
+    void drop_buffer();
+    unsigned parse();
+    bool take_payload();
+    bool take_frame(const wire::Frame& frame);
+    void begin_payload(const wire::Frame& frame, const std::byte* fixed);
+    void finish_payload();
+    void deliver(const wire::Frame& frame);
+    void handle(const wire::Frame& frame, const std::byte* fixed);
+    void violation(const char* what);
+    void ended(int error);
+    size_t buffered() const { return input_end_ - input_begin_; }
+
+    Association& association_;
+    const uint8_t index_;
+    State state_ = State::kIdle;
+    bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
+    size_t segment_ = 0;          //!< bytes that come in one packet, at most
+    bool peer_left_ = false;
+    bool was_open_ = false;  //!< since it was last begun
+    bool is_draining_ = false;
+    uint8_t leave_sent_ = 0;  //!< bytes of the farewell
+    uint16_t attempts_ = 0;
+    uint32_t events_ = 0;
+    ucs_status_t failure_ = UCS_OK;
+    uint64_t received_ = 0;
+    Socket socket_;
+    OutputQueue queue_;
+
+    ReceiveBuffer* input_ = nullptr;
+    size_t input_begin_ = 0;
+    size_t input_end_ = 0;
+    Payload payload_;
+    size_t welcome_received_ = 0;
+    wire::Welcome welcome_{};
+};
+
+}  // namespace uct::tcp

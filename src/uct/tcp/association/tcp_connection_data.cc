@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What a connection sends and brings. Headers and messages go through a receive buffer; the payload
+// of puts and get replies goes straight to its place, apart from what came in together with its
+// header. While such payload comes, no more is read behind it than the next header can be long, so
+// that the next payload does not take the way through the buffer either.
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "ucs/type/bits.h"
+#include "uct/base/am.h"
+#include "uct/tcp/association/association.h"
+#include "uct/tcp/association/responder.h"
+#include "uct/tcp/association/tcp_connection.h"
+#include "uct/tcp/wire/frames.h"
+
+namespace uct::tcp {
+
+namespace {
+
+/** Pieces of one call. */
+constexpr size_t kMaxPieces = 64;
+/** Payload from this size on makes the next one likely: its header is read alone. */
+constexpr uint64_t kBulk = 4096;
+
+}  // namespace
+
+// --- what it sends
+
+/** @return bytes that the kernel took; errors come to light when the socket is read */
+size_t TcpConnection::transmit(std::span<const iovec> pieces) {
+    association_.attention().on_sent();
+    ssize_t taken;
+    if (pieces.size() == 1) {
+        taken = socket_.send(pieces[0].iov_base, pieces[0].iov_len);
+    } else {
+        taken = socket_.send(pieces);
+    }
+    if (taken <= 0) return 0;
+    if (Session* session = association_.session(); session != nullptr) {
+        if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
+        if (!session->is_watched()) session->watch();
+    }
+    return static_cast<size_t>(taken);
+}
+
+bool TcpConnection::is_replaying() const {
+    const Session* session = association_.session();
+    return index_ == 0 && session != nullptr && session->history().is_replaying();
+}
+
+/** @return whether the kernel has all that the last connection did not bring to the peer */
+bool TcpConnection::replay() {
+    History& history = association_.session()->history();
+    while (history.is_replaying()) {
+        std::array<iovec, kMaxPieces> pieces;
+        const size_t count = history.gather(pieces);
+        const ssize_t taken = socket_.send(std::span(pieces).first(count));
+        if (taken <= 0) return false;
+        history.replayed(static_cast<size_t>(taken));
+    }
+    return true;
+}
+
+void TcpConnection::want_output() {
+    if (state_ == State::kIdle) {
+        start();
+    } else if (is_open()) {
+        watch(EPOLLIN | EPOLLOUT);
+    }
+}
+
+void TcpConnection::send(std::span<const iovec> pieces, size_t length,
+                         const AssociationUser* owner) {
+    size_t taken = 0;
+    if (is_open() && queue_.empty() && !is_replaying()) [[likely]] {
+        taken = transmit(pieces);
+        if (taken == length) [[likely]]
+            return;
+    }
+    if (!queue_.append(pieces, taken, owner)) fail_later(UCS_ERR_NO_MEMORY);
+    want_output();
+}
+
+ucs_status_t TcpConnection::send(ReferringOutput* operation) {
+    if (is_open() && queue_.empty() && !is_replaying()) {
+        std::array<iovec, ReferringOutput::kMaxPieces + 2> pieces;
+        queue_.append(operation);
+        const int count = queue_.gather(pieces, nullptr);
+        OutputList done;
+        queue_.consume(transmit({pieces.data(), static_cast<size_t>(count)}), done);
+        if (!done.empty()) {
+            association_.buffers().output.destroy(operation);
+            return UCS_OK;
+        }
+    } else {
+        queue_.append(operation);
+    }
+    want_output();
+    return UCS_INPROGRESS;
+}
+
+void TcpConnection::send_queued(bool was_empty) {
+    if (was_empty && is_open()) {
+        transmit_queue();
+    } else {
+        want_output();
+    }
+}
+
+void TcpConnection::transmit_queue() {
+    if (is_replaying() && !replay()) {
+        watch(EPOLLIN | EPOLLOUT);
+        return;
+    }
+    OutputPools& pools = association_.buffers().output;
+    OutputList done;
+    const bool was_full = !has_room();
+    while (!queue_.empty()) {
+        std::array<iovec, kMaxPieces> pieces;
+        // Memory that peers read may be deregistered by other threads: not while the kernel copies.
+        std::optional<RegionTable::Reader> regions;
+        if (queue_.has_replies()) regions.emplace(association_.buffers().regions);
+        const int count = queue_.gather(pieces, regions ? &*regions : nullptr);
+        if (count < 0) {
+            regions.reset();
+            complete_all(pools, done, UCS_OK);
+            if (is_open()) violation("memory was deregistered while it was read");
+            return;
+        }
+        size_t wanted = 0;
+        for (int i = 0; i < count; ++i) wanted += pieces[static_cast<size_t>(i)].iov_len;
+        const size_t taken = transmit({pieces.data(), static_cast<size_t>(count)});
+        queue_.consume(taken, done);
+        if (taken < wanted) break;
+    }
+    watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    if (was_full && has_room()) association_.room_made();
+    complete_all(pools, done, UCS_OK);
+}
+
+// --- what it brings
+
+unsigned TcpConnection::receive() {
+    unsigned count = 0;
+    size_t brought = 0;
+    for (unsigned polls = association_.rail().config().max_poll; polls > 0 && is_open(); --polls) {
+        bool full = false;
+        const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
+        const ssize_t got = lands && buffered() == 0 ? read_in_place(&full) : read_some(&full);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (got <= 0) {
+            ended(got == 0 ? 0 : errno);
+            return count + 1;
+        }
+        brought += static_cast<size_t>(got);
+        count += 1 + parse();
+        if (!full) break;
+    }
+    if (count > 0 && is_open()) {
+        // The kernel acknowledges more than a segment at once. Whoever holds the socket's lock does
+        // so first: that is to be the sender's processor, not who waits for the next message.
+        const bool is_short = brought <= segment_;
+        association_.attention().set_hot(is_short || payload_.active ? this : nullptr,
+                                         payload_.active);
+    }
+    return count;
+}
+
+/**
+ * Room behind what is buffered.
+ * @param ahead  bytes of the stream that do not lie in the buffer, or belong to no frame there, and
+ *               come before the next frame: frames are to be aligned as they are in the stream
+ * @return false without memory
+ */
+bool TcpConnection::prepare_buffer(uint64_t ahead, size_t* limit) {
+    ReceivePool& pool = association_.buffers().receive;
+    const size_t capacity = pool.capacity();
+    if (input_ == nullptr) {
+        input_ = pool.take();
+        if (input_ == nullptr) return false;
+    }
+    const auto place = [&](size_t start) {
+        input_begin_ = input_end_ = ucs::align_up(start, wire::kAlignment) + wire::padding(ahead);
+    };
+    if (buffered() == 0) place(input_->references == 1 ? 0 : input_end_);
+    // The rest of a frame must fit behind its beginning. Kept messages stay where they are.
+    if (input_end_ > capacity - capacity / 4 && input_begin_ >= wire::kAlignment) {
+        ReceiveBuffer* to = input_;
+        if (input_->references > 1) {
+            to = pool.take();
+            if (to == nullptr) return false;
+        }
+        const size_t length = buffered(), start = input_begin_ % wire::kAlignment;
+        std::memmove(to->data() + start, input_->data() + input_begin_, length);
+        if (to != input_) pool.release(std::exchange(input_, to));
+        input_begin_ = start;
+        input_end_ = start + length;
+    }
+    *limit = bulk_expected_ && buffered() == 0
+                 ? std::min(capacity, input_end_ + wire::kMaxFixed + wire::kAlignment)
+                 : capacity;
+    return true;
+}
+
+ssize_t TcpConnection::read_some(bool* full) {
+    size_t limit;
+    if (!prepare_buffer(payload_.active ? payload_.left + payload_.padding : 0, &limit)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    const size_t room = limit - input_end_;
+    const ssize_t got = socket_.receive(input_->data() + input_end_, room);
+    if (got > 0) {
+        received_ += static_cast<size_t>(got);
+        input_end_ += static_cast<size_t>(got);
+        *full = static_cast<size_t>(got) == room;
+    } else if (buffered() == 0) {
+        drop_buffer();
+    }
+    return got;
+}
+
+ssize_t TcpConnection::read_in_place(bool* full) {
+    size_t limit;
+    bulk_expected_ = true;
+    if (!prepare_buffer(payload_.padding, &limit)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    std::array<iovec, ReferringOutput::kMaxPieces + 1> pieces;
+    ssize_t got = 0;
+    size_t wanted = 0;
+    const size_t tail = input_end_;
+    {
+        Landing landing(association_, payload_.is_put ? &payload_.put : nullptr,
+                        payload_.operation);
+        size_t count = landing.find(payload_.offset, payload_.left, pieces.data());
+        if (count == 0) {
+            payload_.dropped = true;
+        } else {
+            pieces[count++] = {input_->data() + tail, limit - tail};
+            for (size_t i = 0; i < count; ++i) wanted += pieces[i].iov_len;
+            got = socket_.receive(std::span(pieces).first(count));
+        }
+    }
+    if (payload_.dropped) return read_some(full);
+    if (got <= 0) return got;
+    received_ += static_cast<size_t>(got);
+    *full = static_cast<size_t>(got) == wanted;
+    const auto landed = std::min<uint64_t>(static_cast<uint64_t>(got), payload_.left);
+    payload_.left -= landed;
+    payload_.offset += landed;
+    input_begin_ = tail;
+    input_end_ = tail + (static_cast<size_t>(got) - landed);
+    return got;
+}
+
+void TcpConnection::drop_buffer() {
+    if (input_ != nullptr) association_.buffers().receive.release(input_);
+    input_ = nullptr;
+    input_begin_ = input_end_ = 0;
+}
+
+unsigned TcpConnection::parse() {
+    unsigned count = 0;
+    while (is_open()) {
+        if (payload_.active) {
+            if (!take_payload()) break;
+            ++count;
+            continue;
+        }
+        if (buffered() < sizeof(wire::Frame)) break;
+        const auto frame = read_as<wire::Frame>(input_->data() + input_begin_);
+        if (!wire::is_sound(frame, association_.rail().max_message())) {
+            violation("a malformed frame");
+            return count;
+        }
+        if (!take_frame(frame)) break;
+        ++count;
+    }
+    if (buffered() == 0) drop_buffer();
+    return count;
+}
+
+/** @return false if the frame is not all here */
+bool TcpConnection::take_frame(const wire::Frame& frame) {
+    const size_t padding = wire::padding(frame.length);
+    const std::byte* start = input_->data() + input_begin_;
+    if (frame.type == wire::FrameType::kMessage) {
+        const size_t length = sizeof(frame) + frame.length + padding;
+        if (buffered() < length) return false;
+        deliver(frame);
+        return true;
+    }
+    if (frame.type == wire::FrameType::kRoutes) {
+        if (buffered() < sizeof(frame) + frame.length) return false;
+        input_begin_ += sizeof(frame) + frame.length;
+        if (Session* session = association_.session()) {
+            session->on_routes({start + sizeof(frame), frame.length});
+        }
+        return true;
+    }
+    const size_t header = sizeof(frame) + wire::shape_of(frame.type).fixed;
+    if (buffered() < header) return false;
+    input_begin_ += header;
+    if (wire::shape_of(frame.type).payload) {
+        begin_payload(frame, start + sizeof(frame));
+    } else {
+        handle(frame, start + sizeof(frame));
+    }
+    return true;
+}
+
+void TcpConnection::deliver(const wire::Frame& frame) {
+    const Rail& rail = association_.rail();
+    ReceivePool& pool = association_.buffers().receive;
+    std::byte* data = input_->data() + input_begin_ + sizeof(frame);
+    input_begin_ += sizeof(frame) + frame.length + wire::padding(frame.length);
+    bulk_expected_ = false;
+    if (frame.id >= kMaxAmId) {
+        violation("a message of no kind");
+        return;
+    }
+    if (rail.is_leaving()) return;
+    // The buffer stays while the handler runs, even if the handler ends the connection.
+    ReceiveBuffer* buffer = input_;
+    ++buffer->references;
+    ReceiveDescriptor* descriptor = pool.descriptor(buffer);
+    if (dispatch_am(rail.am_table(), frame.id, data, frame.length, descriptor)) pool.keep();
+    pool.release(buffer);
+}
+
+void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fixed) {
+    payload_ = {};
+    payload_.left = frame.length - wire::shape_of(frame.type).fixed;
+    payload_.padding = wire::padding(frame.length);
+    if (frame.type == wire::FrameType::kPut) {
+        payload_.is_put = true;
+        payload_.put = read_as<wire::Put>(fixed);
+        if (association_.rail().is_leaving()) {
+            payload_.dropped = true;
+        } else if (!Landing(association_, &payload_.put, 0).covers(payload_.left)) {
+            payload_.dropped = true;
+            refuse(*this, payload_.put.endpoint, wire::kNoOperation);
+        }
+    } else {
+        payload_.operation = read_as<wire::Reply>(fixed).operation;
+        const RemoteOperation* operation = association_.find_operation(payload_.operation);
+        const bool is_get =
+            operation != nullptr && (operation->kind == RemoteOperation::Kind::kGet ||
+                                     operation->kind == RemoteOperation::Kind::kGetCopy);
+        if (!is_get || operation->length != payload_.left) {
+            violation("an answer that nobody asked for");
+            return;
+        }
+        payload_.dropped = operation->abandoned;
+    }
+    payload_.active = true;
+    bulk_expected_ = payload_.left >= kBulk;
+}
+
+/** Moves what is buffered to its place. @return false if nothing is */
+bool TcpConnection::take_payload() {
+    if (payload_.left > 0 && buffered() > 0) {
+        const size_t part = std::min<uint64_t>(payload_.left, buffered());
+        if (!payload_.dropped) {
+            std::array<iovec, ReferringOutput::kMaxPieces> pieces;
+            Landing landing(association_, payload_.is_put ? &payload_.put : nullptr,
+                            payload_.operation);
+            const size_t count = landing.find(payload_.offset, part, pieces.data());
+            const std::byte* from = input_->data() + input_begin_;
+            for (size_t i = 0; i < count; ++i) {
+                std::memcpy(pieces[i].iov_base, from, pieces[i].iov_len);
+                from += pieces[i].iov_len;
+            }
+            payload_.dropped = count == 0;
+        }
+        input_begin_ += part;
+        payload_.left -= part;
+        payload_.offset += part;
+    }
+    if (payload_.left > 0) return false;
+    const size_t skipped = std::min(payload_.padding, buffered());
+    input_begin_ += skipped;
+    payload_.padding -= skipped;
+    if (payload_.padding > 0) return false;
+    finish_payload();
+    return true;
+}
+
+void TcpConnection::finish_payload() {
+    payload_.active = false;
+    if (payload_.is_put) return;
+    if (RemoteOperation* operation = association_.find_operation(payload_.operation)) {
+        association_.finish_operation(*operation, UCS_OK);
+    }
+}
+
+void TcpConnection::handle(const wire::Frame& frame, const std::byte* fixed) {
+    if (association_.rail().is_leaving() && frame.type != wire::FrameType::kLeave) return;
+    switch (frame.type) {
+        case wire::FrameType::kGet:
+            answer_get(*this, association_, read_as<wire::Get>(fixed));
+            break;
+        case wire::FrameType::kAtomic:
+            answer_atomic(*this, association_, read_as<wire::Atomic>(fixed));
+            break;
+        case wire::FrameType::kFlush:
+            answer_flush(*this, read_as<wire::Reply>(fixed));
+            break;
+        case wire::FrameType::kAtomicReply:
+            if (!on_atomic_reply(association_, read_as<wire::AtomicReply>(fixed))) {
+                violation("an answer that nobody asked for");
+            }
+            break;
+        case wire::FrameType::kFlushReply:
+            if (!on_flush_reply(association_, read_as<wire::Reply>(fixed), index_)) {
+                violation("an answer that nobody asked for");
+            }
+            break;
+        case wire::FrameType::kRefused:
+            on_refused(association_, read_as<wire::Refused>(fixed));
+            break;
+        case wire::FrameType::kCut:
+            association_.on_cut(read_as<wire::Cut>(fixed).epoch);
+            break;
+        case wire::FrameType::kCutDone:
+            association_.on_cut_done(read_as<wire::Cut>(fixed).epoch);
+            break;
+        case wire::FrameType::kLeave:
+            peer_left_ = true;
+            break;
+        default:
+            break;
+    }
+    // Answers are bounded by what a well-behaved peer has outstanding at a time.
+    constexpr size_t kMostAnswers = 4096;
+    const size_t most = kMostAnswers + association_.rail().config().tx_queue_len;
+    if (is_open() && queue_.size() > most) violation("it asks and does not listen");
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ucs/sys/descriptor.h"
+#include "ucs/sys/time.h"
+#include "uct/tcp/events/event_target.h"
+#include "uct/tcp/events/timer.h"
+
+namespace uct::tcp {
+
+/**
+ * What an interface waits for: its sockets, in one epoll set, which is also its event descriptor;
+ * deadlines; and what is looked at from time to time.
+ */
+class EventLoop {
+  public:
+    /** @param name  of the device, for messages */
+    explicit EventLoop(std::string name);
+
+    /** @return false if there is no descriptor for it */
+    bool is_open() const { return is_open_; }
+    int descriptor() const { return poll_.get(); }
+
+    /** @param is_new  the set does not have the descriptor yet */
+    bool watch(int descriptor, EventTarget& target, uint32_t events, bool is_new);
+    void stop_watching(int descriptor);
+    void add_timer(Timer& timer) { timers_.push_back(timer); }
+    void look_after(Watched& watched) { watched_.push_back(watched); }
+
+    /** Hand on what has happened to the descriptors. @return how much */
+    unsigned poll();
+    bool has_timers() const { return !timers_.empty(); }
+    void run_timers(ucs::Time now);
+    /** To be asked in every progress call: is there somebody to look after, this time? */
+    bool is_check_due() { return !watched_.empty() && ++watch_calls_ % kWatchCalls == 0; }
+    void check_watched(ucs::Time now);
+
+    ucs::Time next_deadline() const;
+    /** Its descriptor polls readable at that time. @return false if something has come */
+    bool arm(ucs::Time next, ucs::Time now);
+
+  private:
+    /** Those watched are looked at so often; one in so many calls reads the clock. */
+    static constexpr ucs::Duration kWatch = std::chrono::milliseconds(25);
+    static constexpr unsigned kWatchCalls = 64;
+
+    const std::string name_;
+    ucs::Descriptor poll_;
+    ucs::Descriptor alarm_;  //!< wakes a sleeper for what is due
+    bool is_open_;
+    TimerList timers_;
+    WatchList watched_;
+    unsigned watch_calls_ = 0;
+    ucs::Time next_watch_{};
+};
+
+}  // namespace uct::tcp

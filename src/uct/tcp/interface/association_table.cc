@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/interface/association_table.h"
+
+#include <utility>
+
+#include "ucs/log/log.h"
+#include "uct/base/gather.h"
+
+namespace uct::tcp {
+
+Association& AssociationTable::make(uint64_t peer, bool mapped) {
+    auto* made = new Association(context_, peer, mapped);
+    associations_.push_back(*made);
+    if (mapped) by_peer_.emplace(peer, made);
+    return *made;
+}
+
+Association& AssociationTable::to(uint64_t peer) {
+    const auto found = by_peer_.find(peer);
+    return found != by_peer_.end() ? *found->second : make(peer, true);
+}
+
+uint32_t AssociationTable::new_association_number() {
+    if (++last_number_ == 0) ++last_number_;
+    return last_number_;
+}
+
+void AssociationTable::unmap(Association& association) {
+    if (!association.is_mapped()) return;
+    const auto found = by_peer_.find(association.peer());
+    if (found != by_peer_.end() && found->second == &association) by_peer_.erase(found);
+}
+
+void AssociationTable::cut_off(uint64_t peer) {
+    for (Association& association : associations_) {
+        if (association.peer() != peer) continue;
+        const uint32_t number = association.peer_number();
+        if (association.cut() && number != 0) cut_off_[peer] = number;
+    }
+}
+
+ucs_status_t AssociationTable::flush(Completion* completion) {
+    Gather* all = Gather::start(completion);
+    for (Association& association : associations_) {
+        if (association.is_failed()) continue;
+        Completion* one = all->add();
+        const ucs_status_t status = association.flush(nullptr, one);
+        if (status == UCS_INPROGRESS) continue;
+        all->cancel();
+        if (status == UCS_OK) continue;
+        all->abandon();
+        return status;
+    }
+    return all->finish();
+}
+
+void AssociationTable::reap() {
+    if (!has_changed_) return;
+    has_changed_ = false;
+    for (auto next = associations_.begin(); next != associations_.end();) {
+        Association& association = *next++;
+        if (association.has_users() || !association.is_idle()) continue;
+        unmap(association);
+        delete &association;
+    }
+}
+
+void AssociationTable::clear() {
+    associations_.clear_and_dispose([](Association* association) { delete association; });
+    by_peer_.clear();
+}
+
+// --- greetings
+
+wire::Answer AssociationTable::answer_to(const wire::Hello& hello) {
+    if (hello.max_frame != context_.rail.max_message()) {
+        ucs::log_error(
+            "{}: a peer sends messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
+            "same everywhere",
+            context_.rail.device().name);
+        return wire::Answer::kMismatch;
+    }
+    const auto cut = cut_off_.find(hello.sender);
+    if (cut != cut_off_.end() && hello.association <= cut->second) return wire::Answer::kCutOff;
+    const auto known = by_peer_.find(hello.sender);
+    if (hello.sender == context_.rail.id() || known == by_peer_.end())
+        return wire::Answer::kWelcome;
+    Association& association = *known->second;
+    TcpConnection& connection = association.connection(hello.connection);
+    if (association.peer_number() != 0 && association.peer_number() != hello.association) {
+        // The peer began anew. What it still sent before counts; what waits for it is lost.
+        if (TcpConnection* first = association.existing(0)) first->drain();
+        connection.drain();
+        if (!association.is_failed()) association.fail(UCS_ERR_CONNECTION_RESET);
+        return wire::Answer::kWelcome;
+    }
+    if (Session* session = association.session(); hello.connection == 0 && session != nullptr) {
+        if (session->may_begin_again()) return wire::Answer::kWelcome;
+        if (association.is_failed()) return wire::Answer::kCutOff;
+    }
+    if (hello.connection > 0 && association.peer_number() != 0) {
+        if (hello.bulk_epoch < association.bulk_epoch()) return wire::Answer::kStale;
+        if (hello.bulk_epoch > association.bulk_epoch()) association.end_bulk(hello.bulk_epoch);
+        if (association.is_failed()) return wire::Answer::kCutOff;
+    }
+    // Open: the peer made this attempt before it knew of the connection that stands.
+    return connection.is_open() || !connection.must_yield_to(hello.sender) ? wire::Answer::kYield
+                                                                           : wire::Answer::kWelcome;
+}
+
+void AssociationTable::resume(const wire::Hello& hello, Socket socket, bool is_new) {
+    const auto known = by_peer_.find(hello.sender);
+    Association* association = known == by_peer_.end() ? nullptr : known->second;
+    Session* session = association == nullptr ? nullptr : association->session();
+    wire::Welcome refusal{};
+    refusal.magic = wire::kMagic;
+    refusal.version = wire::kVersion;
+    refusal.answer = wire::Answer::kUnknown;
+    if (session != nullptr && association->number() == hello.peer_association &&
+        association->peer_number() == hello.association && hello.connection == 0) {
+        refusal.answer = session->judge(hello);
+    }
+    if (refusal.answer == wire::Answer::kWelcome) {
+        session->accept(hello, std::move(socket), is_new);
+    } else {
+        [[maybe_unused]] const ssize_t sent = socket.send(&refusal, sizeof(refusal));
+    }
+    look_at_associations();
+}
+
+void AssociationTable::welcome(const wire::Hello& hello, Socket socket, bool is_new) {
+    if ((hello.flags & wire::kResumes) != 0) {
+        resume(hello, std::move(socket), is_new);
+        return;
+    }
+    if (context_.rail.is_leaving()) return;
+    wire::Welcome welcome{};
+    welcome.magic = wire::kMagic;
+    welcome.version = wire::kVersion;
+    welcome.connection = hello.connection;
+    welcome.max_frame = static_cast<uint32_t>(context_.rail.max_message());
+    welcome.answer = answer_to(hello);
+    Association* association = nullptr;
+    if (welcome.answer == wire::Answer::kWelcome) {
+        // What this worker sends to itself arrives on an association of its own.
+        association =
+            hello.sender == context_.rail.id() ? &make(hello.sender, false) : &to(hello.sender);
+        if (association->peer_number() == 0) association->set_bulk_epoch(hello.bulk_epoch);
+        association->set_peer_number(hello.association);
+        welcome.association = association->number();
+        welcome.flags = association->is_mapped() ? context_.rail.session_flags() : uint8_t{0};
+    }
+    const bool sent =
+        socket.send(&welcome, sizeof(welcome)) == static_cast<ssize_t>(sizeof(welcome));
+    Session* session =
+        association != nullptr && hello.connection == 0 ? association->session() : nullptr;
+    if (sent && session != nullptr) {
+        session->begin_again(std::move(socket), is_new);
+    } else if (sent && association != nullptr) {
+        const bool resumes = hello.connection == 0 && association->is_mapped() &&
+                             context_.rail.keeps_sessions_with(hello.flags);
+        association->connection(hello.connection).adopt(std::move(socket), is_new, resumes);
+    }
+    look_at_associations();
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/network/config.h"
+
+namespace uct::tcp {
+
+namespace {
+
+using ucs::config::field;
+using C = Config;
+
+constexpr ucs::config::Field<C> kFields[] = {
+    field<&C::tx_seg_size>("TX_SEG_SIZE", "8kb",
+                           "Size of a copy-out buffer: the limit of a message that is copied."),
+    field<&C::rx_seg_size>("RX_SEG_SIZE", "64kb",
+                           "Size of a receive buffer: the limit of an active message. The same on "
+                           "all hosts of a job."),
+    field<&C::max_iov>("MAX_IOV", "6", "Pieces of memory in one zero-copy operation, 1 to 16."),
+    field<&C::sendv_thresh>("SENDV_THRESH", "2kb",
+                            "Short messages from this size on are handed to the kernel where they "
+                            "are; smaller ones are first copied behind their header."),
+    field<&C::prefer_default>("PREFER_DEFAULT", "y",
+                              "Among interfaces of one speed, prefer that of the default route."),
+    field<&C::put_enable>("PUT_ENABLE", "y", "Offer remote writes."),
+    field<&C::conn_nb>("CONN_NB", "y",
+                       "Go on while a connection is being made; n: wait for it in the call that "
+                       "needs it."),
+    field<&C::max_poll>("MAX_POLL", "4",
+                        "Reads from one connection in one progress call, while it has more."),
+    field<&C::max_conn_retries>("MAX_CONN_RETRIES", "25",
+                                "How often a connection that breaks before it is agreed on is "
+                                "tried again."),
+    field<&C::nodelay>("NODELAY", "y", "Send small messages at once (no Nagle algorithm)."),
+    field<&C::sndbuf>("SNDBUF", "auto", "Send buffer of a socket. auto: the kernel sizes it."),
+    field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it."),
+    field<&C::send_ahead>("SEND_AHEAD", "128kb",
+                          "Bytes of large transfers that the kernel takes from a connection ahead "
+                          "of what it can send: few, so that they are still in the cache when "
+                          "they are sent. inf: what the socket's buffer holds."),
+    field<&C::port_range>("PORT_RANGE", "0",
+                          "Ports that a listener may take, tried from a random one of them on. 0: "
+                          "any free port."),
+    field<&C::max_num_eps>("MAX_NUM_EPS", "256",
+                           "Endpoints of an interface that selection reckons with."),
+    field<&C::af_prio>("AF_PRIO", "inet,inet6",
+                       "Address families, best first, of an interface with several addresses."),
+    field<&C::keepidle>("KEEPIDLE", "10s",
+                        "Silence after which the kernel asks whether the peer lives, in whole "
+                        "seconds; inf: never."),
+    field<&C::keepcnt>("KEEPCNT", "3", "Questions without an answer before a peer counts as dead.",
+                       {.most = "127"}),
+    field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds."),
+    field<&C::user_timeout>("USER_TIMEOUT", "auto",
+                            "How long sent bytes may stay unacknowledged before the peer counts "
+                            "as dead. auto: KEEPIDLE + KEEPCNT * KEEPINTVL; inf: as the kernel "
+                            "does."),
+    field<&C::failover>("FAILOVER", "try",
+                        "Messages move to another interface when theirs fails, and nothing is "
+                        "lost. try: where either end has several; y: also over the same one, when "
+                        "a connection breaks."),
+    field<&C::connections>("CONNECTIONS", "2",
+                           "Connections to one peer interface, 1 to 8. Messages keep to the first; "
+                           "large remote reads and writes go over all of them."),
+    field<&C::stripe_size>("STRIPE_SIZE", "256kb",
+                           "Large remote reads and writes are cut into pieces of this size, each "
+                           "to the connection with the least to send."),
+    field<&C::tx_queue_len>("TX_QUEUE_LEN", "64",
+                            "Zero-copy operations, and copy-out buffers, that wait on a connection "
+                            "before its endpoints have to."),
+    field<&C::conn_timeout>("CONN_TIMEOUT", "10s",
+                            "How long a connection may take to come up. A peer whose program is "
+                            "busy answers later: its kernel must be there."),
+    field<&C::hello_timeout>("HELLO_TIMEOUT", "3s",
+                             "How long somebody who connects may take to prove that it belongs to "
+                             "the job."),
+    field<&C::max_handshakes>("MAX_HANDSHAKES", "128",
+                              "Connections that have yet to prove it, at most; the oldest gives "
+                              "way to the newest."),
+    field<&C::job_key>("JOB_KEY", "",
+                       "A word that all processes of a job share, asked for besides the secret "
+                       "that each worker address carries."),
+};
+
+const ucs::config::Table<C> table("tcp transport", {"TCP_"}, kFields);
+
+}  // namespace
+
+const ucs::config::Table<Config>& config_table() {
+    return table;
+}
+
+}  // namespace uct::tcp

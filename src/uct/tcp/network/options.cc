@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/network/options.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "ucs/log/log.h"
+
+namespace uct::tcp {
+
+namespace {
+
+void set(Socket& socket, int level, int option, int value, const char* name) {
+    if (!socket.set_option(level, option, value)) {
+        ucs::log_debug("socket option {} = {}: {}", name, value, std::strerror(errno));
+    }
+}
+
+/** Sent again without an answer, and nothing heard for so long: the way is in doubt. */
+constexpr unsigned kSilence = 200;  // milliseconds, as the kernel counts
+
+int whole_seconds(ucs::Duration span) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(
+        std::min(span, ucs::Duration(std::chrono::hours(9))));
+    return std::max(1, static_cast<int>(seconds.count()));
+}
+
+void set_keep_alive(Socket& socket, const Config& config) {
+    if (config.keepidle != ucs::kForever) {
+        set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+        set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
+        set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
+        set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(config.keepcnt), "TCP_KEEPCNT");
+    }
+    const ucs::Duration patience = user_timeout(config);
+    if (patience == ucs::kForever) return;
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(
+        std::min(patience, ucs::Duration(std::chrono::hours(24))));
+    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds.count()),
+        "TCP_USER_TIMEOUT");
+}
+
+void set_buffers(Socket& socket, const Config& config) {
+    constexpr size_t kMost = 1u << 30;
+    if (config.sndbuf) {
+        set(socket, SOL_SOCKET, SO_SNDBUF,
+            static_cast<int>(std::min<size_t>(*config.sndbuf, kMost)), "SO_SNDBUF");
+    }
+    if (config.rcvbuf) {
+        set(socket, SOL_SOCKET, SO_RCVBUF,
+            static_cast<int>(std::min<size_t>(*config.rcvbuf, kMost)), "SO_RCVBUF");
+    }
+}
+
+}  // namespace
+
+ucs::Duration user_timeout(const Config& config) {
+    if (config.user_timeout) return *config.user_timeout;
+    constexpr ucs::Duration kLong = std::chrono::hours(24);
+    if (config.keepidle >= kLong || config.keepintvl >= kLong) return ucs::kForever;
+    return config.keepidle + config.keepintvl * config.keepcnt;
+}
+
+void tune(Socket& socket, const Config& config) {
+    if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+    set_keep_alive(socket, config);
+}
+
+void limit_send_ahead(Socket& socket, const Config& config) {
+    if (config.send_ahead > INT_MAX) return;
+    set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(config.send_ahead),
+        "TCP_NOTSENT_LOWAT");
+}
+
+size_t longest_segment(const Socket& socket) {
+    int bytes = 0;
+    socklen_t length = sizeof(bytes);
+    return getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) == 0
+               ? static_cast<size_t>(bytes)
+               : 0;
+}
+
+Socket open_listener(const NetworkDevice& device, const Config& config, uint64_t start,
+                     uint16_t* port, std::string* error) {
+    const auto [first, last] = config.port_range;
+    const unsigned count = static_cast<unsigned>(last - first) + 1;
+    int cause = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const auto wanted = static_cast<uint16_t>(first + (start + i) % count);
+        Socket listener;
+        const bool is_open = Socket::open(device.address.family(), &listener) == UCS_OK;
+        if (is_open) set_buffers(listener, config);  // connections inherit them
+        const SocketAddress address(device.address, wanted, device.index);
+        if (is_open && listener.bind(address, Socket::Reuse::kNo) == UCS_OK &&
+            listener.listen() == UCS_OK) {
+            *port = listener.local().port();
+            return listener;
+        }
+        cause = errno;
+        ucs::log_diag("{}: cannot listen on {} port {}: {}{}", device.name, device.address.text(),
+                      wanted, std::strerror(cause),
+                      i + 1 < count ? "; the next port is tried" : "");
+    }
+    *error = fmt::format(
+        "{}: no port of {}-{} can be listened on at {} (the last: {}): free one, or widen "
+        "UCX_TCP_PORT_RANGE (0 takes any free port)",
+        device.name, first, last, device.address.text(), std::strerror(cause));
+    return {};
+}
+
+Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
+                     const Config& config, int* cause) {
+    Socket made;
+    if (Socket::open(device.address.family(), &made) != UCS_OK) {
+        *cause = errno;
+        return {};
+    }
+    set_buffers(made, config);
+    tune(made, config);
+    // Ports are chosen when connecting, so that many connections may share one.
+    set(made, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT");
+    if (made.bind({device.address, 0, device.index}, Socket::Reuse::kNo) != UCS_OK) {
+        *cause = errno;
+        return {};
+    }
+    if (on_link) {
+        setsockopt(made.descriptor(), SOL_SOCKET, SO_BINDTODEVICE, device.name.data(),
+                   static_cast<socklen_t>(device.name.size()));
+    }
+    if (made.connect(to) != UCS_INPROGRESS) {
+        *cause = errno;
+        return {};
+    }
+    *cause = 0;
+    if (!config.conn_nb) {
+        const auto limit = std::chrono::ceil<std::chrono::milliseconds>(
+            std::min(config.conn_timeout, ucs::Duration(std::chrono::hours(1))));
+        made.wait(POLLOUT, static_cast<int>(limit.count()));
+    }
+    return made;
+}
+
+size_t under_way(const Socket& socket) {
+    int bytes = 0;
+    return socket && ioctl(socket.descriptor(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes)
+                                                                       : 0;
+}
+
+bool is_silent(const Socket& socket, ucs::Duration* round_trip) {
+    if (under_way(socket) == 0) return false;
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    if (getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+    if (round_trip != nullptr) *round_trip = std::chrono::microseconds(info.tcpi_rtt);
+    return (info.tcpi_retransmits >= 1 || info.tcpi_probes >= 2) &&
+           info.tcpi_last_ack_recv >= kSilence;
+}
+
+}  // namespace uct::tcp

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "uct/tcp/network/config.h"
+#include "uct/tcp/network/device.h"
+
+namespace uct::tcp {
+
+/** Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged. */
+void tune(Socket& socket, const Config& config);
+/** Of a connection for large transfers: UCX_TCP_SEND_AHEAD. */
+void limit_send_ahead(Socket& socket, const Config& config);
+/** Bytes that a connection carries in one packet, at most. */
+size_t longest_segment(const Socket& socket);
+
+/**
+ * A listening socket on the device's address, on a port of the range that is free.
+ * @param start  which port of the range to try first; the others follow in turn
+ * @param error  says which port failed and why, and what to do
+ */
+Socket open_listener(const NetworkDevice& device, const Config& config, uint64_t start,
+                     uint16_t* port, std::string* error);
+
+/**
+ * Begin to connect. The connection leaves from the device's own address; towards other hosts of its
+ * network from the device itself, so that two devices of one network are two ways.
+ * @param cause  0 if the connection is made or on its way, or an errno
+ */
+Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
+                     const Config& config, int* cause);
+
+/** How long bytes may stay without an acknowledgement before a peer counts as dead. */
+ucs::Duration user_timeout(const Config& config);
+
+/** Bytes that the other end's kernel has not acknowledged. */
+size_t under_way(const Socket& socket);
+
+/**
+ * Are there such bytes, were they sent again, and was nothing heard for a while?
+ * @param round_trip  of the connection, in its opinion
+ */
+bool is_silent(const Socket& socket, ucs::Duration* round_trip = nullptr);
+
+}  // namespace uct::tcp

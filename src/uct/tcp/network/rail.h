@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "uct/api/interface.h"
+#include "uct/tcp/network/carrier.h"
+#include "uct/tcp/network/config.h"
+#include "uct/tcp/network/device.h"
+#include "uct/tcp/wire/address.h"
+#include "uct/tcp/wire/format.h"
+
+namespace uct::tcp {
+
+class Rail;
+
+/** The rails of one worker, which take each other's place. Used on the worker's thread. */
+struct Family {
+    /** That of the worker with this table. */
+    static std::shared_ptr<Family> of(const AmTable& worker);
+
+    std::vector<Rail*> members;
+};
+
+/** A device as one worker uses it: who that is to others, and where it gets. */
+class Rail {
+  public:
+    Rail(const NetworkDevice& device, const Config& config, const InterfaceParams& params);
+    Rail(const Rail&) = delete;
+
+    const Config& config() const { return config_; }
+    const NetworkDevice& device() const { return device_; }
+    ucs::Time now() const { return params_.clock.now(); }
+    ucs::Random& random() const { return params_.random; }
+    const AmTable& am_table() const { return params_.am_table; }
+    void report_failure(Endpoint& endpoint, ucs_status_t status) const {
+        params_.error_handler(params_.error_arg, &endpoint, status);
+    }
+
+    uint64_t id() const { return address_.id; }
+    const wire::Secret& secret() const { return address_.secret; }
+    uint64_t job_key() const { return job_key_; }
+    uint64_t place() const { return place_; }
+    uint16_t port() const { return address_.port; }
+    void set_port(uint16_t port) { address_.port = port; }
+    const ListenerAddress& listener_address() const { return address_; }
+    DeviceAddress device_address() const { return {device_.address, device_.loopback, place_}; }
+    /** The longest message, without its frame header. */
+    size_t max_message() const { return max_message_; }
+
+    bool reaches(const DeviceAddress& device) const;
+    /** Is that another host of this device's own network? */
+    bool is_on_link(const DeviceAddress& device) const;
+    Carrier& carrier() { return carrier_; }
+    bool has_carrier() const { return carrier_.is_up(); }
+
+    /** All of this worker. */
+    std::span<Rail* const> family() const { return family_->members; }
+    /** The one of that id among them, or null. */
+    Rail* relative(uint64_t id) const;
+    /** wire::Flag of this one. */
+    uint8_t session_flags() const;
+    bool keeps_sessions_with(uint8_t peer_flags) const;
+    /** It goes: what comes is read, so that sessions go on, and thrown away. */
+    bool is_leaving() const { return is_leaving_; }
+
+    // --- what the rails of a worker tell each other ---
+
+    /**
+     * The Hello was right: its connection is this one's.
+     * @param is_new  another rail has watched the socket so far
+     */
+    virtual void welcome(const wire::Hello& hello, Socket socket, bool is_new) = 0;
+    /** A device of this worker has lost its link, or has it back. */
+    virtual void on_carrier(const NetworkDevice& device, bool is_up) = 0;
+
+  protected:
+    ~Rail();
+    void begin_to_leave() { is_leaving_ = true; }
+    void leave_family();
+
+  private:
+    const NetworkDevice device_;
+    const Config config_;
+    const InterfaceParams params_;
+    const uint64_t place_;
+    const uint64_t job_key_;
+    const size_t max_message_;
+    ListenerAddress address_;
+    Carrier carrier_;
+    bool is_leaving_ = false;
+    const std::shared_ptr<Family> family_;
+};
+
+}  // namespace uct::tcp

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/queues/output_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "uct/tcp/wire/format.h"
+
+namespace uct::tcp {
+
+namespace {
+
+constexpr std::array<std::byte, wire::kAlignment> kZeros{};
+
+CopiedOutput& copied(OutputItem& item) {
+    return static_cast<CopiedOutput&>(item);
+}
+ReferringOutput& referring(OutputItem& item) {
+    return static_cast<ReferringOutput&>(item);
+}
+const ReferringOutput& referring(const OutputItem& item) {
+    return static_cast<const ReferringOutput&>(item);
+}
+bool refers(const OutputItem& item) {
+    return item.kind == OutputItem::Kind::kReferring;
+}
+
+/** Adds pieces, leaving out the first `skip` bytes of all. */
+class PieceWriter {
+  public:
+    PieceWriter(std::span<iovec> room, uint64_t skip) : room_(room), skip_(skip) {}
+
+    void add(const void* data, size_t length) {
+        if (skip_ >= length) {
+            skip_ -= length;
+            return;
+        }
+        if (count_ == room_.size()) return;
+        auto* start = static_cast<std::byte*>(const_cast<void*>(data)) + skip_;
+        room_[count_++] = {start, length - skip_};
+        skip_ = 0;
+    }
+    size_t count() const { return count_; }
+
+  private:
+    std::span<iovec> room_;
+    uint64_t skip_;
+    size_t count_ = 0;
+};
+
+}  // namespace
+
+void OutputPools::destroy(OutputItem* item) {
+    if (refers(*item)) {
+        referring.destroy(static_cast<ReferringOutput*>(item));
+    } else {
+        copied.release(static_cast<CopiedOutput*>(item));
+    }
+}
+
+OutputQueue::~OutputQueue() {
+    items_.clear_and_dispose([this](OutputItem* item) { pools_.destroy(item); });
+}
+
+std::byte* OutputQueue::reserve(size_t length, const AssociationUser* owner) {
+    if (!items_.empty() && !refers(items_.back()) && items_.back().owner == owner) {
+        CopiedOutput& last = copied(items_.back());
+        if (last.length + length <= pools_.copy_capacity) return last.data() + last.length;
+    }
+    if (length > pools_.copy_capacity) return nullptr;
+    void* memory = pools_.copied.allocate();
+    if (memory == nullptr) return nullptr;
+    auto* made = ::new (memory) CopiedOutput;
+    made->owner = owner;
+    items_.push_back(*made);
+    ++count_;
+    return made->data();
+}
+
+void OutputQueue::commit(size_t length) {
+    items_.back().length += length;
+    bytes_ += length;
+}
+
+bool OutputQueue::append(std::span<const iovec> pieces, size_t skip, const AssociationUser* owner) {
+    for (const iovec& piece : pieces) {
+        const size_t passed = std::min(skip, piece.iov_len);
+        skip -= passed;
+        const auto* data = static_cast<const std::byte*>(piece.iov_base) + passed;
+        for (size_t left = piece.iov_len - passed; left > 0;) {
+            const size_t part = std::min(left, pools_.copy_capacity);
+            std::byte* room = reserve(part, owner);
+            if (room == nullptr) return false;
+            std::memcpy(room, data, part);
+            commit(part);
+            data += part;
+            left -= part;
+        }
+    }
+    return true;
+}
+
+void OutputQueue::append(ReferringOutput* item) {
+    item->length = item->head_length + item->tail;
+    for (size_t i = 0; i < item->pieces_count; ++i) item->length += item->pieces[i].iov_len;
+    items_.push_back(*item);
+    ++count_;
+    if (item->key != 0) ++replies_;
+    bytes_ += item->length - item->sent;
+}
+
+bool OutputQueue::append_marker(const AssociationUser* owner, Completion* completion) {
+    ReferringOutput* marker = make();
+    if (marker == nullptr) return false;
+    marker->owner = owner;
+    marker->completion = completion;
+    append(marker);
+    return true;
+}
+
+int OutputQueue::gather(std::span<iovec> room, const RegionTable::Reader* regions) const {
+    size_t used = 0;
+    for (const OutputItem& item : items_) {
+        if (used == room.size()) break;
+        PieceWriter writer(room.subspan(used), item.sent);
+        if (!refers(item)) {
+            auto& buffer = static_cast<CopiedOutput&>(const_cast<OutputItem&>(item));
+            writer.add(buffer.data(), buffer.length);
+        } else {
+            const ReferringOutput& operation = referring(item);
+            writer.add(operation.head.data(), operation.head_length);
+            for (size_t i = 0; i < operation.pieces_count; ++i) {
+                const iovec& piece = operation.pieces[i];
+                if (operation.key != 0 &&
+                    regions->find(operation.key, reinterpret_cast<uintptr_t>(piece.iov_base),
+                                  piece.iov_len) == nullptr) {
+                    return -1;
+                }
+                writer.add(piece.iov_base, piece.iov_len);
+            }
+            writer.add(kZeros.data(), operation.tail);
+        }
+        used += writer.count();
+    }
+    return static_cast<int>(used);
+}
+
+void OutputQueue::remove_front(OutputList& done) {
+    OutputItem& item = items_.front();
+    items_.pop_front();
+    --count_;
+    if (refers(item) && referring(item).key != 0) --replies_;
+    done.push_back(item);
+}
+
+void OutputQueue::consume(size_t length, OutputList& done) {
+    bytes_ -= length;
+    while (!items_.empty()) {
+        OutputItem& item = items_.front();
+        const uint64_t left = item.length - item.sent;
+        if (left > length) {
+            item.sent += length;
+            return;
+        }
+        length -= left;
+        remove_front(done);
+    }
+}
+
+void OutputQueue::forget(const AssociationUser* owner, OutputList& removed) {
+    bool is_broken = false;  // something is lost: nothing may come behind it
+    for (auto next = items_.begin(); next != items_.end();) {
+        OutputItem& item = *next++;
+        if (item.owner != owner) continue;
+        if (!refers(item) && !is_broken) {
+            item.owner = nullptr;
+            continue;
+        }
+        const uint64_t left = item.length - item.sent;
+        if (item.sent > 0) {
+            // Peers must get whole frames. The copy takes the operation's place.
+            iovec rest[ReferringOutput::kMaxPieces + 2];
+            PieceWriter writer(rest, item.sent);
+            const ReferringOutput& operation = referring(item);
+            writer.add(operation.head.data(), operation.head_length);
+            for (size_t i = 0; i < operation.pieces_count; ++i) {
+                writer.add(operation.pieces[i].iov_base, operation.pieces[i].iov_len);
+            }
+            writer.add(kZeros.data(), operation.tail);
+            OutputQueue copy(pools_);
+            // Without memory the stream ends short, and the peer closes it.
+            copy.append({rest, writer.count()}, 0, nullptr);
+            count_ += copy.count_;
+            bytes_ += copy.bytes_;
+            items_.splice(items_.iterator_to(item), copy.items_);
+        } else if (item.length > 0) {
+            is_broken = true;
+        }
+        items_.erase(items_.iterator_to(item));
+        --count_;
+        bytes_ -= left;
+        removed.push_back(item);
+    }
+}
+
+void OutputQueue::take_all(OutputList& taken) {
+    taken.splice(taken.end(), items_);
+    count_ = replies_ = 0;
+    bytes_ = 0;
+}
+
+void OutputQueue::splice(OutputQueue& other) {
+    items_.splice(items_.end(), other.items_);
+    count_ += std::exchange(other.count_, 0);
+    replies_ += std::exchange(other.replies_, 0);
+    bytes_ += std::exchange(other.bytes_, 0);
+}
+
+void complete_all(OutputPools& pools, OutputList& list, ucs_status_t status) {
+    // A completion may add to any queue, but not to this list: it is the caller's.
+    while (!list.empty()) {
+        OutputItem& item = list.front();
+        list.pop_front();
+        Completion* completion = refers(item) ? referring(item).completion : nullptr;
+        pools.destroy(&item);
+        if (completion != nullptr) completion->complete(status);
+    }
+}
+
+}  // namespace uct::tcp

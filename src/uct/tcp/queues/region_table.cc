@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/queues/region_table.h"
+
+#include <mutex>
+
+#include "ucs/runtime/runtime.h"
+#include "ucs/type/bits.h"
+
+namespace uct::tcp {
+
+namespace {
+
+/** Registrations reach to whole words: atomics on narrower operands work on the whole word. */
+constexpr uintptr_t kWord = 8;
+
+}  // namespace
+
+Region* RegionTable::add(void* address, size_t length) {
+    auto* region = new Region;
+    region->start = ucs::align_down(reinterpret_cast<uintptr_t>(address), kWord);
+    region->end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, kWord);
+    std::lock_guard lock(mutex_);
+    do {
+        region->key = ucs::unique_id();
+    } while (region->key == 0 || region->key == kInvalidRemoteKey ||
+             !regions_.emplace(region->key, region).second);
+    return region;
+}
+
+void RegionTable::remove(Region* region) {
+    {
+        std::lock_guard lock(mutex_);
+        regions_.erase(region->key);
+    }
+    delete region;
+}
+
+std::byte* RegionTable::Reader::find(uint64_t key, uint64_t address, size_t length) const {
+    const auto found = table_.regions_.find(key);
+    if (found == table_.regions_.end()) return nullptr;
+    const Region& region = *found->second;
+    if (address < region.start || address > region.end || length > region.end - address) {
+        return nullptr;
+    }
+    return reinterpret_cast<std::byte*>(address);
+}
+
+}  // namespace uct::tcp

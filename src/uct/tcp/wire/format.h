@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+/**
+ * What travels on a connection, all of it little-endian.
+ *
+ * Whoever connects sends a Hello and waits for the Welcome; then both send frames. A frame is a
+ * Frame header, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
+ * messages lie aligned in a receive buffer. Nothing here is trusted: a frame that breaks a rule
+ * ends the connection.
+ */
+namespace uct::tcp::wire {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+inline constexpr uint32_t kMagic = 0x50544c53;  // "SLTP"
+inline constexpr uint16_t kVersion = 2;
+inline constexpr size_t kAlignment = 8;
+
+constexpr size_t padding(size_t length) {
+    return (kAlignment - length % kAlignment) % kAlignment;
+}
+
+using Secret = std::array<uint64_t, 2>;
+
+/** Between two interfaces. */
+inline constexpr unsigned kMaxConnections = 8;
+
+/** Proves that the sender was given the listener's address, by the secret in it. */
+struct Hello {
+    uint32_t magic;
+    uint16_t version;
+    uint8_t connection;  //!< which of the connections between the two interfaces
+    uint8_t flags;       //!< Hello::Flag
+    uint64_t sender;     //!< id of the interface that connects
+    uint64_t receiver;   //!< id of the interface that listens
+    Secret secret;       //!< the receiver's
+    uint64_t job_key;    //!< hash of UCX_TCP_JOB_KEY
+    uint32_t max_frame;
+    uint32_t association;  //!< the sender's Association: another one than before has forgotten the
+                           //!< old connections
+    uint32_t bulk_epoch;   //!< as in Cut
+    // Of a connection that carries on a session (kResumes):
+    uint32_t peer_association;  //!< the receiver's Association
+    uint32_t attempt;           //!< counts up: an earlier one comes too late
+    uint64_t received;          //!< bytes of the receiver's stream that the sender has
+};
+static_assert(sizeof(Hello) == 80);
+
+/** In Hello and Welcome. */
+enum Flag : uint8_t {
+    kCanResume = 1,  //!< can carry on a session over another connection
+    kManyWays = 2,   //!< and has more than one interface to do so
+    kResumes = 4,    //!< does so with this connection
+};
+
+enum class Answer : uint8_t {
+    kWelcome = 1,
+    kYield = 2,     //!< both connected at once, and the other connection stays
+    kMismatch = 3,  //!< the peer's messages may be longer than ours
+    kCutOff = 4,    //!< what this association sends must not be written any more: begin anew
+    kUnknown = 5,   //!< there is no such session
+    kStale = 6,     //!< overtaken by what was agreed on meanwhile
+};
+
+struct Welcome {
+    uint32_t magic;
+    uint16_t version;
+    uint8_t connection;
+    Answer answer;
+    uint32_t max_frame;
+    uint32_t association;  //!< as in Hello
+    uint64_t received;     //!< as in Hello
+    uint8_t flags;
+    uint8_t reserved[3];
+    uint32_t attempt;  //!< the last of the sender's own, which counts no more
+};
+static_assert(sizeof(Welcome) == 32);
+
+enum class FrameType : uint8_t {
+    kMessage = 1,  //!< id: the active-message id; payload
+    kPut,          //!< Put; payload
+    kGet,          //!< Get
+    kGetReply,     //!< Reply; payload of exactly the length that was asked for
+    kAtomic,       //!< Atomic
+    kAtomicReply,  //!< Reply, the old value
+    kFlush,        //!< Reply (names the operation): answer when all before it are done
+    kFlushReply,   //!< Reply
+    kRefused,      //!< Refused: an operation of that endpoint broke the rules of memory access
+    kLeave,        //!< the sender goes away in good order
+    kRoutes,       //!< Routes; a Route for each way to the sender
+    kCut,          //!< Cut: the sender has closed its bulk connections of earlier epochs
+    kCutDone,      //!< Cut: so has the one who answers
+    kHere,         //!< nothing: what was sent on this connection has come to somebody
+};
+inline constexpr auto kLastFrameType = FrameType::kHere;
+
+struct Frame {
+    uint32_t length;  //!< of fixed header and payload, without the zeros at the end
+    FrameType type;
+    uint8_t id;
+    uint16_t mark;  //!< kMark, so that a reader that lost its place notices
+};
+static_assert(sizeof(Frame) == 8);
+inline constexpr uint16_t kMark = 0x6c77;
+
+struct Put {
+    uint64_t address;
+    uint64_t key;
+    uint32_t endpoint;  //!< the sender's, for Refused
+    uint32_t reserved;
+};
+
+struct Get {
+    uint64_t address;
+    uint64_t key;
+    uint32_t length;
+    uint32_t endpoint;
+    uint32_t operation;  //!< for the Reply
+    uint32_t reserved;
+};
+
+struct Atomic {
+    uint64_t address;
+    uint64_t key;
+    uint64_t operand;
+    uint64_t compare;
+    uint32_t endpoint;
+    uint32_t operation;
+    uint8_t code;  //!< uct::AtomicOp
+    uint8_t size;
+    uint8_t wants_reply;
+    uint8_t reserved[5];
+};
+static_assert(sizeof(Put) == 24 && sizeof(Get) == 32 && sizeof(Atomic) == 48);
+
+struct Reply {
+    uint32_t operation;
+    uint32_t reserved;
+};
+
+struct AtomicReply {
+    Reply reply;
+    uint64_t old_value;
+};
+
+struct Refused {
+    uint32_t endpoint;
+    uint32_t operation;  //!< kNoOperation, or one that gets no other answer
+};
+inline constexpr uint32_t kNoOperation = ~uint32_t{0};
+
+/** How to connect to the sender: its secret and where its worker listens. */
+struct Routes {
+    Secret secret;
+};
+struct Route {
+    std::array<std::byte, 26> device;  //!< DeviceAddress
+    uint16_t port;
+    uint32_t reserved;
+};
+static_assert(sizeof(Routes) == 16 && sizeof(Route) == 32);
+inline constexpr size_t kMaxRoutes = 15;
+
+/** Bulk connections belong to an epoch of their association; one that gives them up begins the
+ * next. */
+struct Cut {
+    uint32_t epoch;
+    uint32_t reserved;
+};
+static_assert(sizeof(Cut) == 8);
+static_assert(sizeof(Reply) == 8 && sizeof(AtomicReply) == 16 && sizeof(Refused) == 8);
+
+/** The longest Frame with fixed header: what a reader needs before it knows where payload goes. */
+inline constexpr size_t kMaxFixed = sizeof(Frame) + sizeof(Atomic);
+
+/** Bytes of the fixed header of a type, and whether payload may follow. */
+struct Shape {
+    size_t fixed;
+    bool payload;
+};
+constexpr Shape shape_of(FrameType type) {
+    switch (type) {
+        case FrameType::kMessage:
+            return {0, true};
+        case FrameType::kPut:
+            return {sizeof(Put), true};
+        case FrameType::kGet:
+            return {sizeof(Get), false};
+        case FrameType::kGetReply:
+            return {sizeof(Reply), true};
+        case FrameType::kAtomic:
+            return {sizeof(Atomic), false};
+        case FrameType::kAtomicReply:
+            return {sizeof(AtomicReply), false};
+        case FrameType::kFlush:
+        case FrameType::kFlushReply:
+            return {sizeof(Reply), false};
+        case FrameType::kRefused:
+            return {sizeof(Refused), false};
+        case FrameType::kRoutes:
+            return {sizeof(Routes), true};
+        case FrameType::kCut:
+        case FrameType::kCutDone:
+            return {sizeof(Cut), false};
+        case FrameType::kLeave:
+        case FrameType::kHere:
+            break;
+    }
+    return {0, false};
+}
+
+/** The longest payload of a put or a get reply. */
+inline constexpr uint32_t kMaxPayload = 1u << 30;
+
+/** Is this the header of a frame that a peer may send? */
+constexpr bool is_sound(const Frame& frame, size_t max_message) {
+    if (frame.mark != kMark || frame.type < FrameType::kMessage || frame.type > kLastFrameType) {
+        return false;
+    }
+    const Shape shape = shape_of(frame.type);
+    if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
+    if (frame.type == FrameType::kMessage) return frame.length <= max_message;
+    if (frame.type == FrameType::kRoutes) {
+        return frame.length >= shape.fixed &&
+               frame.length <= shape.fixed + kMaxRoutes * sizeof(Route) &&
+               (frame.length - shape.fixed) % sizeof(Route) == 0 && frame.id == 0;
+    }
+    return frame.length >= shape.fixed && frame.length - shape.fixed <= kMaxPayload &&
+           frame.id == 0;
+}
+
+}  // namespace uct::tcp::wire

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Shared memory between processes: access within bounds, and peers that are killed.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "uct/sm/component.h"
+#include "uct/sm/sm_domain.h"
+#include "unit/uct/child.h"
+#include "unit/uct/world.h"
+
+namespace uct::test {
+namespace {
+
+using namespace uct::sm;
+
+struct Board {
+    std::byte device[64], interface[64], key[128], mapped_key[128];
+    uint64_t address, mapped_address;
+    uint64_t word = 0;
+};
+
+const TransportCase kFifo{"sm_fifo", "sm_fifo"};
+
+/** What a child does to be a peer: memory of both kinds, and a queue. */
+void offer(Board& board) {
+    static ucs::VirtualClock clock;
+    static Peer* peer = new Peer(sm::component(), kFifo, 7, clock, {});
+    const auto keep = [](std::byte* to, const std::vector<std::byte>& bytes) {
+        std::copy(bytes.begin(), bytes.end(), to);
+    };
+    keep(board.device, peer->device_address());
+    keep(board.interface, peer->interface_address());
+    auto* own = new uint64_t[1024]();
+    void* allocated = nullptr;
+    if (peer->domain->allocate_memory(8192, nullptr, false, &allocated) != UCS_OK) _exit(1);
+    MemoryHandle* handle;
+    const size_t length = peer->domain->attributes().remote_key_length;
+    peer->domain->register_memory(own, 8192, &handle);
+    peer->domain->pack_remote_key(handle, {board.key, length});
+    peer->domain->register_memory(allocated, 8192, &handle);
+    peer->domain->pack_remote_key(handle, {board.mapped_key, length});
+    board.address = reinterpret_cast<uintptr_t>(own);
+    board.mapped_address = reinterpret_cast<uintptr_t>(allocated);
+}
+
+class SmProcesses : public testing::Test {
+  protected:
+    SmProcesses()
+        : board(shared<Board>()),
+          child([this] { offer(board); }),
+          near(sm::component(), kFifo, 1, clock, {}) {
+        const InterfaceAttributes& attributes = near.interface->attributes();
+        remote = {{board.device, attributes.device_address_length},
+                  {board.interface, attributes.interface_address_length},
+                  {}};
+        EXPECT_EQ(near.interface->create_endpoint(remote, &endpoint), UCS_OK);
+    }
+    ~SmProcesses() override {
+        endpoint.reset();
+        child.kill();
+        child.reap();
+        munmap(&board, sizeof(board));
+    }
+    RemoteKey unpack(const std::byte* packed) {
+        RemoteKey key = 0;
+        EXPECT_EQ(near.domain->unpack_remote_key(
+                      {packed, near.domain->attributes().remote_key_length}, &key),
+                  UCS_OK);
+        return key;
+    }
+
+    Board& board;
+    Child child;
+    ucs::VirtualClock clock;
+    Peer near;
+    RemoteAddress remote;
+    std::unique_ptr<Endpoint> endpoint;
+};
+
+TEST_F(SmProcesses, MemoryOfBothKindsIsReadAndWrittenWithinItsBounds) {
+    for (const bool is_mapped : {false, true}) {
+        const RemoteKey key = unpack(is_mapped ? board.mapped_key : board.key);
+        const uint64_t address = is_mapped ? board.mapped_address : board.address;
+        if (key == kInvalidRemoteKey) continue;  // the kernel lets nobody at the other's memory
+        EXPECT_EQ(near.domain->has_atomics(key), is_mapped);
+        EXPECT_EQ(near.domain->remote_pointer(key, address) != nullptr, is_mapped);
+        uint64_t value = 1234567, got = 0;
+        EXPECT_EQ(endpoint->put_short(&value, 8, address + 8184, key), UCS_OK);
+        const Iov piece{&got, 8, nullptr};
+        EXPECT_EQ(endpoint->get_zcopy({&piece, 1}, address + 8184, key, nullptr), UCS_OK);
+        EXPECT_EQ(got, value);
+        EXPECT_EQ(endpoint->put_short(&value, 8, address + 8185, key), UCS_ERR_INVALID_ADDR);
+        EXPECT_EQ(endpoint->put_short(&value, 8, address - 8, key), UCS_ERR_INVALID_ADDR);
+        EXPECT_EQ(endpoint->get_zcopy({&piece, 1}, ~uint64_t{0} - 3, key, nullptr),
+                  UCS_ERR_INVALID_ADDR);
+        const ucs_status_t added =
+            endpoint->atomic(AtomicOp::kAdd, 8, 3, 0, &got, address + 8184, key, nullptr);
+        EXPECT_EQ(added, is_mapped ? UCS_OK : UCS_ERR_UNSUPPORTED);
+        if (is_mapped) {
+            EXPECT_EQ(got, value);
+        }
+        near.domain->release_remote_key(key);
+    }
+}
+
+TEST_F(SmProcesses, ADeadPeerFailsItsEndpoint) {
+    EXPECT_EQ(endpoint->check(nullptr), UCS_OK);
+    child.kill();  // and a zombie still
+    EXPECT_EQ(endpoint->check(nullptr), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(endpoint->am_short(1, 0, nullptr, 0), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_TRUE(near.failures.empty());
+    near.interface->progress();
+    ASSERT_EQ(near.failures.size(), 1u);
+    EXPECT_EQ(near.failures[0].endpoint, endpoint.get());
+    EXPECT_EQ(near.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
+TEST_F(SmProcesses, ADeadPeerIsFoundWithoutAQuestion) {
+    child.kill();
+    for (int i = 0; i < 5000 && near.failures.empty(); ++i) {
+        clock.advance(std::chrono::milliseconds(1));
+        near.interface->progress();
+    }
+    EXPECT_EQ(near.failures.size(), 1u);
+}
+
+TEST_F(SmProcesses, WhoWaitsForRoomAtADeadPeerLeavesTheQueue) {
+    ucs_status_t status = UCS_OK;
+    while (status == UCS_OK) status = endpoint->am_short(1, 0, nullptr, 0);
+    ASSERT_EQ(status, UCS_ERR_NO_RESOURCE);
+    Pending pending([](Pending*) { return UCS_ERR_NO_RESOURCE; });
+    ASSERT_EQ(endpoint->pending_add(&pending), UCS_OK);
+    near.interface->progress();
+    EXPECT_TRUE(pending.is_queued());
+    child.kill();
+    endpoint->check(nullptr);
+    EXPECT_FALSE(pending.is_queued());
+}
+
+TEST(SmHosts, OtherNamespacesAndUsersAreNotReached) {
+    ucs::VirtualClock clock;
+    Peer near(sm::component(), kFifo, 1, clock, {}), far(sm::component(), kFifo, 2, clock, {});
+    const auto interface = far.interface_address();
+    for (const size_t place : {size_t{0}, size_t{8}, size_t{16}}) {
+        auto device = far.device_address();
+        EXPECT_TRUE(near.interface->is_reachable({device, interface, {}}));
+        device[place] ^= std::byte{1};
+        EXPECT_FALSE(near.interface->is_reachable({device, interface, {}}));
+    }
+}
+
+TEST(SmKeys, WithoutSingleCopyOnlyMappedMemoryHasOne) {
+    Board& board = shared<Board>();
+    Child child([&] { offer(board); });
+    Config config;
+    ucs::config::Source source;
+    std::string error;
+    ASSERT_EQ(source.modify("SM_SINGLE_COPY", "n", error), UCS_OK);
+    ASSERT_EQ(load_config(&source, &config), UCS_OK);
+    SmDomain domain(config);
+    RemoteKey key = 0;
+    const size_t length = domain.attributes().remote_key_length;
+    EXPECT_EQ(domain.unpack_remote_key({board.key, length}, &key), UCS_OK);
+    EXPECT_EQ(key, kInvalidRemoteKey);
+    EXPECT_EQ(domain.unpack_remote_key({board.mapped_key, length}, &key), UCS_OK);
+    EXPECT_NE(key, kInvalidRemoteKey);
+    domain.release_remote_key(key);
+    child.kill();
+    child.reap();
+}
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Segments and queues of shared memory, and what they must stand: senders that die or lie.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "ucs/sys/random.h"
+#include "uct/sm/inbox.h"
+#include "uct/sm/outbox.h"
+#include "unit/uct/child.h"
+
+namespace uct::test {
+namespace {
+
+using namespace uct::sm;
+
+constexpr Inbox::Size kSmall{8, 512, 8, 4};
+
+std::unique_ptr<Inbox> make_inbox(const Inbox::Size& size = kSmall) {
+    std::unique_ptr<Inbox> inbox;
+    EXPECT_EQ(Inbox::create(size, &inbox), UCS_OK);
+    return inbox;
+}
+
+constexpr auto kMany = Outbox::Kind::kManySenders;
+
+std::unique_ptr<Outbox> make_outbox(const Inbox& inbox, Outbox::Kind kind = kMany) {
+    std::unique_ptr<Outbox> outbox;
+    EXPECT_EQ(Outbox::open(inbox.name(), kind, &outbox), UCS_OK);
+    return outbox;
+}
+
+void publish(Outbox& outbox, uint64_t number, uint8_t id) {
+    outbox.slot(number).control.store(control::word(number, id, 8, 0), std::memory_order_release);
+}
+
+void send(Outbox& outbox, uint8_t id) {
+    bool sleeps;
+    const uint64_t number = outbox.reserve(false, &sleeps);
+    ASSERT_NE(number, Outbox::kFull);
+    publish(outbox, number, id);
+}
+
+std::vector<int> poll_all(Inbox& inbox) {
+    std::vector<int> ids;
+    inbox.poll(100, [&](uint8_t id, void*, size_t, ReceiveDescriptor*) {
+        ids.push_back(id);
+        return false;
+    });
+    return ids;
+}
+
+// --- segments
+
+TEST(SmSegments, OnlyTheOneOfThatNameIsAttached) {
+    std::unique_ptr<SharedSegment> segment;
+    ASSERT_EQ(SharedSegment::create(4096, nullptr, false, &segment), UCS_OK);
+    Mapping mapping;
+    EXPECT_EQ(attach_segment(segment->name(), &mapping), UCS_OK);
+    segment->base()[5] = std::byte{42};
+    EXPECT_EQ(mapping.base()[5], std::byte{42});
+    EXPECT_NE(mapping.base(), segment->base());
+
+    SegmentName wrong = segment->name();
+    wrong.nonce ^= 1;
+    EXPECT_EQ(attach_segment(wrong, &mapping), UCS_ERR_UNREACHABLE);
+    wrong = segment->name();
+    wrong.descriptor = 0;
+    EXPECT_EQ(attach_segment(wrong, &mapping), UCS_ERR_UNREACHABLE);
+    wrong = segment->name();
+    segment.reset();
+    EXPECT_EQ(attach_segment(wrong, &mapping), UCS_ERR_UNREACHABLE);
+}
+
+TEST(SmSegments, OneThatItsOwnerCouldCutIsRefused) {
+    const int descriptor = memfd_create("swiftlane-0000000000000007", MFD_ALLOW_SEALING);
+    ASSERT_EQ(ftruncate(descriptor, 4096), 0);
+    const SegmentName name{7, static_cast<uint32_t>(getpid()), static_cast<uint32_t>(descriptor)};
+    Mapping mapping;
+    EXPECT_EQ(attach_segment(name, &mapping), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    EXPECT_EQ(attach_segment(name, &mapping), UCS_OK);
+    close(descriptor);
+}
+
+// --- queues
+
+TEST(SmQueues, SizesThatDoNotFitTheSegmentAreRefused) {
+    const auto inbox = make_inbox();
+    Mapping mapping;
+    ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
+    auto& header = *reinterpret_cast<QueueHeader*>(mapping.base());
+    const QueueHeader* const_header = &header;
+    ASSERT_TRUE(QueueLayout::read(*const_header, mapping.size()));
+    const auto refused = [&](uint32_t& field, uint32_t value) {
+        const uint32_t before = std::exchange(field, value);
+        std::unique_ptr<Outbox> outbox;
+        const bool result = Outbox::open(inbox->name(), kMany, &outbox) == UCS_ERR_UNREACHABLE;
+        field = before;
+        return result;
+    };
+    EXPECT_TRUE(refused(header.slots, 4));
+    for (const uint32_t value : {0u, 3u, 1u << 19, 1u << 31, ~0u}) {
+        EXPECT_TRUE(refused(header.slots, value)) << value;
+        EXPECT_TRUE(refused(header.buffer_size, value | 1)) << value;
+    }
+    for (const uint32_t value : {0u, 3u, 1u << 20, ~0u})
+        EXPECT_TRUE(refused(header.buffers, value));
+    for (const uint32_t value : {1u << 20, ~0u}) EXPECT_TRUE(refused(header.senders, value));
+    EXPECT_TRUE(refused(header.version, 1));
+    EXPECT_TRUE(refused(header.pid, 1));
+}
+
+TEST(SmQueues, OneOfAnotherKindThanItsAddressIsRefused) {
+    constexpr auto kOne = Outbox::Kind::kOneSender;
+    const auto shared_queue = make_inbox();
+    const auto ring = make_inbox({.slots = 8, .buffer_size = 512, .buffers = 8, .senders = 0});
+    std::unique_ptr<Outbox> outbox;
+    EXPECT_EQ(Outbox::open(ring->name(), kMany, &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kOne, &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(ring->name(), kOne, &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kMany, &outbox), UCS_OK);
+}
+
+TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox);
+    bool sleeps;
+    for (const uint64_t flags : {uint64_t{0}, control::kInBuffer}) {
+        const uint64_t number = outbox->reserve(flags != 0, &sleeps);
+        outbox->slot(number).control = control::word(number, 31, 0xffffff, flags);
+    }
+    send(*outbox, 5);
+    EXPECT_EQ(poll_all(*inbox), std::vector<int>{5});
+}
+
+TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox);
+    Mapping mapping;
+    ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
+    reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;
+    for (int i = 0; i < 8; ++i) send(*outbox, 1);
+    bool sleeps;
+    EXPECT_EQ(outbox->reserve(false, &sleeps), Outbox::kFull);
+}
+
+TEST(SmQueues, LongMessagesOfManySendersWaitForFewerPlaces) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox);
+    bool sleeps;
+    const auto send_long = [&] {
+        const uint64_t number = outbox->reserve(true, &sleeps);
+        if (number == Outbox::kFull) return false;
+        std::memset(outbox->buffer(number), static_cast<int>(number), 512);
+        outbox->slot(number).control = control::word(number, 2, 512, control::kInBuffer);
+        return true;
+    };
+    unsigned sent = 0;
+    while (send_long()) ++sent;
+    EXPECT_EQ(sent, 4u);  // half of the slots
+    EXPECT_FALSE(outbox->has_room());
+    send(*outbox, 1);  // short ones go on
+    std::vector<ReceiveDescriptor*> kept;
+    std::vector<const unsigned char*> contents;
+    inbox->poll(2, [&](uint8_t, void* data, size_t, ReceiveDescriptor* descriptor) {
+        kept.push_back(descriptor);
+        contents.push_back(static_cast<const unsigned char*>(data));
+        return true;
+    });
+    ASSERT_EQ(kept.size(), 2u);
+    EXPECT_TRUE(outbox->has_room());
+    EXPECT_TRUE(send_long());
+    EXPECT_FALSE(send_long());
+    EXPECT_EQ(poll_all(*inbox), (std::vector<int>{2, 2, 1, 2}));
+    // What is kept is nobody else's.
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(contents[i][0], i);
+    for (ReceiveDescriptor* descriptor : kept) descriptor->release();
+}
+
+TEST(SmQueues, LongMessagesOfOneSenderLieOneBehindTheOther) {
+    constexpr size_t kPiece = 512;
+    const auto inbox = make_inbox({.slots = 64, .buffer_size = kPiece, .buffers = 4, .senders = 0});
+    const auto outbox = make_outbox(*inbox, Outbox::Kind::kOneSender);
+    Area area = outbox->area();
+    uint64_t number = 0, taken = 0;
+    ucs::Random random(1);
+    size_t most = 0;
+    for (int i = 0; i < 2000; ++i) {
+        // As many as there is room for, then some are taken.
+        size_t waiting = number - taken;
+        for (; area.has_room(outbox->area_tail()) && waiting < 64; ++waiting) {
+            const size_t length = 1 + random.below(kPiece);
+            std::memset(outbox->area_at(area.next()), static_cast<int>(number % 251), length);
+            area.advance(length);
+            outbox->slot(number).control = control::word(number, 2, length, control::kInBuffer);
+            ++number;
+        }
+        most = std::max(most, waiting);
+        taken += inbox->poll(1 + static_cast<unsigned>(random.below(waiting)),
+                             [&, expected = taken](uint8_t, void* data, size_t length,
+                                                   ReceiveDescriptor* kept) mutable {
+                                 const auto* bytes = static_cast<const unsigned char*>(data);
+                                 EXPECT_EQ(bytes[0], expected % 251);
+                                 EXPECT_EQ(bytes[length - 1], expected % 251);
+                                 EXPECT_EQ(kept, nullptr);
+                                 ++expected;
+                                 return false;
+                             });
+    }
+    EXPECT_GT(taken, 2000u);
+    EXPECT_GT(most, 4u);  // more than pieces, where they are short
+}
+
+TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox);
+    send(*outbox, 1);
+    Child child([&] {
+        std::unique_ptr<Outbox> theirs;
+        bool sleeps;
+        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
+            theirs->reserve(false, &sleeps) != 1)
+            _exit(1);
+        theirs.release();
+    });
+    send(*outbox, 2);
+    EXPECT_EQ(poll_all(*inbox), std::vector<int>{1});
+    // While it lives it may still fill the slot.
+    for (int i = 0; i < 5; ++i) inbox->bury_dead();
+    EXPECT_EQ(poll_all(*inbox), std::vector<int>{});
+    child.kill();
+    for (int i = 0; i < 2; ++i) inbox->bury_dead();
+    EXPECT_EQ(poll_all(*inbox), std::vector<int>{2});
+    child.reap();
+}
+
+// Two tried for the last slot with room for a long message. Who did not get it finds none, nor
+// later since a third one goes on with short ones.
+TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
+    const auto inbox = make_inbox();
+    const auto outbox = make_outbox(*inbox), third = make_outbox(*inbox);
+    Mapping mapping;
+    ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
+    const auto& header = *reinterpret_cast<const QueueHeader*>(mapping.base());
+    const auto layout = QueueLayout::read(header, mapping.size());
+    ASSERT_TRUE(layout);
+    const uint64_t last = layout->places() - 1;
+    for (uint64_t number = 0; number < last; ++number) send(*outbox, 1);
+    Child child([&] {
+        std::unique_ptr<Outbox> theirs;
+        bool sleeps;
+        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
+            theirs->reserve(true, &sleeps) != last)
+            _exit(1);
+        theirs.release();
+    });
+    reinterpret_cast<Sender*>(mapping.base() + layout->sender_table())->attempt = last + 1;
+    bool sleeps;
+    EXPECT_EQ(outbox->reserve(true, &sleeps), Outbox::kFull);
+    EXPECT_EQ(poll_all(*inbox).size(), last);
+    std::vector<int> more;
+    for (; outbox->has_room(); more.push_back(2)) send(*third, 2);
+    child.kill();
+    for (int i = 0; i < 2; ++i) inbox->bury_dead();
+    EXPECT_EQ(poll_all(*inbox), more);
+    child.reap();
+}
+
+TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
+    const auto inbox = make_inbox();
+    for (unsigned i = 0; i < 3 * kSmall.senders; ++i) {
+        Child child([&] {
+            std::unique_ptr<Outbox> theirs;
+            if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK) _exit(1);
+            theirs.release();
+        });
+        child.kill();
+        child.reap();
+        inbox->bury_dead();
+    }
+    make_outbox(*inbox);
+    std::vector<std::unique_ptr<Outbox>> living;
+    for (unsigned i = 0; i < kSmall.senders; ++i) living.push_back(make_outbox(*inbox));
+    std::unique_ptr<Outbox> one_more;
+    EXPECT_EQ(Outbox::open(inbox->name(), kMany, &one_more), UCS_ERR_NO_RESOURCE);
+}
+
+}  // namespace
+}  // namespace uct::test

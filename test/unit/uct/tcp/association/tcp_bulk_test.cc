@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Bulk connections that end, or cannot be made, while messages go on.
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "unit/uct/tcp/association/tcp_bulk.h"
+
+namespace uct::test {
+namespace {
+
+class TcpBulkFailover : public TcpBulk {
+  protected:
+    explicit TcpBulkFailover(const Settings& settings = kNarrow) : TcpBulk(2, settings) {}
+};
+
+TEST_F(TcpBulkFailover, AChainWhoseConnectionBreaksEndsAloneAndWritesNothingMore) {
+    for (const size_t side : {0, 1}) {
+        Endpoint& endpoint = world.connect(0, 1);
+        world.expect_traffic(0, 1);
+        std::memset(source.data(), 'n', source.size());
+        std::memset(target.data(), '.', target.size());
+        Waiter waiter;
+        start_and_stop_in_the_middle(endpoint, waiter);
+        break_connections(world, side, 1);
+        world.until([&] { return waiter.done; });
+        EXPECT_EQ(waiter.status, UCS_ERR_UNREACHABLE);
+        std::memset(target.data(), 'm', target.size());
+        world.progress_some(200);
+        EXPECT_EQ(target.text(), std::string(target.size(), 'm'));
+        expect_no_failures();
+        expect_a_chain_to_work(endpoint);
+        world.expect_traffic(1, 0);
+        world.destroy(endpoint);
+    }
+}
+
+TEST_F(TcpBulkFailover, GetsOfAChainEndToo) {
+    Endpoint& back = world.connect(1, 0);
+    world.expect_traffic(1, 0);
+    const Iov whole = target.iov(0, target.size());
+    const RemoteKey key = source.key_for(world.peer(1));
+    std::vector<ChainPiece> gets;
+    for (size_t i = 0; i < kPieces; ++i) {
+        gets.push_back(
+            {target.data() + i * kPiece, kPiece, whole.memory, source.address() + i * kPiece, key});
+    }
+    Waiter waiter;
+    ASSERT_EQ(back.get_chain(gets, &waiter), static_cast<ssize_t>(kPieces));
+    world.until([&] { return target.data()[0] == 'n'; });
+    break_connections(world, 0, 1);
+    world.until([&] { return waiter.done; });
+    EXPECT_EQ(waiter.status, UCS_ERR_UNREACHABLE);
+    Waiter again;
+    world.until([&] { return back.get_chain(gets, &again) != 0; });
+    world.until([&] { return again.done; });
+    EXPECT_EQ(again.status, UCS_OK);
+    EXPECT_EQ(target.text(), source.text());
+}
+
+/** The peer takes its leave on a bulk connection while the messages' one is being made anew. */
+TEST_F(TcpBulkFailover, AFarewellWhileMessagesMoveIsTheEndOfTheSession) {
+    Endpoint& endpoint = world.connect(0, 1);
+    Endpoint& back = world.connect(1, 0);
+    world.expect_traffic(0, 1);
+    expect_a_chain_to_work(endpoint);
+    world.peer(1).runs = false;
+    break_connections(world, 0, 0);
+    world.progress_some(20);
+    world.destroy(back);
+    world.peer(1).interface.reset();
+    // If the new connection is read before the farewell on the other, the next message finds it
+    // out.
+    world.until([&] {
+        return endpoint.am_short(1, 0, nullptr, 0) != UCS_OK && world.peer(0).failures.size() == 1;
+    });
+    EXPECT_EQ(world.peer(0).failures[0].endpoint, &endpoint);
+    EXPECT_LT(endpoint.am_short(1, 0, nullptr, 0), 0);
+    EXPECT_NE(endpoint.am_short(1, 0, nullptr, 0), UCS_ERR_NO_RESOURCE);
+}
+
+/** Without sessions. */
+class TcpPlainBulk : public TcpBulk {
+  protected:
+    explicit TcpPlainBulk(const Settings& settings = kNarrowPlain) : TcpBulk(2, settings) {}
+
+    std::vector<ChainPiece> reads(Buffer& from, Buffer& to) {
+        const Iov whole = to.iov(0, to.size());
+        return {{to.data(), to.size(), whole.memory, from.address(), from.key_for(world.peer(0))}};
+    }
+};
+
+TEST_F(TcpPlainBulk, MessagesThatWereFlushedSurviveTheChainsOfTheirEndpoint) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    Waiter waiter;
+    start_and_stop_in_the_middle(endpoint, waiter);
+    world.peer(1).runs = false;
+    for (uint64_t i = 0; i < 10; ++i) send_short(world, endpoint, 2, i, "");
+    world.destroy(endpoint);
+    EXPECT_TRUE(waiter.done);
+    world.peer(1).runs = true;
+    world.until([&] { return world.peer(1).received.size() == 11; });
+    expect_a_chain_to_work(world.connect(0, 1));
+    expect_no_failures();
+}
+
+TEST_F(TcpPlainBulk, AConnectionThatCannotBeMadeAnewIsDoneWithout) {
+    Endpoint& first = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    Waiter waiter;
+    start_and_stop_in_the_middle(first, waiter);
+    world.destroy(first);
+    Endpoint& endpoint = world.connect(0, 1);
+    Waiter again;
+    {
+        const NoDescriptors none;
+        ASSERT_EQ(endpoint.put_chain(pieces(), &again), static_cast<ssize_t>(kPieces));
+        world.progress_some(5);
+    }
+    world.until([&] { return again.done; });
+    EXPECT_EQ(again.status, UCS_OK);
+    expect_no_failures();
+    world.expect_traffic(0, 1);
+}
+
+TEST_F(TcpPlainBulk, AnEndpointMayGoThatHasWrittenAndNeverSentAMessage) {
+    Endpoint& endpoint = world.connect(0, 1);
+    const Iov from[] = {source.iov(0, 64)};
+    Waiter put, chain;
+    ASSERT_EQ(endpoint.put_zcopy(from, target.address(), target.key_for(world.peer(0)), &put),
+              UCS_INPROGRESS);
+    world.until([&] { return put.done; });
+    start_and_stop_in_the_middle(endpoint, chain);
+    world.destroy(endpoint);
+    EXPECT_TRUE(chain.done);
+    expect_a_chain_to_work(world.connect(0, 1));
+}
+
+TEST_F(TcpPlainBulk, AFlushThatMovesToTheFirstConnectionWaitsForAllThatWentThere) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    const RemoteKey key = target.key_for(world.peer(0));
+    constexpr size_t kSize = 256 * 1024;
+    const Iov from[] = {source.iov(0, kSize)};
+    Waiter put, flushed;
+    world.peer(1).runs = false;
+    ASSERT_EQ(endpoint.put_short("n", 1, target.address(), key), UCS_OK);
+    {
+        const NoDescriptors none;
+        ASSERT_EQ(endpoint.put_zcopy(from, target.address(), key, &put), UCS_INPROGRESS);
+        ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+        world.progress_some(5);
+    }
+    world.peer(1).runs = true;
+    world.until([&] { return flushed.done; });
+    EXPECT_EQ(flushed.status, UCS_OK);
+    EXPECT_EQ(target.text().substr(0, kSize), std::string(kSize, 'n'));
+    world.expect_traffic(0, 1);
+    expect_no_failures();
+}
+
+class TcpPlainBulkOfTwo : public TcpPlainBulk {
+  protected:
+    TcpPlainBulkOfTwo()
+        : TcpPlainBulk({{"TCP_FAILOVER", "n"},
+                        {"TCP_SNDBUF", "8k"},
+                        {"TCP_RCVBUF", "8k"},
+                        {"TCP_CONNECTIONS", "3"}}) {}
+};
+
+TEST_F(TcpPlainBulkOfTwo, GetsThatMoveToTheFirstConnectionAreOfItFromThenOn) {
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    Buffer from(world.peer(1), kPiece, 'g'), to(world.peer(0), kPiece, '.');
+    Waiter put, get;
+    start_and_stop_in_the_middle(endpoint, put);
+    world.peer(1).runs = false;
+    {
+        const NoDescriptors none;
+        ASSERT_EQ(endpoint.get_chain(reads(from, to), &get), 1);
+        world.progress_some(5);
+    }
+    break_connections(world, 0, 1);
+    world.progress_some(20);
+    EXPECT_FALSE(get.done);
+    world.peer(1).runs = true;
+    world.until([&] { return put.done && get.done; });
+    EXPECT_EQ(put.status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(get.status, UCS_OK);
+    EXPECT_EQ(to.text(), from.text());
+    expect_no_failures();
+    world.expect_traffic(0, 1);
+}
+
+TEST(TcpFences, HoldBackWritesOfWhicheverConnection) {
+    TcpWorld world(2, {{"TCP_CONNECTIONS", "3"}, {"TCP_FAILOVER", "n"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    constexpr size_t kSize = 4096;
+    Buffer target(world.peer(1), kSize), old(world.peer(0), kSize, 'o'),
+        recent(world.peer(0), kSize, 'r');
+    const RemoteKey key = target.key_for(world.peer(0));
+    const Iov first[] = {old.iov(0, kSize)}, second[] = {recent.iov(0, kSize)};
+    std::deque<Waiter> waiters(8);
+    // Both connections stand.
+    for (Waiter& waiter : waiters) {
+        const ucs_status_t status = endpoint.put_zcopy(first, target.address(), key, &waiter);
+        if (status == UCS_OK) continue;
+        ASSERT_EQ(status, UCS_INPROGRESS);
+        world.until([&] { return waiter.done; });
+    }
+    ASSERT_EQ(flush(world, endpoint), UCS_OK);
+    world.peer(1).runs = false;
+    ASSERT_EQ(endpoint.put_zcopy(first, target.address(), key, nullptr), UCS_OK);
+    ASSERT_EQ(endpoint.fence(), UCS_OK);
+    for (int i = 0; i < 8; ++i) {
+        EXPECT_EQ(endpoint.put_zcopy(second, target.address(), key, nullptr), UCS_ERR_NO_RESOURCE);
+        world.progress();
+    }
+    world.peer(1).runs = true;
+    world.until([&] {
+        return endpoint.put_zcopy(second, target.address(), key, nullptr) != UCS_ERR_NO_RESOURCE;
+    });
+    ASSERT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(target.text(), recent.text());
+}
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// What a session of TCP does at its ends: how it begins, what it takes with it, what is told of it.
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "uct/tcp/interface/tcp_endpoint.h"
+#include "uct/tcp/wire/frames.h"
+#include "unit/uct/tcp/association/tcp_bulk.h"
+
+namespace uct::test {
+namespace {
+
+namespace wire = tcp::wire;
+
+/** The greeting of somebody who keeps sessions. */
+wire::Hello session_hello(const RawPeer& peer) {
+    wire::Hello hello = peer.hello();
+    hello.flags = wire::kCanResume;
+    return hello;
+}
+
+std::string frame_of(wire::FrameType type, const std::string& body) {
+    const wire::Frame frame{static_cast<uint32_t>(body.size()), type,
+                            static_cast<uint8_t>(type == wire::FrameType::kMessage ? 1 : 0),
+                            wire::kMark};
+    return std::string(reinterpret_cast<const char*>(&frame), sizeof(frame)) + body;
+}
+
+TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
+    TcpWorld world(1, kSessions);
+    RawPeer first(world, 0), second(world, 0);
+    wire::Hello hello = session_hello(first);
+    std::string stream;
+    const wire::Welcome welcome = first.greet(hello, &stream);
+    ASSERT_EQ(welcome.answer, wire::Answer::kWelcome);
+    constexpr int kMost = 3000;
+    int sent = 0;
+    const std::string message = frame_of(wire::FrameType::kMessage, "12345678");
+    const auto send_one = [&] {
+        ++sent;
+        return ::send(first.socket_number(), message.data(), message.size(), MSG_NOSIGNAL) > 0;
+    };
+    world.peer(0).on_message = [&](const Message&) {
+        if (sent < kMost) send_one();
+    };
+    ASSERT_TRUE(send_one());
+    hello.flags |= wire::kResumes;
+    hello.peer_association = welcome.association;
+    hello.attempt = 1;
+    hello.received = stream.size();
+    EXPECT_EQ(second.greet(hello).answer, wire::Answer::kWelcome);
+    EXPECT_LT(sent, kMost);
+    world.peer(0).on_message = nullptr;
+    world.tcp(0).abandon();
+}
+
+TEST(TcpSessions, AWelcomeThatWasLostIsSaidAgain) {
+    for (const bool is_noticed : {false, true}) {
+        TcpWorld world(1, kSessions);
+        RawPeer first(world, 0), second(world, 0);
+        const wire::Hello hello = session_hello(first);
+        std::string routes, again;
+        ASSERT_EQ(first.greet(hello, &routes).answer, wire::Answer::kWelcome);
+        if (is_noticed) {
+            first.close();
+            world.progress_some(20);
+        }
+        EXPECT_EQ(second.greet(hello, &again).answer, wire::Answer::kWelcome);
+        EXPECT_FALSE(routes.empty());
+        EXPECT_EQ(again, routes);
+        second.send(frame_of(wire::FrameType::kMessage, "12345678"));
+        world.until([&] { return world.peer(0).received.size() == 1; });
+        world.tcp(0).abandon();
+    }
+}
+
+TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
+    TcpWorld world(1, kSessions);
+    RawPeer peer(world, 0);
+    ASSERT_EQ(peer.greet(session_hello(peer)).answer, wire::Answer::kWelcome);
+    ucs::net::Socket listener;
+    ASSERT_EQ(ucs::net::Socket::open(AF_INET, &listener), UCS_OK);
+    ASSERT_EQ(listener.bind({world.device(0).ip, 0, 0}), UCS_OK);
+    ASSERT_EQ(listener.listen(), UCS_OK);
+    struct {
+        wire::Routes routes{{1, 2}};
+        wire::Route route{};
+    } known;
+    world.device(0).write(known.route.device);
+    known.route.port = listener.local().port();
+    const std::string bytes(reinterpret_cast<const char*>(&known), sizeof(known));
+    peer.send(frame_of(wire::FrameType::kRoutes, bytes));
+    peer.send(frame_of(wire::FrameType::kRoutes, bytes.substr(0, sizeof(wire::Routes))));
+    peer.close();
+    ucs::net::Socket accepted;
+    world.until([&] { return listener.accept(&accepted) == UCS_OK; });
+    ASSERT_TRUE(accepted);
+    wire::Hello hello{};
+    world.until([&] { return accepted.receive(&hello, sizeof(hello)) == sizeof(hello); });
+    EXPECT_EQ(hello.flags & wire::kResumes, wire::kResumes);
+    EXPECT_EQ(hello.secret, known.routes.secret);
+    world.tcp(0).abandon();
+}
+
+TEST(TcpSessions, AnOutageThatIsOverIsForgotten) {
+    TcpWorld world(2, kSessions);
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    tcp::Session* session = static_cast<tcp::TcpEndpoint&>(endpoint).association().session();
+    ASSERT_NE(session, nullptr);
+    session->suspect("no link");
+    session->on_carrier(world.tcp(0).device(), true);
+    world.clock.advance(std::chrono::hours(1));
+    {
+        const NoDescriptors none;
+        break_connections(world, 0, 0);
+        for (int i = 0; i < 5; ++i) world.peer(0).interface->progress();
+    }
+    world.expect_traffic(0, 1);
+    EXPECT_TRUE(world.peer(0).failures.empty());
+}
+
+TEST(TcpSessions, LargeWritesBelongToThemThoughNoMessageWasSentBefore) {
+    TcpWorld world(2, {{"TCP_FAILOVER", "y"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}});
+    Endpoint& endpoint = world.connect(0, 1);
+    constexpr size_t kSize = 1 << 20;
+    Buffer source(world.peer(0), kSize, 'n'), target(world.peer(1), kSize, '.');
+    const Iov from[] = {source.iov(0, kSize)};
+    Waiter put;
+    ASSERT_EQ(endpoint.put_zcopy(from, target.address(), target.key_for(world.peer(0)), &put),
+              UCS_INPROGRESS);
+    world.until([&] { return target.data()[0] == 'n'; });
+    for (const unsigned index : {0, 1}) break_connections(world, 0, index);
+    world.until([&] { return put.done; });
+    EXPECT_EQ(put.status, UCS_OK);
+    EXPECT_EQ(flush(world, endpoint), UCS_OK);
+    EXPECT_EQ(target.text(), source.text());
+    EXPECT_TRUE(world.peer(0).failures.empty());
+}
+
+TEST(TcpSessions, ACutSaysWhatItThrowsAway) {
+    Settings settings = kNarrow;
+    settings.emplace_back("TCP_CONNECTIONS", "1");
+    TcpWorld world(2, settings);
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    world.peer(1).runs = false;
+    send_bcopy(world, endpoint, 1, "under way");
+    EXPECT_EQ(endpoint.flush(nullptr), UCS_OK);
+    break_connections(world, 0, 0);
+    world.progress_some(5);
+    ASSERT_EQ(world.peer(0).interface->cut_off(world.address_of(1), 1), UCS_OK);
+    ASSERT_EQ(world.peer(0).failures.size(), 1u);
+    EXPECT_EQ(world.peer(0).failures[0].endpoint, &endpoint);
+    EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_CONNECTION_RESET);
+}
+
+}  // namespace
+}  // namespace uct::test

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "uct/tcp/interface/tcp_interface.h"
+#include "uct/tcp/network/options.h"
+#include "uct/tcp/wire/address.h"
+#include "uct/tcp/wire/format.h"
+#include "unit/uct/world.h"
+
+/** A World over TCP with a look inside, and peers that do not keep to the protocol. */
+namespace uct::test {
+
+class TcpWorld : public World {
+  public:
+    explicit TcpWorld(unsigned peers = 2, const Settings& settings = {})
+        : World({"tcp", "tcp"}, peers, settings) {}
+
+    tcp::TcpInterface& tcp(size_t index) {
+        return static_cast<tcp::TcpInterface&>(*peer(index).interface);
+    }
+    tcp::ListenerAddress listener(size_t index) {
+        return *tcp::ListenerAddress::read(peer(index).interface_address());
+    }
+    tcp::DeviceAddress device(size_t index) {
+        return *tcp::DeviceAddress::read(peer(index).device_address());
+    }
+    /** A message from one to the other arrives: both work. */
+    void expect_traffic(size_t from, size_t to) {
+        Endpoint& endpoint = connect(from, to);
+        const size_t before = peer(to).received.size();
+        send_bcopy(*this, endpoint, 1, "still here");
+        until([&] { return peer(to).received.size() == before + 1; });
+        EXPECT_EQ(peer(to).received.back().data, "still here");
+        EXPECT_EQ(flush(*this, endpoint), UCS_OK);
+        destroy(endpoint);
+    }
+    /**
+     * Peer 0 goes with its endpoint to peer 1, which reads in a thread of its own until it has that
+     * many messages or a failure.
+     *
+     * @return whether it read all the time: who leaves waits a moment for it, and no longer
+     */
+    bool leave_while_read(Endpoint& there, size_t messages) {
+        using Clock = std::chrono::steady_clock;
+        Peer& receiver = peer(1);
+        Clock::duration longest{};
+        std::thread reader([&] {
+            const auto limit = Clock::now() + std::chrono::seconds(60);
+            auto last = Clock::now();
+            while (receiver.received.size() < messages && receiver.failures.empty() &&
+                   last < limit) {
+                receiver.interface->progress();
+                const auto now = Clock::now();
+                longest = std::max(longest, now - last);
+                last = now;
+            }
+        });
+        destroy(there);
+        peer(0).interface.reset();
+        reader.join();
+        return longest < std::chrono::milliseconds(50);
+    }
+};
+
+/** A second descriptor of a socket, to look at it. */
+inline ucs::net::Socket copy_of(int descriptor) {
+    return ucs::net::Socket(dup(descriptor));
+}
+
+/** A socket to a peer's listener, driven by hand. */
+class RawPeer {
+  public:
+    RawPeer(TcpWorld& world, size_t target) : world_(world), target_(target) {
+        const auto listener = world.listener(target);
+        const ucs::net::SocketAddress address(world.device(target).ip, listener.port, 0);
+        socket_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        EXPECT_EQ(connect(socket_.get(), address.get(), address.length()), 0);
+        const int yes = 1;
+        setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    }
+
+    /** What a peer of the job would say. */
+    tcp::wire::Hello hello() const {
+        const auto listener = world_.listener(target_);
+        tcp::wire::Hello hello{};
+        hello.magic = tcp::wire::kMagic;
+        hello.version = tcp::wire::kVersion;
+        hello.sender = 0x1234567;
+        hello.association = next_link_++;
+        hello.receiver = listener.id;
+        hello.secret = listener.secret;
+        hello.max_frame = static_cast<uint32_t>(world_.tcp(target_).max_message());
+        return hello;
+    }
+    template <typename T>
+    void send(const T& value) {
+        send(std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
+    }
+    void send(const std::string& bytes) {
+        const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        EXPECT_EQ(sent, static_cast<ssize_t>(bytes.size()));
+    }
+    /** Bytes that have arrived. */
+    std::string read() {
+        char buffer[4096];
+        const ssize_t got = recv(socket_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+        return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : std::string();
+    }
+    bool is_closed() {
+        char byte;
+        const ssize_t got = recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+        return got == 0 || (got < 0 && errno != EAGAIN);
+    }
+    /** Greets, and waits for the answer. @param rest  what came behind it */
+    tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr) {
+        send(hello);
+        std::string answer;
+        tcp::wire::Welcome welcome{};
+        world_.until([&] {
+            answer += read();
+            return answer.size() >= sizeof(welcome);
+        });
+        if (answer.size() < sizeof(welcome)) return welcome;
+        std::memcpy(&welcome, answer.data(), sizeof(welcome));
+        EXPECT_EQ(welcome.magic, tcp::wire::kMagic);
+        answer.erase(0, sizeof(welcome));
+        if (rest != nullptr) *rest = answer;
+        return welcome;
+    }
+    /** Greets properly, and is welcome. */
+    void enter() {
+        std::string rest;
+        ASSERT_EQ(greet(hello(), &rest).answer, tcp::wire::Answer::kWelcome);
+        ASSERT_EQ(rest, "");
+    }
+    void close() { socket_.reset(); }
+    int socket_number() const { return socket_.get(); }
+
+  private:
+    TcpWorld& world_;
+    size_t target_;
+    ucs::Descriptor socket_;
+    static inline uint32_t next_link_ = 1;
+};
+
+}  // namespace uct::test
