@@ -13,7 +13,8 @@
  * several threads at a time, possibly inside the allocator or a signal handler: they must not
  * allocate or free, take no lock that may be held meanwhile, and not set or unset handlers.
  */
-#pragma once
+#ifndef UCM_H_
+#define UCM_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -210,3 +211,5 @@ void ucm_vm_munmap(void* addr, size_t length);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -15,7 +15,8 @@
  * - Arguments that break a contract may be refused with UCS_ERR_INVALID_PARAM; NULL handles are not
  *   checked for.
  */
-#pragma once
+#ifndef UCP_H_
+#define UCP_H_
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -39,3 +40,5 @@
 #include "ucs/sys/compiler_def.h"
 #include "ucs/type/cpu_set.h"
 #include "ucs/type/thread_mode.h"
+
+#endif

@@ -4,7 +4,8 @@
  * Active messages: a header and data that call a function of the receiver, in the order in which an
  * endpoint sent them, except that data fetched by rendezvous arrives when it arrives.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_AM_H_
+#define SWIFTLANE_UCP_AM_H_
 
 #include "ucp/api/ucp_def.h"
 #include "ucp/api/ucp_request.h"
@@ -79,3 +80,5 @@ void ucp_am_data_release(ucp_worker_h worker, void* data);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -9,7 +9,8 @@
  * before the user's memory @a req and return UCS_OK, UCS_INPROGRESS (see ucp_request_check_status)
  * or an error. Functions without such an ending progress the worker until they are done.
  */
-#pragma once
+#ifndef UCP_COMPAT_H_
+#define UCP_COMPAT_H_
 
 #include "ucp/api/ucp_def.h"
 
@@ -20,32 +21,6 @@ typedef struct ucp_listener_accept_handler {
     ucp_listener_accept_callback_t cb;
     void* arg;
 } ucp_listener_accept_handler_t;
-
-/** Modes of ucp_ep_close_nb. */
-enum ucp_ep_close_mode {
-    UCP_EP_CLOSE_MODE_FORCE = 0, /**< what is under way is cancelled */
-    UCP_EP_CLOSE_MODE_FLUSH = 1  /**< after a flush */
-};
-
-/** Atomic operations without a reply, for ucp_atomic_post. */
-typedef enum {
-    UCP_ATOMIC_POST_OP_ADD,
-    UCP_ATOMIC_POST_OP_AND,
-    UCP_ATOMIC_POST_OP_OR,
-    UCP_ATOMIC_POST_OP_XOR,
-    UCP_ATOMIC_POST_OP_LAST
-} ucp_atomic_post_op_t;
-
-/** Atomic operations with a reply, for ucp_atomic_fetch_nb. */
-typedef enum {
-    UCP_ATOMIC_FETCH_OP_FADD,
-    UCP_ATOMIC_FETCH_OP_SWAP,
-    UCP_ATOMIC_FETCH_OP_CSWAP,
-    UCP_ATOMIC_FETCH_OP_FAND,
-    UCP_ATOMIC_FETCH_OP_FOR,
-    UCP_ATOMIC_FETCH_OP_FXOR,
-    UCP_ATOMIC_FETCH_OP_LAST
-} ucp_atomic_fetch_op_t;
 
 /* --- requests */
 
@@ -131,13 +106,6 @@ ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
-/** @return UCS_OK: posted, a flush tells the end; or an error. */
-ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
-                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey);
-/** @param result  Gets the old value; for CSWAP it holds the value to swap in. */
-ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
-                                     void* result, size_t op_size, uint64_t remote_addr,
-                                     ucp_rkey_h rkey, ucp_send_callback_t cb);
 ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey);
 ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey);
 ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,
@@ -155,3 +123,5 @@ ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, ui
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

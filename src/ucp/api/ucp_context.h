@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_context.h Configuration, version and contexts. */
-#pragma once
+#ifndef SWIFTLANE_UCP_CONTEXT_H_
+#define SWIFTLANE_UCP_CONTEXT_H_
 
 #include <stdio.h>
 
@@ -130,3 +131,5 @@ void ucp_context_print_info(const ucp_context_h context, FILE* stream);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

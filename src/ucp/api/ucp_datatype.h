@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_datatype.h Layouts of buffers. */
-#pragma once
+#ifndef SWIFTLANE_UCP_DATATYPE_H_
+#define SWIFTLANE_UCP_DATATYPE_H_
 
 #include "ucp/api/ucp_def.h"
 
@@ -70,3 +71,5 @@ ucs_status_t ucp_dt_query(ucp_datatype_t datatype, ucp_datatype_attr_t* attr);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_def.h Handles, basic types and callbacks that the rest of the interface shares. */
-#pragma once
+#ifndef UCP_DEF_H_
+#define UCP_DEF_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -174,3 +175,5 @@ typedef struct {
     unsigned num_entries;           /**< in: room, out: entries filled */
     size_t entry_size;              /**< size of an entry as the caller was compiled, in bytes */
 } ucp_transports_t;
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_ep.h Endpoints: connect, close, flush, query. */
-#pragma once
+#ifndef SWIFTLANE_UCP_EP_H_
+#define SWIFTLANE_UCP_EP_H_
 
 #include <stdio.h>
 #include <sys/socket.h>
@@ -34,6 +35,12 @@ enum ucp_ep_params_flags_field {
 typedef enum {
     UCP_EP_CLOSE_FLAG_FORCE = UCS_BIT(0) /**< no flush: what is under way is cancelled */
 } ucp_ep_close_flags_t;
+
+/** Modes of ucp_ep_close_nb. */
+enum ucp_ep_close_mode {
+    UCP_EP_CLOSE_MODE_FORCE = 0, /**< what is under way is cancelled */
+    UCP_EP_CLOSE_MODE_FLUSH = 1  /**< after a flush */
+};
 
 typedef enum ucp_ep_perf_param_field {
     UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE = UCS_BIT(0)
@@ -92,3 +99,5 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE* stream);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

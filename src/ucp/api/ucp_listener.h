@@ -11,7 +11,8 @@
  * UCS_ERR_CONNECTION_RESET when the peer has closed its endpoint or is gone; what it had sent before
  * has been received by then.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_LISTENER_H_
+#define SWIFTLANE_UCP_LISTENER_H_
 
 #include <sys/socket.h>
 
@@ -68,3 +69,5 @@ ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request, ucp_conn_re
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

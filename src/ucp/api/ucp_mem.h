@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_mem.h Memory handles and remote keys. */
-#pragma once
+#ifndef SWIFTLANE_UCP_MEM_H_
+#define SWIFTLANE_UCP_MEM_H_
 
 #include <stdio.h>
 
@@ -136,3 +137,5 @@ void ucp_rkey_destroy(ucp_rkey_h rkey);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -8,7 +8,8 @@
  * request is called once, from progress; the caller frees the request with ucp_request_free, at any
  * time. Buffers belong to the library until the request ends.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_REQUEST_H_
+#define SWIFTLANE_UCP_REQUEST_H_
 
 #include "ucp/api/ucp_def.h"
 
@@ -84,3 +85,5 @@ void* ucp_request_alloc(ucp_worker_h worker);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

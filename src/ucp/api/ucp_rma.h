@@ -5,7 +5,8 @@
  * be used again (put) or holds the result (get, fetching atomics); a flush says that the target is
  * reached. No order among them but by ucp_worker_fence. A wrong key or range fails the endpoint.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_RMA_H_
+#define SWIFTLANE_UCP_RMA_H_
 
 #include "ucp/api/ucp_def.h"
 #include "ucp/api/ucp_request.h"
@@ -23,6 +24,26 @@ typedef enum {
     UCP_ATOMIC_OP_XOR,   /**< Y ^ X */
     UCP_ATOMIC_OP_LAST
 } ucp_atomic_op_t;
+
+/** Atomic operations without a reply, for ucp_atomic_post. */
+typedef enum {
+    UCP_ATOMIC_POST_OP_ADD,
+    UCP_ATOMIC_POST_OP_AND,
+    UCP_ATOMIC_POST_OP_OR,
+    UCP_ATOMIC_POST_OP_XOR,
+    UCP_ATOMIC_POST_OP_LAST
+} ucp_atomic_post_op_t;
+
+/** Atomic operations with a reply, for ucp_atomic_fetch_nb. */
+typedef enum {
+    UCP_ATOMIC_FETCH_OP_FADD,
+    UCP_ATOMIC_FETCH_OP_SWAP,
+    UCP_ATOMIC_FETCH_OP_CSWAP,
+    UCP_ATOMIC_FETCH_OP_FAND,
+    UCP_ATOMIC_FETCH_OP_FOR,
+    UCP_ATOMIC_FETCH_OP_FXOR,
+    UCP_ATOMIC_FETCH_OP_LAST
+} ucp_atomic_fetch_op_t;
 
 /** Write @a count elements to the peer's address. */
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
@@ -46,5 +67,15 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
                                    const ucp_request_param_t* param);
 
+/** @return UCS_OK: posted, a flush tells the end; or an error. */
+ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
+                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey);
+/** @param result  Gets the old value; for CSWAP it holds the value to swap in. */
+ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
+                                     void* result, size_t op_size, uint64_t remote_addr,
+                                     ucp_rkey_h rkey, ucp_send_callback_t cb);
+
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

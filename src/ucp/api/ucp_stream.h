@@ -7,7 +7,8 @@
  * address of one worker all send to the same stream, which that worker's first endpoint back
  * receives. Bytes that nobody receives are kept, without a limit, until the endpoint is closed.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_STREAM_H_
+#define SWIFTLANE_UCP_STREAM_H_
 
 #include <sys/types.h>
 
@@ -59,3 +60,5 @@ ssize_t ucp_stream_worker_poll(ucp_worker_h worker, ucp_stream_poll_ep_t* poll_e
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

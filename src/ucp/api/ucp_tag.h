@@ -5,7 +5,8 @@
  * (message tag & mask) == (receive tag & mask); messages of one endpoint are matched in the order
  * in which they were sent. @a count is in elements of the parameter's datatype.
  */
-#pragma once
+#ifndef SWIFTLANE_UCP_TAG_H_
+#define SWIFTLANE_UCP_TAG_H_
 
 #include "ucp/api/ucp_def.h"
 #include "ucp/api/ucp_request.h"
@@ -48,3 +49,5 @@ ucs_status_t ucp_tag_recv_request_test(void* request, ucp_tag_recv_info_t* info)
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

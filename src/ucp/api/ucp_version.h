@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_version.h The version of UCX's interface that these headers declare. */
-#pragma once
+#ifndef UCP_API_VERSION
 
 #define UCP_VERSION_MAJOR_SHIFT 24
 #define UCP_VERSION_MINOR_SHIFT 16
@@ -11,3 +11,5 @@
 #define UCP_API_MAJOR 1
 #define UCP_API_MINOR 16
 #define UCP_API_VERSION UCP_VERSION(1, 16)
+
+#endif

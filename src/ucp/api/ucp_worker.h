@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file ucp_worker.h Workers: progress, addresses, sleeping, fence and flush. */
-#pragma once
+#ifndef SWIFTLANE_UCP_WORKER_H_
+#define SWIFTLANE_UCP_WORKER_H_
 
 #include <stdio.h>
 
@@ -127,3 +128,5 @@ ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_par
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -13,7 +13,8 @@
  * as the caller was compiled. Threads: as for the worker or endpoint asked. Nothing here waits or
  * progresses. A name, once given out, lives as long as the worker.
  */
-#pragma once
+#ifndef SWIFTLANE_UCPX_H_
+#define SWIFTLANE_UCPX_H_
 
 #include "ucp/api/ucp.h"
 
@@ -373,3 +374,5 @@ size_t ucpx_request_test_batch(const ucs_status_ptr_t* requests, size_t num_requ
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

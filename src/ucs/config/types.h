@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file types.h Types of configuration values, log levels and socket addresses. */
-#pragma once
+#ifndef UCS_CONFIG_TYPES_H
+#define UCS_CONFIG_TYPES_H
 
 #include <sys/socket.h>
 
@@ -113,3 +114,5 @@ typedef struct ucs_log_component_config {
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file memory_type.h Kinds of memory that buffers may lie in. */
-#pragma once
+#ifndef UCS_MEMORY_TYPE_H_
+#define UCS_MEMORY_TYPE_H_
 
 #include "ucs/sys/compiler_def.h"
 
@@ -40,3 +41,5 @@ extern const char* ucs_memory_type_descs[];
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -4,7 +4,8 @@
  * Names for compiler attributes and small idioms that the public headers, and programs written
  * against them, use. C and C++; GCC and Clang.
  */
-#pragma once
+#ifndef UCS_COMPILER_DEF_H
+#define UCS_COMPILER_DEF_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,3 +89,5 @@
     static void UCS_F_CTOR UCS_CONCAT_LINE_(ucs_initializer_ctor, __LINE__)(void)
 #define UCS_STATIC_CLEANUP \
     static void UCS_F_DTOR UCS_CONCAT_LINE_(ucs_initializer_dtor, __LINE__)(void)
+
+#endif

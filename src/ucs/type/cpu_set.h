@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file cpu_set.h A set of processors, independent of the C library's cpu_set_t. */
-#pragma once
+#ifndef UCS_TYPE_CPU_SET_H
+#define UCS_TYPE_CPU_SET_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,3 +59,5 @@ static inline int ucs_cpu_set_find_lcs(const ucs_cpu_set_t* cpu_mask) {
     }
     return 0;
 }
+
+#endif

@@ -3,7 +3,8 @@
  * @file status.h
  * Status codes of every function of the interface, and pointers that carry them.
  */
-#pragma once
+#ifndef UCS_TYPES_STATUS_H_
+#define UCS_TYPES_STATUS_H_
 
 #include "ucs/sys/compiler_def.h"
 
@@ -87,3 +88,5 @@ const char* ucs_status_string(ucs_status_t status);
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** @file thread_mode.h Who may call into an object, and when. */
-#pragma once
+#ifndef UCS_TYPE_THREAD_MODE_H
+#define UCS_TYPE_THREAD_MODE_H
 
 #include "ucs/sys/compiler_def.h"
 
@@ -19,3 +20,5 @@ extern const char* ucs_thread_mode_names[];
 
 #pragma GCC visibility pop
 END_C_DECLS
+
+#endif

@@ -4,7 +4,8 @@
  * The version of UCX whose interface this library offers. Build systems of MPI runtimes read it;
  * the transport interface behind it is not offered to programs.
  */
-#pragma once
+#ifndef UCT_VERSION_H_
+#define UCT_VERSION_H_
 
 #define UCT_VERNO_MAJOR 1
 #define UCT_VERNO_MINOR 16
@@ -18,3 +19,5 @@
 #define UCT_MINOR_BIT (16UL)
 #define UCT_VERSION(major, minor) (((major) << UCT_MAJOR_BIT) | ((minor) << UCT_MINOR_BIT))
 #define UCT_API ((1L << UCT_MAJOR_BIT) | (16L << UCT_MINOR_BIT))
+
+#endif
