@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucm/dispatch.h"
 
-#include "ucm/api/ucm.h"
+#include "ucm/functions.h"
 #include "ucm/system.h"
 
 namespace {
@@ -22,22 +22,23 @@ long with_events(const ucm::KernelCall& call) {
     void* const address = pointer<void>(a[0]);
     switch (call.number) {
         case SYS_mmap:
-            return word(ucm_mmap(address, size(1), number(2), number(3), number(4), a[5]));
+            return word(
+                swiftlane_ucm_mmap(address, size(1), number(2), number(3), number(4), a[5]));
         case SYS_munmap:
-            return ucm_munmap(address, size(1));
+            return swiftlane_ucm_munmap(address, size(1));
         case SYS_mremap:
             return word(
                 ucm::mremap_with_events(address, size(1), size(2), number(3), pointer<void>(a[4])));
         case SYS_madvise:
-            return ucm_madvise(address, size(1), number(2));
+            return swiftlane_ucm_madvise(address, size(1), number(2));
         case SYS_shmat:
-            return word(ucm_shmat(number(0), pointer<const void>(a[1]), number(2)));
+            return word(swiftlane_ucm_shmat(number(0), pointer<const void>(a[1]), number(2)));
         case SYS_shmdt:
-            return ucm_shmdt(pointer<const void>(a[0]));
+            return swiftlane_ucm_shmdt(pointer<const void>(a[0]));
         case SYS_brk:
             return ucm::brk_with_events(address);
         default:
-            ucm_vm_munmap(address, size(1));
+            swiftlane_ucm_vm_munmap(address, size(1));
             return ucm::with_errno(
                 ucm::raw_syscall(call.number, a[0], a[1], a[2], a[3], a[4], a[5]));
     }

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "ucm/events.h"
+#include "ucm/functions.h"
 #include "ucm/intercept.h"
 #include "ucm/system.h"
 
@@ -33,8 +34,8 @@ bool says(const char* variable, std::initializer_list<const char*> values) {
 }
 
 bool is_wanted() {
-    return ucm_global_opts.enable_events != 0 &&
-           ucm_global_opts.mmap_hook_mode != UCM_MMAP_HOOK_NONE &&
+    return swiftlane_ucm_options->enable_events != 0 &&
+           swiftlane_ucm_options->mmap_hook_mode != UCM_MMAP_HOOK_NONE &&
            !says("UCX_MEM_EVENTS", {"n", "no", "off", "0", "false"}) &&
            !says("UCX_MEM_MMAP_HOOK_MODE", {"none"});
 }
@@ -52,10 +53,10 @@ class Pages {
   public:
     explicit Pages(size_t count)
         : size_(count * page()),
-          start_(ucm_orig_mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                               -1, 0)) {}
+          start_(swiftlane_ucm_orig_mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
     ~Pages() {
-        if (is_there()) ucm_orig_munmap(start_, size_);
+        if (is_there()) swiftlane_ucm_orig_munmap(start_, size_);
     }
     Pages(const Pages&) = delete;
     Pages& operator=(const Pages&) = delete;

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#include "ucm/api/ucm.h"
+#include "ucm/functions.h"
 
 // The C library's idea of the break. It must follow when the break is moved past the library.
 extern "C" void* __curbrk __attribute__((weak));
@@ -34,29 +34,30 @@ void* ucm::system_mremap(void* old_address, size_t old_size, size_t new_size, in
 
 extern "C" {
 
-void* ucm_orig_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
+void* swiftlane_ucm_orig_mmap(void* addr, size_t length, int prot, int flags, int fd,
+                              off_t offset) {
     return pointer(
         raw_syscall(SYS_mmap, word(addr), static_cast<long>(length), prot, flags, fd, offset));
 }
 
-int ucm_orig_munmap(void* addr, size_t length) {
+int swiftlane_ucm_orig_munmap(void* addr, size_t length) {
     return static_cast<int>(
         with_errno(raw_syscall(SYS_munmap, word(addr), static_cast<long>(length))));
 }
 
-void* ucm_orig_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
+void* swiftlane_ucm_orig_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
     return ucm::system_mremap(old_address, old_size, new_size, flags, nullptr);
 }
 
-void* ucm_orig_shmat(int shmid, const void* shmaddr, int shmflg) {
+void* swiftlane_ucm_orig_shmat(int shmid, const void* shmaddr, int shmflg) {
     return pointer(raw_syscall(SYS_shmat, shmid, word(shmaddr), shmflg));
 }
 
-int ucm_orig_shmdt(const void* shmaddr) {
+int swiftlane_ucm_orig_shmdt(const void* shmaddr) {
     return static_cast<int>(with_errno(raw_syscall(SYS_shmdt, word(shmaddr))));
 }
 
-int ucm_orig_brk(void* addr) {
+int swiftlane_ucm_orig_brk(void* addr) {
     if (&__curbrk == nullptr) return brk(addr);
     __curbrk = reinterpret_cast<void*>(raw_syscall(SYS_brk, word(addr)));
     if (__curbrk >= addr) return 0;
@@ -64,19 +65,20 @@ int ucm_orig_brk(void* addr) {
     return -1;
 }
 
-void* ucm_orig_sbrk(intptr_t increment) {
+void* swiftlane_ucm_orig_sbrk(intptr_t increment) {
     if (&__curbrk == nullptr || increment == 0) return sbrk(increment);
-    if (__curbrk == nullptr && ucm_orig_brk(nullptr) != 0) return reinterpret_cast<void*>(-1);
+    if (__curbrk == nullptr && swiftlane_ucm_orig_brk(nullptr) != 0)
+        return reinterpret_cast<void*>(-1);
     char* const old_top = static_cast<char*>(__curbrk);
-    return ucm_orig_brk(old_top + increment) == 0 ? old_top : reinterpret_cast<void*>(-1);
+    return swiftlane_ucm_orig_brk(old_top + increment) == 0 ? old_top : reinterpret_cast<void*>(-1);
 }
 
-int ucm_orig_madvise(void* addr, size_t length, int advice) {
+int swiftlane_ucm_orig_madvise(void* addr, size_t length, int advice) {
     return static_cast<int>(
         with_errno(raw_syscall(SYS_madvise, word(addr), static_cast<long>(length), advice)));
 }
 
-void* ucm_dlopen(const char* filename, int flag) {
+void* swiftlane_ucm_dlopen(const char* filename, int flag) {
     return dlopen(filename, flag);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucm/api/ucm.h"
+#include "ucm/functions.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -139,7 +139,8 @@ long ucm::brk_with_events(void* address) {
 
 extern "C" {
 
-ucm_global_config_t ucm_global_opts = {
+namespace {
+ucm_global_config_t default_options = {
     .log_level = UCS_LOG_LEVEL_WARN,
     .enable_events = 1,
     .mmap_hook_mode = UCM_MMAP_HOOK_BISTRO,
@@ -151,41 +152,45 @@ ucm_global_config_t ucm_global_opts = {
     .dlopen_process_rpath = 0,
     .module_unload_prevent_mode = UCM_UNLOAD_PREVENT_MODE_NONE,
 };
+}  // namespace
 
-void ucm_set_global_opts(const ucm_global_config_t* ucm_opts) {
-    ucm_global_opts = *ucm_opts;
+ucm_global_config_t* swiftlane_ucm_options = &default_options;
+
+void swiftlane_ucm_set_global_opts(const ucm_global_config_t* ucm_opts) {
+    *swiftlane_ucm_options = *ucm_opts;
 }
 
-ucs_status_t ucm_set_event_handler(int events, int priority, ucm_event_callback_t cb, void* arg) {
-    if (ucm_global_opts.enable_events == 0) return UCS_ERR_UNSUPPORTED;
-    if ((events & UCM_EVENT_FLAG_NO_INSTALL) == 0 && ucm_test_events(events) != UCS_OK)
+ucs_status_t swiftlane_ucm_set_event_handler(int events, int priority, ucm_event_callback_t cb,
+                                             void* arg) {
+    if (swiftlane_ucm_options->enable_events == 0) return UCS_ERR_UNSUPPORTED;
+    if ((events & UCM_EVENT_FLAG_NO_INSTALL) == 0 && swiftlane_ucm_test_events(events) != UCS_OK)
         return UCS_ERR_UNSUPPORTED;
     return Events::instance().set_handler(events, priority, cb, arg);
 }
 
-void ucm_unset_event_handler(int events, ucm_event_callback_t cb, void* arg) {
+void swiftlane_ucm_unset_event_handler(int events, ucm_event_callback_t cb, void* arg) {
     Events::instance().unset_handler(events, cb, arg);
 }
 
-void ucm_set_external_event(int events) {
+void swiftlane_ucm_set_external_event(int events) {
     Events::instance().set_external(events);
 }
 
-void ucm_unset_external_event(int events) {
+void swiftlane_ucm_unset_external_event(int events) {
     Events::instance().unset_external(events);
 }
 
-ucs_status_t ucm_test_events(int events) {
+ucs_status_t swiftlane_ucm_test_events(int events) {
     const int needed = events & ~(Events::kFlags | Events::instance().external());
     if (needed == 0) return UCS_OK;
     return ucm::is_reported(needed) ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
-ucs_status_t ucm_test_external_events(int events) {
+ucs_status_t swiftlane_ucm_test_external_events(int events) {
     return (events & ~Events::instance().external()) == 0 ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
-void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
+void* swiftlane_ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset) {
     Events& events = Events::instance();
     if ((flags & MAP_FIXED) != 0) events.report_unmapped(addr, length);
     ucm_event_t event{};
@@ -193,29 +198,31 @@ void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t off
     events.around(
         UCM_EVENT_MMAP, event, [](const ucm_event_t& e) { return e.mmap.result != kFailed; },
         [](ucm_event_t& e) {
-            e.mmap.result = ucm_orig_mmap(e.mmap.address, e.mmap.size, e.mmap.prot, e.mmap.flags,
-                                          e.mmap.fd, e.mmap.offset);
+            e.mmap.result = swiftlane_ucm_orig_mmap(e.mmap.address, e.mmap.size, e.mmap.prot,
+                                                    e.mmap.flags, e.mmap.fd, e.mmap.offset);
         });
     if (event.mmap.result != kFailed) events.report_mapped(event.mmap.result, length);
     return event.mmap.result;
 }
 
-int ucm_munmap(void* addr, size_t length) {
+int swiftlane_ucm_munmap(void* addr, size_t length) {
     Events& events = Events::instance();
     events.report_unmapped(addr, length);
     ucm_event_t event{};
     event.munmap = {-1, addr, length};
     events.around(
         UCM_EVENT_MUNMAP, event, [](const ucm_event_t& e) { return e.munmap.result != -1; },
-        [](ucm_event_t& e) { e.munmap.result = ucm_orig_munmap(e.munmap.address, e.munmap.size); });
+        [](ucm_event_t& e) {
+            e.munmap.result = swiftlane_ucm_orig_munmap(e.munmap.address, e.munmap.size);
+        });
     return event.munmap.result;
 }
 
-void* ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
+void* swiftlane_ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags) {
     return ucm::mremap_with_events(old_address, old_size, new_size, flags, nullptr);
 }
 
-void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
+void* swiftlane_ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
     Events& events = Events::instance();
     struct shmid_ds segment {};
     const size_t size = shmctl(shmid, IPC_STAT, &segment) == 0 ? segment.shm_segsz : 0;
@@ -226,55 +233,56 @@ void* ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
     events.around(
         UCM_EVENT_SHMAT, event, [](const ucm_event_t& e) { return e.shmat.result != kFailed; },
         [](ucm_event_t& e) {
-            e.shmat.result = ucm_orig_shmat(e.shmat.shmid, e.shmat.shmaddr, e.shmat.shmflg);
+            e.shmat.result =
+                swiftlane_ucm_orig_shmat(e.shmat.shmid, e.shmat.shmaddr, e.shmat.shmflg);
         });
     if (event.shmat.result != kFailed) events.report_mapped(event.shmat.result, size);
     return event.shmat.result;
 }
 
-int ucm_shmdt(const void* shmaddr) {
+int swiftlane_ucm_shmdt(const void* shmaddr) {
     Events& events = Events::instance();
     events.report_unmapped(const_cast<void*>(shmaddr), size_attached(shmaddr));
     ucm_event_t event{};
     event.shmdt = {-1, shmaddr};
     events.around(
         UCM_EVENT_SHMDT, event, [](const ucm_event_t& e) { return e.shmdt.result != -1; },
-        [](ucm_event_t& e) { e.shmdt.result = ucm_orig_shmdt(e.shmdt.shmaddr); });
+        [](ucm_event_t& e) { e.shmdt.result = swiftlane_ucm_orig_shmdt(e.shmdt.shmaddr); });
     return event.shmdt.result;
 }
 
-void* ucm_sbrk(intptr_t increment) {
+void* swiftlane_ucm_sbrk(intptr_t increment) {
     Events& events = Events::instance();
     if (increment < 0) {
-        char* const top = static_cast<char*>(ucm_orig_sbrk(0));
+        char* const top = static_cast<char*>(swiftlane_ucm_orig_sbrk(0));
         events.report_unmapped(top + increment, static_cast<size_t>(-increment));
     }
     ucm_event_t event{};
     event.sbrk = {kFailed, increment};
     events.around(
         UCM_EVENT_SBRK, event, [](const ucm_event_t& e) { return e.sbrk.result != kFailed; },
-        [](ucm_event_t& e) { e.sbrk.result = ucm_orig_sbrk(e.sbrk.increment); });
+        [](ucm_event_t& e) { e.sbrk.result = swiftlane_ucm_orig_sbrk(e.sbrk.increment); });
     if (increment > 0 && event.sbrk.result != kFailed)
         events.report_mapped(event.sbrk.result, static_cast<size_t>(increment));
     return event.sbrk.result;
 }
 
-int ucm_brk(void* addr) {
+int swiftlane_ucm_brk(void* addr) {
     Events& events = Events::instance();
-    char* const old_top = static_cast<char*>(ucm_orig_sbrk(0));
+    char* const old_top = static_cast<char*>(swiftlane_ucm_orig_sbrk(0));
     char* const new_top = static_cast<char*>(addr);
     if (new_top < old_top) events.report_unmapped(new_top, static_cast<size_t>(old_top - new_top));
     ucm_event_t event{};
     event.brk = {-1, addr};
     events.around(
         UCM_EVENT_BRK, event, [](const ucm_event_t& e) { return e.brk.result != -1; },
-        [](ucm_event_t& e) { e.brk.result = ucm_orig_brk(e.brk.addr); });
+        [](ucm_event_t& e) { e.brk.result = swiftlane_ucm_orig_brk(e.brk.addr); });
     if (new_top > old_top && event.brk.result == 0)
         events.report_mapped(old_top, static_cast<size_t>(new_top - old_top));
     return event.brk.result;
 }
 
-int ucm_madvise(void* addr, size_t length, int advice) {
+int swiftlane_ucm_madvise(void* addr, size_t length, int advice) {
     Events& events = Events::instance();
     // The pages go, the addresses stay: what was pinned there is no longer what is there.
     if (drops_pages(advice)) events.report_unmapped(addr, length);
@@ -283,16 +291,17 @@ int ucm_madvise(void* addr, size_t length, int advice) {
     events.around(
         UCM_EVENT_MADVISE, event, [](const ucm_event_t& e) { return e.madvise.result != -1; },
         [](ucm_event_t& e) {
-            e.madvise.result = ucm_orig_madvise(e.madvise.addr, e.madvise.length, e.madvise.advice);
+            e.madvise.result =
+                swiftlane_ucm_orig_madvise(e.madvise.addr, e.madvise.length, e.madvise.advice);
         });
     return event.madvise.result;
 }
 
-void ucm_vm_mmap(void* addr, size_t length) {
+void swiftlane_ucm_vm_mmap(void* addr, size_t length) {
     Events::instance().report_mapped(addr, length);
 }
 
-void ucm_vm_munmap(void* addr, size_t length) {
+void swiftlane_ucm_vm_munmap(void* addr, size_t length) {
     Events::instance().report_unmapped(addr, length);
 }
 

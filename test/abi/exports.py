@@ -3,7 +3,7 @@
 """Compares what shared libraries export with what the public headers declare.
 
 A library libX.so.0 must export the functions and variables of its headers (libraries to headers: see
-HEADERS), nothing else, without symbol versions, and be called libX.so.0. What runtimes import
+HEADERS), nothing else, without symbol versions, and be called libX.so.0. libucp has libucs's names as well. What runtimes import
 (runtimes.txt) must be among it.
 """
 
@@ -21,10 +21,12 @@ HEADERS = {
     "ucp": ["ucp/api/ucp.h", "ucp/api/ucpx.h"],
     "ucs": ["ucp/api/ucp.h"],
     "ucm": ["ucm/api/ucm.h"],
+    "swiftlane_ucm": ["ucm/api/ucm.h"],
     "uct": ["uct/api/version.h"],
 }
 # Names that libraries export beside those that begin with their own.
-PREFIXES = {"ucp": ("ucp_", "ucpx_"), "ucs": ("ucs_",), "ucm": ("ucm_",), "uct": ("uct_",)}
+PREFIXES = {"ucp": ("ucp_", "ucpx_", "ucs_"), "ucs": ("ucs_",), "ucm": ("ucm_",), "uct": ("uct_",),
+            "swiftlane_ucm": ("ucm_",)}
 
 
 def output(*command):
@@ -48,6 +50,8 @@ def check(library, include, cc):
     known = declarations.read(cc, include, HEADERS[name], PACKAGES)
     wanted = {n for n in known.functions + known.variables
               if n.startswith(PREFIXES[name]) and n not in known.inline_functions}
+    if name == "swiftlane_ucm":  # UCX's names, made ours
+        wanted = {"swiftlane_" + n for n in wanted - {"ucm_global_opts"}} | {"swiftlane_ucm_options"}
     exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", library).splitlines()}
     soname = re.search(r"soname: \[(.*?)\]", output("readelf", "-d", library))
     bad = [f"declared, not exported: {n}" for n in sorted(wanted - exported)]
