@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tools/bench/command.h"
+#include "tools/common/paths.h"
 #include "tools/explain/command.h"
 #include "tools/info/command.h"
 #include "tools/perf/command.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
     char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
     tools::add_run(app, {std::min(dashes + 1, argv + argc), argv + argc});
     try {
+        tools::require_own_library();
         app.parse(static_cast<int>(dashes - argv), argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs into a folder of its own and builds, against that, what Open MPI's configure builds when
-# it is given --with-ucx=PREFIX and --with-ucx-libdir=PREFIX/lib/swiftlane/ucx: every header, function,
+# it is given --with-ucx=PREFIX: every header, function,
 # declaration and constant that it looks for must be found, and what was linked must name UCX's
 # libraries, so that it runs over either. Usage: configure_probes.sh BUILD CC
 set -euo pipefail
@@ -15,12 +15,12 @@ env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -C "$build" DESTDIR="$folder/root" 
     { tail -n 20 "$folder/log"; exit 1; }
 prefix=$(find "$folder/root" -path '*/include/ucp/api/ucp.h' -printf '%h' -quit)
 prefix=${prefix%/include/ucp/api}
-libdir=$prefix/lib/swiftlane/ucx
+libdir=$prefix/lib
 
 say() { echo "configure_probes: $*"; failed=1; }
 
 for library in ucp uct ucm ucs; do
-    ls "$libdir/lib$library".* >/dev/null 2>&1 || say "no lib$library.* in lib/swiftlane/ucx"
+    ls "$libdir/lib$library".* >/dev/null 2>&1 || say "no lib$library.* in lib"
     test -e "$libdir/lib$library.so" || say "no development link lib$library.so"
 done
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/common/paths.h"
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <ucp/api/ucp.h>
+
 #include <filesystem>
+#include <stdexcept>
 
 namespace tools {
 namespace {
@@ -38,6 +43,17 @@ Paths Paths::find() {
     paths.softhca = installed(SWIFTLANE_LIBDIR, "swiftlane/softhca");
     paths.simulator = installed(SWIFTLANE_LIBEXECDIR, "swiftlane/swiftlane-sim");
     return paths;
+}
+
+void require_own_library() {
+    const fs::path own = fs::path(Paths::find().libraries) / "libucp.so.0";
+    Dl_info info{};
+    const bool is_found = dladdr(reinterpret_cast<void*>(&ucp_get_version_string), &info) != 0;
+    std::error_code error;
+    if (is_found && fs::equivalent(info.dli_fname, own, error)) return;
+    throw std::runtime_error(
+        fmt::format("the loader took {} in place of {}: see LD_LIBRARY_PATH and LD_PRELOAD",
+                    is_found ? info.dli_fname : "an unknown library", own.string()));
 }
 
 std::string prepend_path(const std::string& folder, const char* list) {

@@ -18,6 +18,10 @@ struct Paths {
     static Paths find();
 };
 
+// Throws std::runtime_error if the loader has given this program another libucp than the one it was
+// installed with, UCX's for instance.
+void require_own_library();
+
 // `folder` in front of a list of folders that are separated by colons.
 std::string prepend_path(const std::string& folder, const char* list);
 

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs into a prefix and moves it: the command works, programs of others find the library by pkg-config, CMake
+# and -lucp, and run on it although the system has a UCX of its own. Usage: installed.sh BUILD CC
+set -euo pipefail
+build=$1 cc=$2
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failed=0
+say() { echo "installed: $*"; failed=1; }
+unset LD_LIBRARY_PATH PKG_CONFIG_PATH CMAKE_PREFIX_PATH UCX_MODULE_DIR
+
+env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -C "$build" DESTDIR="$folder/root" install >"$folder/log" 2>&1 ||
+    { tail -n 20 "$folder/log"; exit 1; }
+header=$(find "$folder/root" -path '*/include/ucp/api/ucp.h' -print -quit)
+mv "${header%/include/ucp/api/ucp.h}" "$folder/moved"
+rm -rf "$folder/root"
+prefix=$folder/moved
+swiftlane=$prefix/bin/swiftlane
+
+[ -z "$(find "$prefix" -name '*.la')" ] || say ".la files are installed"
+paths=$(find "$prefix" -type f \( -name '*.so*' -o -perm -u+x \) -exec readelf -d {} + 2>/dev/null |
+    sed -n 's/.*R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^$ORIGIN' || true)
+[ -z "$paths" ] || say "paths of the build or prefix in libraries: $paths"
+[ -e "$prefix/share/doc/swiftlane/LICENSE" ] || say "no licence"
+[ -e "$prefix/share/doc/swiftlane/docs/architecture.md" ] || say "no documents"
+
+# --- the command
+"$swiftlane" info -v >"$folder/out" || say "info -v fails"
+grep -qF "Library: $prefix/lib/swiftlane/ucx/libucp.so.0" "$folder/out" || say "info -v: $(cat "$folder/out")"
+"$swiftlane" info -d >"$folder/out" || say "info -d fails"
+"$swiftlane" info --soft -d >"$folder/out" || say "info --soft -d fails"
+grep -q dc_mlx5 "$folder/out" || say "the ib module is not found"
+mkdir "$folder/other"
+cp "$prefix/lib/swiftlane/ucx/libucp.so.0" "$folder/other"
+if LD_LIBRARY_PATH="$folder/other:$prefix/lib" "$swiftlane" info -v >"$folder/out" 2>&1; then
+    say "the command takes another libucp"
+fi
+grep -q "in place of $prefix/lib/swiftlane/ucx/libucp.so.0" "$folder/out" || say "says: $(cat "$folder/out")"
+
+# --- programs: runs_on_ours PROGRAM
+runs_on_ours() {
+    ldd "$1" | grep -qF "libucp.so.0 => $prefix/lib" ||
+        say "$1: $(ldd "$1" | grep libucp || echo "no libucp")"
+    [ "$("$1")" = "hello $version" ] || say "$1 does not run"
+}
+version=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --modversion ucx)
+for package in ucx swiftlane; do
+    flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs $package)
+    $cc "$here/program.c" -o "$folder/by-$package" $flags || say "does not build by $package.pc"
+    runs_on_ours "$folder/by-$package"
+done
+$cc "$here/program.c" -o "$folder/by-hand" -I"$prefix/include" -L"$prefix/lib" -Wl,-rpath,"$prefix/lib" -lucp ||
+    say "-lucp alone is not enough"
+runs_on_ours "$folder/by-hand"
+if command -v cmake >/dev/null; then
+    for package in ucx Swiftlane; do
+        cmake -S "$here" -B "$folder/cmake-$package" -DPACKAGE=$package -DCMAKE_PREFIX_PATH="$prefix" \
+            -DCMAKE_C_COMPILER="${cc##* }" -DCMAKE_INSTALL_PREFIX="$folder/cmake-$package/prefix" >"$folder/log" 2>&1 &&
+            cmake --build "$folder/cmake-$package" --target install >>"$folder/log" 2>&1 ||
+            { say "does not build by CMake's $package"; tail -n 20 "$folder/log"; continue; }
+        runs_on_ours "$folder/cmake-$package/program"
+        runs_on_ours "$folder/cmake-$package/prefix/bin/program"
+    done
+fi
+# Linked with nothing said of where to look: the command brings it here.
+$cc "$here/program.c" -o "$folder/bare" -I"$prefix/include" -L"$prefix/lib" -lucp
+[ "$("$swiftlane" run -- "$folder/bare")" = "hello $version" ] || say "swiftlane run: other library"
+
+# --- beside the system's UCX, in one process
+$cc -I"$prefix/include" "$here/two_libraries.c" -o "$folder/two" -ldl
+ours=$prefix/lib/swiftlane/ucx/libucp.so.0
+system=$(ldconfig -p | sed -n 's/.*libucp\.so\.0 .*=> //p' | head -n 1)
+if [ -n "$system" ]; then
+    "$folder/two" "$ours" "$system" >"$folder/out" || say "the system's UCX behind ours does not load"
+    "$folder/two" "$system" "$ours" >>"$folder/out" || say "ours behind the system's UCX does not load"
+fi
+
+[ $failed -eq 0 ] && echo "installed: all as it should be"
+exit $failed
