@@ -49,7 +49,7 @@ class Engine {
 
     /**
      * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
-     * request's post(), with Request::kOneSided, after takes() was true, and return UCS_OK. It
+     * request's post(), with Request::kOneSided, after can_serve() was true, and return UCS_OK. It
      * takes a reference of the request and drops it once, with the result, from
      * Worker::progress(). Flush, close and fences wait for it.
      * @param pieces  alive until then, with the memory and keys that they refer to; a single one is
@@ -62,7 +62,7 @@ class Engine {
                        Notification* notification = nullptr);
 
     /**
-     * Start a put or get of one piece if it is long enough (is_bulk()) and takes() it, from the
+     * Start a put or get of one piece if it is long enough (is_bulk()) and can_serve() it, from the
      * request's post(), which then returns UCS_OK.
      * @return whether it was: if not, it takes its usual way
      */

@@ -6,6 +6,7 @@
 
 #include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/engine/run_queue.h"
+#include "ucp/bulk/threads/shared_queue.h"
 #include "ucs/sys/time.h"
 
 namespace ucp {
@@ -14,12 +15,9 @@ class Endpoint;
 
 namespace bulk {
 
-struct SharedQueue;
-
 /** What bulk has for an endpoint, from its first transfer or queue pair on. */
 struct PathGroup {
-    PathGroup(Endpoint& owner, RunQueue& queue);
-    ~PathGroup();
+    PathGroup(Endpoint& owner, RunQueue& queue) : endpoint(owner), run_queue(queue) {}
 
     Path& lane() { return *paths.front(); }
     /** Its paths and transfers are looked at in the next progress. */

@@ -101,7 +101,7 @@ void QueuePairNegotiation::on_message(const QueuePairMessage& message) {
             break;
         case Type::kDown:
             peer_down_ = true;
-            // Who answers so has no ends; nothing here was ever connected.
+            // Who answers so has no queue pairs; nothing here was ever connected.
             if (state_ == State::kOpening) return close();
             drain();
             close_if_both_down();
@@ -117,7 +117,7 @@ void QueuePairNegotiation::opened(const QueuePairMessage& message) {
     is_wanted_ = true;
     if (state_ != State::kClosed) {
         if (message.epoch == epoch_) return;
-        // The peer has forgotten the former round: its ends are gone.
+        // The peer has forgotten the former round: its queue pairs are gone.
         close();
     }
     std::vector<std::byte> addresses = sink_.answer_offer(message.addresses);

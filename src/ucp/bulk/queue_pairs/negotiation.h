@@ -21,7 +21,8 @@ struct QueuePairMessage {
      * the round is known here as well.
      */
     bool is_answer = false;
-    /** kOpen, kGrant: the sender's ends, as QueuePairActions understands them; none: a refusal. */
+    /** kOpen, kGrant: of the sender's queue pairs, as QueuePairActions wants them; none: a refusal.
+     */
     std::vector<std::byte> addresses;
 
     static constexpr size_t kHeader = 6;
@@ -41,13 +42,13 @@ class QueuePairActions {
     virtual void send(const QueuePairMessage& message) = 0;
     /** Not 0, and not that of an earlier round of the two workers, of a former endpoint either. */
     virtual uint32_t new_epoch() = 0;
-    /** Make ends to offer, as many as there is room for. @return none: there is none */
+    /** Make queue pairs to offer. @return their addresses; none: there is no room */
     virtual std::vector<std::byte> make_queue_pairs() = 0;
-    /** Make ends for those offered and connect them. @return none: a refusal, nothing is left */
+    /** Make and connect some for those offered. @return none: a refusal, nothing is left */
     virtual std::vector<std::byte> answer_offer(std::span<const std::byte> offered) = 0;
-    /** Connect the made ends to those granted, destroy the others. @return whether any is left */
+    /** Connect those made to those granted, destroy the others. @return whether any is left */
     virtual bool connect_queue_pairs(std::span<const std::byte> granted) = 0;
-    /** The peer's ends can receive: transfers may use them. */
+    /** The peer's can receive: transfers may use them. */
     virtual void start_posting() = 0;
     /** Transfers leave them; QueuePairNegotiation::on_idle() when all of this end is complete. */
     virtual void stop_posting() = 0;
