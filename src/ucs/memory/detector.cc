@@ -1,19 +1,68 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/memory/detector.h"
 
+#include "ucs/type/bits.h"
+
 namespace ucs {
+
+namespace {
+
+MemoryDetector* first() {
+    return static_cast<MemoryDetector*>(
+        const_cast<Registration*>(runtime().memory_detectors.first()));
+}
+
+MemoryDetector* following(const MemoryDetector& detector) {
+    return static_cast<MemoryDetector*>(detector.following);
+}
+
+}  // namespace
 
 void register_memory_detector(MemoryDetector& detector) {
     runtime().memory_detectors.add(detector);
 }
 
 MemoryInfo detect_memory(const void* address, size_t length) {
+    return MemoryDetectors::detect(address, length);
+}
+
+MemoryInfo MemoryDetectors::detect(const void* address, size_t length) {
     MemoryInfo info;
-    for (const Registration* entry = runtime().memory_detectors.first(); entry != nullptr;
-         entry = entry->following) {
-        if (static_cast<const MemoryDetector*>(entry)->detect(address, length, info)) return info;
+    for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
+        if (!detector->detect(address, length, info)) continue;
+        info.owner = detector;
+        return info;
     }
     return {};
+}
+
+uint64_t MemoryDetectors::types() {
+    uint64_t types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    for (const MemoryDetector* detector = first(); detector != nullptr;
+         detector = following(*detector))
+        types |= detector->types();
+    return types;
+}
+
+bool MemoryDetectors::is_in_use() {
+    for (const MemoryDetector* detector = first(); detector != nullptr;
+         detector = following(*detector)) {
+        if (detector->is_in_use()) return true;
+    }
+    return false;
+}
+
+void MemoryDetectors::prepare() {
+    for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
+        if (detector->is_in_use()) detector->prepare();
+    }
+}
+
+MemoryDetector* MemoryDetectors::of_type(ucs_memory_type_t type) {
+    for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
+        if ((detector->types() & UCS_BIT(type)) != 0) return detector;
+    }
+    return nullptr;
 }
 
 }  // namespace ucs

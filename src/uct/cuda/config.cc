@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/config.h"
+
+#include "ucs/config/table.h"
+#include "ucs/log/log.h"
+
+namespace uct::cuda {
+
+namespace {
+
+using ucs::config::field;
+
+constexpr ucs::config::Field<Config> kFields[] = {
+    field<&Config::staging>("STAGING", "16mb",
+                            "Pinned host memory that copies from and to devices pass through, in "
+                            "a process; 512kb to 64mb. Taken when the program first uses CUDA."),
+    field<&Config::preload>("PRELOAD", "y",
+                            "Load the library's kernels when a context is first seen at start-up. "
+                            "n: at their first use, which may wait for a kernel of the program's "
+                            "that runs for long."),
+    field<&Config::stream_writes>("STREAM_WRITES", "y",
+                                  "The device tells the end of a copy by writing to host memory; "
+                                  "n: the driver is asked."),
+};
+
+const ucs::config::Table<Config> table("CUDA", {"CUDA_"}, kFields);
+
+Config load() {
+    Config config;
+    std::string problem;
+    if (table.load(ucs::config::Source::from_environment(), config, problem) != UCS_OK) {
+        ucs::log_error("{}", problem);
+        config = {{16 << 20}, true, true};
+    }
+    return config;
+}
+
+}  // namespace
+
+const Config& Config::get() {
+    static const Config config = load();
+    return config;
+}
+
+}  // namespace uct::cuda

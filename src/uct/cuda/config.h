@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ucs/config/types.h"
+#include "ucs/config/values.h"
+
+namespace uct::cuda {
+
+struct Config {
+    ucs::config::MemorySize staging;
+    bool preload;
+    bool stream_writes;
+
+    /** The environment's settings, read once. */
+    static const Config& get();
+};
+
+}  // namespace uct::cuda

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/copy_engine.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "ucs/log/log.h"
+#include "uct/cuda/config.h"
+
+namespace uct::cuda {
+
+namespace {
+
+constexpr size_t kFlagsBytes = 4096;
+constexpr size_t kFlagDistance = 128;  //!< a line that is polled is nobody else's
+constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
+constexpr unsigned kListBlocks = 264, kListThreads = 256;
+
+abi::DevicePointer device_pointer(const void* address) {
+    return reinterpret_cast<uintptr_t>(address);
+}
+
+}  // namespace
+
+std::unique_ptr<CopyContext> CopyContext::create(const Driver& driver, abi::Context context,
+                                                 abi::Device device) {
+    std::unique_ptr<CopyContext> made(new CopyContext(driver, context, device));
+    CurrentContext current(driver, context);
+    if (current.result() != abi::kSuccess || !made->make_lanes()) {
+        ucs::log_error("no copies in a context of CUDA device {}: it gives no streams", device);
+        return nullptr;
+    }
+    (void)driver.context_get_id(context, &made->id_);
+    ucs::log_debug("copies on CUDA device {}: ready in context {}", device, made->id_);
+    return made;
+}
+
+CopyContext::~CopyContext() {
+    if (flags_ != nullptr) (void)munmap(flags_, kFlagsBytes);
+}
+
+bool CopyContext::make_lanes() {
+    void* const flags =
+        mmap(nullptr, kFlagsBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (flags == MAP_FAILED) return false;
+    flags_ = flags;
+    abi::DevicePointer on_device = 0;
+    writes_values_ = Config::get().stream_writes &&
+                     driver_.host_register(flags, kFlagsBytes,
+                                           kRegisterPortable | kRegisterMapped) == abi::kSuccess &&
+                     driver_.host_get_device_pointer(&on_device, flags, 0) == abi::kSuccess;
+    for (size_t i = 0; i < kDirections; ++i) {
+        Lane& lane = lanes_[i];
+        if (driver_.stream_create(&lane.stream, abi::kStreamNonBlocking) != abi::kSuccess)
+            return false;
+        lane.flag = reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(flags) +
+                                                         i * kFlagDistance);
+        lane.device_flag = on_device + i * kFlagDistance;
+        // A first write shows whether the device can, and takes what is slow at first.
+        if (writes_values_ &&
+            driver_.stream_write_value(lane.stream, lane.device_flag, 0, 0) != abi::kSuccess)
+            writes_values_ = false;
+    }
+    return writes_values_ ||
+           std::ranges::all_of(lanes_, [&](Lane& lane) { return make_events(lane); });
+}
+
+bool CopyContext::make_events(Lane& lane) {
+    lane.events.resize(kEvents);
+    return std::ranges::all_of(lane.events, [&](abi::Event& event) {
+        return driver_.event_create(&event, abi::kEventDisableTiming) == abi::kSuccess;
+    });
+}
+
+bool CopyContext::is_alive() const {
+    unsigned long long id = 0;
+    return error_.load(std::memory_order_relaxed) == UCS_OK &&
+           driver_.context_get_id(handle_, &id) == abi::kSuccess && id == id_;
+}
+
+ucs_status_t CopyContext::failed(abi::Result result, const char* what) {
+    const ucs_status_t status = to_status(result);
+    int none = UCS_OK;
+    if (error_.compare_exchange_strong(none, status))
+        ucs::log_error("{} on CUDA device {} failed: {}", what, device_, driver_.name_of(result));
+    return status;
+}
+
+abi::Result CopyContext::mark(Lane& lane) {
+    const uint32_t number = lane.begun + 1;
+    const abi::Result result =
+        writes_values_ ? driver_.stream_write_value(lane.stream, lane.device_flag, number, 0)
+                       : driver_.event_record(lane.events[number % kEvents], lane.stream);
+    if (result == abi::kSuccess) lane.begun = number;
+    return result;
+}
+
+ucs_status_t CopyContext::begin(Direction direction, void* to, const void* from, size_t length,
+                                Ticket* ticket) {
+    if (const int error = error_.load(std::memory_order_relaxed); error != UCS_OK)
+        return static_cast<ucs_status_t>(error);
+    CurrentContext current(driver_, handle_);
+    if (current.result() != abi::kSuccess) return failed(current.result(), "entering the context");
+    Lane& lane = lane_of(direction);
+    std::lock_guard lock(lane.mutex);
+    abi::Result result =
+        driver_.copy_async(device_pointer(to), device_pointer(from), length, lane.stream);
+    // What is refused at the call concerns this copy alone: lengths past an allocation, say.
+    if (result == abi::kInvalidValue) return UCS_ERR_INVALID_ADDR;
+    if (result == abi::kSuccess) result = mark(lane);
+    if (result != abi::kSuccess) return failed(result, "a copy");
+    *ticket = {this, direction, lane.begun};
+    return UCS_OK;
+}
+
+ucs_status_t CopyContext::begin_list(Direction direction, std::span<const KernelPiece> pieces,
+                                     Ticket* ticket) {
+    if (!Config::get().preload) load_kernels();
+    const abi::Function function = copy_pieces_.load(std::memory_order_acquire);
+    if (function == nullptr) return UCS_ERR_UNSUPPORTED;
+    if (const int error = error_.load(std::memory_order_relaxed); error != UCS_OK)
+        return static_cast<ucs_status_t>(error);
+    CurrentContext current(driver_, handle_);
+    if (current.result() != abi::kSuccess) return failed(current.result(), "entering the context");
+    abi::DevicePointer list = 0;
+    abi::Result result =
+        driver_.host_get_device_pointer(&list, const_cast<KernelPiece*>(pieces.data()), 0);
+    if (result != abi::kSuccess) return UCS_ERR_UNSUPPORTED;
+    auto count = static_cast<unsigned>(pieces.size());
+    void* arguments[] = {&list, &count};
+    Lane& lane = lane_of(direction);
+    std::lock_guard lock(lane.mutex);
+    result = driver_.launch(function, std::min(count, kListBlocks), 1, 1, kListThreads, 1, 1, 0,
+                            lane.stream, arguments, nullptr);
+    if (result == abi::kSuccess) result = mark(lane);
+    if (result != abi::kSuccess) return failed(result, "a kernel");
+    *ticket = {this, direction, lane.begun};
+    return UCS_OK;
+}
+
+ucs_status_t CopyContext::ask_stream(Lane& lane) {
+    const abi::Result result = driver_.stream_query(lane.stream);
+    if (result == abi::kSuccess) return UCS_OK;
+    return result == abi::kNotReady ? UCS_INPROGRESS : failed(result, "a copy");
+}
+
+ucs_status_t CopyContext::test(const Ticket& ticket) {
+    Lane& lane = lane_of(ticket.direction);
+    if (writes_values_) {
+        const auto behind = static_cast<int32_t>(ticket.number - *lane.flag);
+        std::atomic_thread_fence(std::memory_order_acquire);
+        if (behind <= 0) return UCS_OK;
+    } else {
+        // A later copy's event in its place says all the more that this one has ended.
+        const abi::Result result = driver_.event_query(lane.events[ticket.number % kEvents]);
+        if (result == abi::kSuccess) return UCS_OK;
+        if (result != abi::kNotReady) return failed(result, "a copy");
+    }
+    const int error = error_.load(std::memory_order_relaxed);
+    return error != UCS_OK ? static_cast<ucs_status_t>(error) : UCS_INPROGRESS;
+}
+
+ucs_status_t CopyContext::wait(const Ticket& ticket) {
+    for (uint32_t polls = 1;; ++polls) {
+        ucs_status_t status = test(ticket);
+        if (status != UCS_INPROGRESS) return status;
+        // A device that has failed writes no flag any more.
+        if (polls % kPollsPerQuery == 0) {
+            status = ask_stream(lane_of(ticket.direction));
+            if (status != UCS_INPROGRESS) return status;
+            sched_yield();
+        }
+    }
+}
+
+void CopyContext::load_kernels() {
+    if (has_kernels()) return;
+    std::lock_guard lock(kernels_mutex_);
+    if (module_ != nullptr) return;
+    CurrentContext current(driver_, handle_);
+    abi::Function function = nullptr;
+    abi::Result result = driver_.module_load(&module_, kernel_image);
+    if (result == abi::kSuccess)
+        result = driver_.module_get_function(&function, module_, kCopyPiecesKernel);
+    // Where functions are loaded at their first launch, that is what this is for.
+    if (result == abi::kSuccess && Config::get().preload && driver_.function_load != nullptr)
+        result = driver_.function_load(function);
+    if (result != abi::kSuccess) {
+        ucs::log_info("no kernels on CUDA device {} ({}): many small pieces go one by one", device_,
+                      driver_.name_of(result));
+        return;
+    }
+    copy_pieces_.store(function, std::memory_order_release);
+}
+
+// --- the contexts of the process
+// -----------------------------------------------------------------------------------
+
+CopyEngine* CopyEngine::get() {
+    static const Driver* const driver = Driver::get();
+    static CopyEngine* const engine = driver == nullptr ? nullptr : new CopyEngine(*driver);
+    return engine;
+}
+
+/** With the mutex. */
+CopyContext* CopyEngine::find(abi::Context context, abi::Device device) {
+    for (std::unique_ptr<CopyContext>& known : contexts_) {
+        if (known->handle() != context) continue;
+        if (known->is_alive()) return known.get();
+        lost_.push_back(std::move(known));
+        std::erase(contexts_, nullptr);
+        break;
+    }
+    std::unique_ptr<CopyContext> made = CopyContext::create(driver_, context, device);
+    if (made == nullptr) return nullptr;
+    return contexts_.emplace_back(std::move(made)).get();
+}
+
+/** With the mutex; for memory that belongs to a device and no context. */
+CopyContext* CopyEngine::find_for_device(abi::Device device) {
+    abi::Context current = nullptr;
+    abi::Device current_device = -1;
+    if (driver_.context_get(&current) == abi::kSuccess && current != nullptr &&
+        driver_.context_get_device(&current_device) == abi::kSuccess && current_device == device)
+        return find(current, device);
+    for (const std::unique_ptr<CopyContext>& known : contexts_) {
+        if (known->device() == device && known->is_alive()) return known.get();
+    }
+    unsigned flags = 0;
+    int is_active = 0;
+    if (driver_.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
+        is_active == 0 || driver_.primary_context_retain(&current, device) != abi::kSuccess)
+        return nullptr;
+    CopyContext* const found = find(current, device);
+    (void)driver_.primary_context_release(device);
+    return found;
+}
+
+CopyEngine::Found CopyEngine::look_up(const void* address) const {
+    Found found;
+    unsigned type = 0;
+    unsigned is_managed = 0;
+    abi::PointerAttribute attributes[] = {abi::kPointerMemoryType, abi::kPointerIsManaged,
+                                          abi::kPointerContext,    abi::kPointerDeviceOrdinal,
+                                          abi::kPointerRangeStart, abi::kPointerRangeSize};
+    void* values[] = {&type,         &is_managed, &found.context,
+                      &found.device, &found.base, &found.length};
+    const abi::Result result = driver_.pointer_get_attributes(std::size(attributes), attributes,
+                                                              values, device_pointer(address));
+    if (result != abi::kSuccess || (type != abi::kMemoryTypeDevice && is_managed == 0)) return {};
+    found.type = is_managed != 0 ? UCS_MEMORY_TYPE_CUDA_MANAGED : UCS_MEMORY_TYPE_CUDA;
+    return found;
+}
+
+CopyContext* CopyEngine::context_of(const Found& found) {
+    if (found.device < 0) return nullptr;
+    std::lock_guard lock(mutex_);
+    return found.context != nullptr ? find(found.context, found.device)
+                                    : find_for_device(found.device);
+}
+
+void CopyEngine::prepare() {
+    int devices = 0;
+    if (driver_.device_get_count(&devices) != abi::kSuccess) return;
+    const auto make_ready = [&](abi::Context context, abi::Device device) {
+        CopyContext* const found = find(context, device);
+        if (found != nullptr && Config::get().preload) found->load_kernels();
+    };
+    std::lock_guard lock(mutex_);
+    abi::Context current = nullptr;
+    abi::Device device = -1;
+    if (driver_.context_get(&current) == abi::kSuccess && current != nullptr &&
+        driver_.context_get_device(&device) == abi::kSuccess)
+        make_ready(current, device);
+    for (device = 0; device < devices; ++device) {
+        unsigned flags = 0;
+        int is_active = 0;
+        if (driver_.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
+            is_active == 0 || driver_.primary_context_retain(&current, device) != abi::kSuccess)
+            continue;
+        make_ready(current, device);
+        (void)driver_.primary_context_release(device);
+    }
+}
+
+}  // namespace uct::cuda

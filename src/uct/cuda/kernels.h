@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+namespace uct::cuda {
+
+/** A piece for swiftlane_copy_pieces; addresses as the device sees them. */
+struct KernelPiece {
+    uint64_t to;
+    uint64_t from;
+    uint64_t length;
+};
+
+inline constexpr const char* kCopyPiecesKernel = "swiftlane_copy_pieces";
+
+/** The machine code of all kernels, for cuModuleLoadData(). */
+extern const unsigned char kernel_image[] asm("swiftlane_kernel_image");
+
+}  // namespace uct::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/memory.h"
+
+#include "ucs/type/bits.h"
+#include "ucs/log/log.h"
+
+namespace uct::cuda {
+
+Memory* Memory::get() {
+    static Memory* const memory = []() -> Memory* {
+        CopyEngine* const engine = CopyEngine::get();
+        if (engine == nullptr) return nullptr;
+        auto* const made = new Memory(*engine);
+        ucs::register_memory_detector(*made);
+        return made;
+    }();
+    return memory;
+}
+
+bool Memory::detect(const void* address, size_t length, ucs::MemoryInfo& info) const {
+    const CopyEngine::Found found = engine_.look_up(address);
+    if (found.type == UCS_MEMORY_TYPE_HOST) return false;
+    info.type = found.type;
+    info.base = reinterpret_cast<const void*>(found.base);
+    info.length = found.length;
+    info.device = found.device;
+    return true;
+}
+
+uint64_t Memory::types() const {
+    return UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
+}
+
+void Memory::prepare() {
+    engine_.prepare();
+    abi::Context current = nullptr;
+    int is_active = 0;
+    unsigned flags = 0;
+    const Driver& driver = engine_.driver();
+    int devices = 0;
+    if (driver.context_get(&current) == abi::kSuccess && current != nullptr) {
+        staging_.fill();
+        return;
+    }
+    if (driver.device_get_count(&devices) != abi::kSuccess) return;
+    for (abi::Device device = 0; device < devices; ++device) {
+        if (driver.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
+            is_active == 0 || driver.primary_context_retain(&current, device) != abi::kSuccess)
+            continue;
+        {
+            CurrentContext context(driver, current);
+            if (context.result() == abi::kSuccess) staging_.fill();
+        }
+        (void)driver.primary_context_release(device);
+        return;
+    }
+}
+
+ucs_status_t Memory::copy_within(const CopyEngine::Found& owner, void* to, const void* from,
+                                 size_t length) {
+    CopyContext* const context = engine_.context_of(owner);
+    if (context == nullptr) return UCS_ERR_UNSUPPORTED;
+    CopyContext::Ticket ticket;
+    const ucs_status_t status = context->begin(Direction::kWithin, to, from, length, &ticket);
+    return status != UCS_OK ? status : context->wait(ticket);
+}
+
+ucs_status_t Memory::copy(void* to, const void* from, size_t length) {
+    if (length == 0) return UCS_OK;
+    const CopyEngine::Found target = engine_.look_up(to);
+    const CopyEngine::Found source = engine_.look_up(from);
+    const bool to_host = target.type == UCS_MEMORY_TYPE_HOST;
+    const bool from_host = source.type == UCS_MEMORY_TYPE_HOST;
+    if (to_host && from_host) return UCS_ERR_INVALID_PARAM;
+    if (!to_host && !from_host) return copy_within(target, to, from, length);
+    const ucs::MemoryPiece piece{to_host ? const_cast<void*>(from) : to, length};
+    ucs::StagedCopy* staged = nullptr;
+    ucs_status_t status = open_copy({&piece, 1}, &staged);
+    if (status != UCS_OK) return status;
+    status = to_host ? staged->read(0, to, length) : staged->write(0, from, length);
+    const ucs_status_t end = staged->finish();
+    return status != UCS_OK ? status : end;
+}
+
+ucs_status_t Memory::open_copy(std::span<const ucs::MemoryPiece> pieces, ucs::StagedCopy** copy) {
+    StagedTransfer* const transfer = staging_.take_transfer();
+    if (transfer == nullptr) return UCS_ERR_NO_MEMORY;
+    // A program whose first use of CUDA came after the library's start, and which did nothing since
+    // that would have made ready: this one message is slow.
+    if (!staging_.is_filled()) {
+        CopyContext* const context = engine_.context_of(engine_.look_up(pieces.front().address));
+        if (context != nullptr) {
+            CurrentContext current(engine_.driver(), context->handle());
+            staging_.fill();
+        }
+    }
+    transfer->open(engine_, pieces);
+    *copy = transfer;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {
+    const Driver& driver = engine_.driver();
+    abi::Context current = nullptr;
+    if (driver.context_get(&current) != abi::kSuccess || current == nullptr) {
+        ucs::log_error("device memory is allocated in the context that is current: there is none");
+        return UCS_ERR_NO_DEVICE;
+    }
+    abi::DevicePointer pointer = 0;
+    const abi::Result result =
+        type == UCS_MEMORY_TYPE_CUDA_MANAGED
+            ? driver.memory_allocate_managed(&pointer, length, abi::kMemAttachGlobal)
+            : driver.memory_allocate(&pointer, length);
+    if (result != abi::kSuccess) {
+        ucs::log_error("no {} bytes of CUDA memory: {}", length, driver.name_of(result));
+        return to_status(result);
+    }
+    *address = reinterpret_cast<void*>(pointer);
+    return UCS_OK;
+}
+
+void Memory::free(void* address) {
+    const CopyEngine::Found found = engine_.look_up(address);
+    CopyContext* const context = engine_.context_of(found);
+    if (context == nullptr) return;
+    CurrentContext current(engine_.driver(), context->handle());
+    (void)engine_.driver().memory_free(reinterpret_cast<uintptr_t>(address));
+}
+
+}  // namespace uct::cuda

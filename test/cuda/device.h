@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "uct/cuda/driver.h"
+
+namespace cuda_test {
+
+/** Makes the stand-in the driver of this process, unless SWIFTLANE_TEST_GPU=real. Before all else.
+ */
+void choose_driver();
+bool is_real();
+/** As STAND_IN_CUDA_FAULTS; only on the stand-in. */
+void set_faults(const char* faults);
+
+inline const uct::cuda::Driver& driver() {
+    return *uct::cuda::Driver::get();
+}
+
+/** cuInit(), and a primary context of the device current on this thread. */
+uct::cuda::abi::Context use_device(uct::cuda::abi::Device device);
+int device_count();
+
+enum class Kind { kHeap, kPinned, kRegistered, kDevice, kPool, kVirtual, kManaged };
+inline constexpr Kind kAllKinds[] = {Kind::kHeap, Kind::kPinned,  Kind::kRegistered, Kind::kDevice,
+                                     Kind::kPool, Kind::kVirtual, Kind::kManaged};
+const char* name_of(Kind kind);
+inline bool is_on_device(Kind kind) {
+    return kind >= Kind::kDevice;
+}
+
+/** Memory of one kind, in the context that is current, with bytes that are known. */
+class Buffer {
+  public:
+    Buffer(Kind kind, size_t length);
+    ~Buffer();
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+    std::byte* data() const { return data_; }
+    size_t length() const { return length_; }
+    Kind kind() const { return kind_; }
+
+    /** Byte i becomes a function of i and the seed. */
+    void fill(uint32_t seed);
+    void clear();
+    std::vector<std::byte> bytes() const;
+    /** Do [first, first + length) hold what fill(seed) puts there, moved by `shift`? */
+    ::testing::AssertionResult holds(uint32_t seed, size_t first, size_t length,
+                                     size_t shift = 0) const;
+    ::testing::AssertionResult holds(uint32_t seed) const { return holds(seed, 0, length_); }
+    static std::byte expected(uint32_t seed, size_t place);
+
+  private:
+    void set(const std::vector<std::byte>& bytes);
+
+    const Kind kind_;
+    const size_t length_;
+    std::byte* data_ = nullptr;
+    size_t mapped_ = 0;
+    uct::cuda::abi::AllocationHandle handle_ = 0;
+};
+
+}  // namespace cuda_test

@@ -1,0 +1,1131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/stand_in.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/spin_kernel.h"
+#include "uct/cuda/abi.h"
+#include "uct/cuda/kernels.h"
+
+namespace abi = uct::cuda::abi;
+using abi::Result;
+
+// --- what the driver's handles point to; never freed, so that a stale one is recognised
+// -----------------------------------------------------------------------------------
+
+namespace uct::cuda::abi {
+
+struct ContextObject {
+    Device device = 0;
+    unsigned long long id = 0;
+    bool is_alive = true;
+    std::atomic<Result> error{kSuccess};  //!< sticky
+    std::atomic<int> running{0};          //!< kernels
+    StreamObject* null_stream = nullptr;
+};
+
+struct StreamObject {
+    ContextObject* context = nullptr;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> queue;
+    uint64_t put = 0, done = 0;
+    bool is_started = false;
+};
+
+struct EventObject {
+    StreamObject* stream = nullptr;
+    uint64_t number = 0;
+};
+
+struct FunctionObject {
+    std::string name;
+    std::atomic<bool> is_loaded{false};
+};
+
+struct ModuleObject {
+    std::deque<FunctionObject> functions;
+};
+
+}  // namespace uct::cuda::abi
+
+namespace {
+
+using abi::ContextObject;
+using abi::EventObject;
+using abi::FunctionObject;
+using abi::ModuleObject;
+using abi::StreamObject;
+
+enum class Kind { kDevice, kPool, kVirtual, kManaged, kPinned, kRegistered, kImported };
+
+struct Region {
+    uintptr_t base;
+    size_t size;
+    Kind kind;
+    std::byte* bytes;  //!< where the stand-in, and for host kinds everybody, reaches them
+    ContextObject* context;
+    abi::Device device;
+    uint64_t id;
+    int fd = -1;  //!< of the block, and the place in it
+    size_t place = 0;
+    bool has_access = true;
+};
+
+/** Memory of a device: addresses for the program, and the same bytes for the stand-in. */
+struct Block {
+    uintptr_t base;
+    std::byte* shadow;
+    size_t size;
+    int fd;
+    abi::Device device;
+    std::map<size_t, size_t> holes;  //!< offset, length
+};
+
+struct Physical {
+    int fd;
+    size_t size;
+    abi::Device device;
+};
+
+struct State {
+    std::recursive_mutex mutex;
+    bool is_initialized = false;
+    std::map<uintptr_t, Region> regions;
+    std::deque<Block> blocks;
+    std::map<abi::AllocationHandle, Physical> physical;
+    std::deque<ContextObject> contexts;
+    std::deque<StreamObject> streams;
+    std::deque<EventObject> events;
+    std::deque<ModuleObject> modules;
+    std::map<abi::Device, std::pair<ContextObject*, int>> primary;
+    uint64_t ids = 0;
+    std::map<std::string, std::vector<std::pair<Result, int>>> faults;
+    std::map<std::string, int> calls;
+};
+
+State& state() {
+    static auto* const instance = new State;
+    return *instance;
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+thread_local std::vector<ContextObject*> current_contexts;
+
+constexpr size_t kBlock = 2 << 20;
+constexpr size_t kUnit = 512;
+
+int setting(const char* name, int otherwise) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? otherwise : std::atoi(text);
+}
+
+int devices() {
+    static const int count = setting("STAND_IN_CUDA_DEVICES", 2);
+    return count;
+}
+
+void set_faults(const char* list) {
+    State& s = state();
+    s.faults.clear();
+    s.calls.clear();
+    std::string rest = list == nullptr ? "" : list;
+    while (!rest.empty()) {
+        const size_t comma = std::min(rest.find(','), rest.size());
+        const std::string one = rest.substr(0, comma);
+        rest.erase(0, std::min(comma + 1, rest.size()));
+        const size_t colon = one.find(':');
+        const size_t at = one.find('@');
+        if (colon == std::string::npos) continue;
+        s.faults[one.substr(0, colon)].emplace_back(
+            std::atoi(one.c_str() + colon + 1),
+            at == std::string::npos ? 0 : std::atoi(one.c_str() + at + 1));
+    }
+}
+
+/** The error that this call is to give. */
+Result fault(const char* call) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.faults.find(call);
+    if (found == s.faults.end()) return abi::kSuccess;
+    const int number = ++s.calls[call];
+    for (const auto& [error, nth] : found->second) {
+        if (nth == 0 || nth == number) return error;
+    }
+    return abi::kSuccess;
+}
+
+ContextObject* current() {
+    return current_contexts.empty() ? nullptr : current_contexts.back();
+}
+
+Result check_context() {
+    if (!state().is_initialized) return abi::kNotInitialized;
+    ContextObject* const context = current();
+    if (context == nullptr) return abi::kInvalidContext;
+    if (!context->is_alive) return abi::kContextIsDestroyed;
+    return context->error.load();
+}
+
+#define STAND_IN_CALL(name) \
+    if (const Result injected = fault(name); injected != abi::kSuccess) return injected
+
+#define STAND_IN_CONTEXT() \
+    if (const Result problem = check_context(); problem != abi::kSuccess) return problem
+
+// --- memory
+// -----------------------------------------------------------------------------------
+
+Region* find_region(uintptr_t address) {
+    State& s = state();
+    auto next = s.regions.upper_bound(address);
+    if (next == s.regions.begin()) return nullptr;
+    Region& region = std::prev(next)->second;
+    return address < region.base + region.size ? &region : nullptr;
+}
+
+int memory_file(size_t size) {
+    const int fd = memfd_create("stand-in-gpu", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(size)) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+void* map(int fd, size_t size, int access, size_t place = 0, void* where = nullptr) {
+    const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    void* const address = mmap(where, size, access, flags | (where != nullptr ? MAP_FIXED : 0), fd,
+                               static_cast<off_t>(place));
+    return address == MAP_FAILED ? nullptr : address;
+}
+
+Block* new_block(size_t size, abi::Device device) {
+    const int fd = memory_file(size);
+    if (fd < 0) return nullptr;
+    void* const shadow = map(fd, size, PROT_READ | PROT_WRITE);
+    void* const base = map(-1, size, PROT_NONE);
+    if (shadow == nullptr || base == nullptr) return nullptr;
+    state().blocks.push_back({reinterpret_cast<uintptr_t>(base),
+                              static_cast<std::byte*>(shadow),
+                              size,
+                              fd,
+                              device,
+                              {{0, size}}});
+    return &state().blocks.back();
+}
+
+Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObject* context) {
+    if (size == 0) return abi::kInvalidValue;
+    State& s = state();
+    const size_t rounded = (size + kUnit - 1) / kUnit * kUnit;
+    const auto take = [&](Block& block) {
+        for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
+            if (hole->second < rounded) continue;
+            const size_t place = hole->first;
+            const size_t left = hole->second - rounded;
+            block.holes.erase(hole);
+            if (left > 0) block.holes[place + rounded] = left;
+            const uintptr_t base = block.base + place;
+            s.regions[base] = {
+                base,    size,     kind, block.shadow + place, context, context->device,
+                ++s.ids, block.fd, place};
+            *pointer = base;
+            return true;
+        }
+        return false;
+    };
+    for (Block& block : s.blocks) {
+        if (block.device == context->device && take(block)) return abi::kSuccess;
+    }
+    Block* const block =
+        new_block(std::max(kBlock, (rounded + kBlock - 1) / kBlock * kBlock), context->device);
+    return block != nullptr && take(*block) ? abi::kSuccess : abi::kOutOfMemory;
+}
+
+void give_back(const Region& region) {
+    State& s = state();
+    const size_t rounded = (region.size + kUnit - 1) / kUnit * kUnit;
+    const auto block =
+        std::ranges::find_if(s.blocks, [&](const Block& one) { return one.fd == region.fd; });
+    if (block == s.blocks.end()) return;
+    if (block->size > kBlock) {
+        (void)munmap(reinterpret_cast<void*>(block->base), block->size);
+        (void)munmap(block->shadow, block->size);
+        close(block->fd);
+        s.blocks.erase(block);
+        return;
+    }
+    auto hole = block->holes.emplace(region.place, rounded).first;
+    if (const auto next = std::next(hole);
+        next != block->holes.end() && hole->first + hole->second == next->first) {
+        hole->second += next->second;
+        block->holes.erase(next);
+    }
+    if (hole != block->holes.begin()) {
+        const auto before = std::prev(hole);
+        if (before->first + before->second == hole->first) {
+            before->second += hole->second;
+            block->holes.erase(hole);
+        }
+    }
+}
+
+/** Where the stand-in finds [address, address + length); null: it may not be touched. */
+std::byte* reach(uintptr_t address, size_t length) {
+    Lock lock(state().mutex);
+    Region* const region = find_region(address);
+    if (region != nullptr) {
+        const size_t place = address - region->base;
+        return length <= region->size - place && region->has_access ? region->bytes + place
+                                                                    : nullptr;
+    }
+    for (const Block& block : state().blocks) {
+        if (address >= block.base && address < block.base + block.size) return nullptr;
+    }
+    return reinterpret_cast<std::byte*>(address);
+}
+
+// --- streams
+// -----------------------------------------------------------------------------------
+
+void run(StreamObject& stream) {
+    static const int delay = setting("STAND_IN_CUDA_DELAY", 20);
+    for (;;) {
+        std::function<void()> operation;
+        {
+            std::unique_lock lock(stream.mutex);
+            stream.changed.wait(lock, [&] { return !stream.queue.empty(); });
+            operation = std::move(stream.queue.front());
+            stream.queue.pop_front();
+        }
+        if (delay > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+        if (stream.context->error.load() == abi::kSuccess) {
+            const Result injected = fault("run");
+            if (injected != abi::kSuccess)
+                stream.context->error = injected;
+            else
+                operation();
+        }
+        std::lock_guard lock(stream.mutex);
+        ++stream.done;
+        stream.changed.notify_all();
+    }
+}
+
+void enqueue(StreamObject& stream, std::function<void()> operation) {
+    std::lock_guard lock(stream.mutex);
+    stream.queue.push_back(std::move(operation));
+    ++stream.put;
+    if (!stream.is_started) std::thread(run, std::ref(stream)).detach();
+    stream.is_started = true;
+    stream.changed.notify_all();
+}
+
+void wait_for(StreamObject& stream, uint64_t number) {
+    std::unique_lock lock(stream.mutex);
+    stream.changed.wait(lock, [&] { return stream.done >= number; });
+}
+
+StreamObject* stream_or_null(abi::Stream stream) {
+    if (stream != nullptr) return stream;
+    State& s = state();
+    Lock lock(s.mutex);
+    ContextObject* const context = current();
+    if (context->null_stream == nullptr) {
+        context->null_stream = &s.streams.emplace_back();
+        context->null_stream->context = context;
+    }
+    return context->null_stream;
+}
+
+void copy_bytes(ContextObject& context, uintptr_t to, uintptr_t from, size_t length) {
+    std::byte* const target = reach(to, length);
+    const std::byte* const source = reach(from, length);
+    if (target == nullptr || source == nullptr)
+        context.error = abi::kIllegalAddress;
+    else
+        std::memmove(target, source, length);
+}
+
+// --- the interface
+// -----------------------------------------------------------------------------------
+
+Result get_error_name(Result error, const char** name) {
+    switch (error) {
+        case abi::kSuccess:
+            *name = "CUDA_SUCCESS";
+            break;
+        case abi::kOutOfMemory:
+            *name = "CUDA_ERROR_OUT_OF_MEMORY";
+            break;
+        case abi::kIllegalAddress:
+            *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+            break;
+        default:
+            *name = "CUDA_ERROR";
+    }
+    return abi::kSuccess;
+}
+
+Result init(unsigned) {
+    STAND_IN_CALL("cuInit");
+    Lock lock(state().mutex);
+    if (devices() == 0) return abi::kNoDevice;
+    if (!state().is_initialized) set_faults(std::getenv("STAND_IN_CUDA_FAULTS"));
+    // As the real one, it maps memory of its own.
+    if (!state().is_initialized) (void)map(-1, kBlock, PROT_NONE);
+    state().is_initialized = true;
+    return abi::kSuccess;
+}
+
+Result driver_get_version(int* version) {
+    *version = 13000;
+    return abi::kSuccess;
+}
+
+Result device_get_count(int* count) {
+    if (!state().is_initialized) return abi::kNotInitialized;
+    *count = devices();
+    return abi::kSuccess;
+}
+
+Result device_get_name(char* name, int length, abi::Device device) {
+    (void)std::snprintf(name, length, "Stand-in %d", device);
+    return abi::kSuccess;
+}
+
+Result device_get_uuid(abi::Uuid* uuid, abi::Device device) {
+    std::memset(uuid, device + 1, sizeof(*uuid));
+    return abi::kSuccess;
+}
+
+Result device_get_attribute(int* value, abi::DeviceAttribute attribute, abi::Device) {
+    *value = attribute == abi::kComputeCapabilityMajor ? 9 : 0;
+    return abi::kSuccess;
+}
+
+Result device_total_memory(size_t* bytes, abi::Device) {
+    *bytes = size_t{8} << 30;
+    return abi::kSuccess;
+}
+
+Result device_can_access_peer(int* can, abi::Device a, abi::Device b) {
+    *can = a != b;
+    return abi::kSuccess;
+}
+
+ContextObject* new_context(abi::Device device) {
+    State& s = state();
+    (void)map(-1, kBlock, PROT_NONE);
+    ContextObject& context = s.contexts.emplace_back();
+    context.device = device;
+    context.id = ++s.ids;
+    return &context;
+}
+
+Result primary_context_retain(abi::Context* context, abi::Device device) {
+    State& s = state();
+    Lock lock(s.mutex);
+    if (!s.is_initialized) return abi::kNotInitialized;
+    if (device < 0 || device >= devices()) return abi::kInvalidDevice;
+    auto& [object, count] = s.primary[device];
+    if (count++ == 0) object = new_context(device);
+    *context = object;
+    return abi::kSuccess;
+}
+
+Result primary_context_release(abi::Device device) {
+    State& s = state();
+    Lock lock(s.mutex);
+    auto& [object, count] = s.primary[device];
+    if (count == 0) return abi::kInvalidContext;
+    if (--count == 0) object->is_alive = false;
+    return abi::kSuccess;
+}
+
+Result primary_context_state(abi::Device device, unsigned* flags, int* is_active) {
+    State& s = state();
+    Lock lock(s.mutex);
+    if (!s.is_initialized) return abi::kNotInitialized;
+    *flags = 0;
+    *is_active = s.primary[device].second > 0;
+    return abi::kSuccess;
+}
+
+Result context_create(abi::Context* context, unsigned, abi::Device device) {
+    Lock lock(state().mutex);
+    if (!state().is_initialized) return abi::kNotInitialized;
+    if (device < 0 || device >= devices()) return abi::kInvalidDevice;
+    *context = new_context(device);
+    current_contexts.push_back(*context);
+    return abi::kSuccess;
+}
+
+Result context_destroy(abi::Context context) {
+    Lock lock(state().mutex);
+    context->is_alive = false;
+    if (current() == context) current_contexts.pop_back();
+    return abi::kSuccess;
+}
+
+Result context_push(abi::Context context) {
+    STAND_IN_CALL("cuCtxPushCurrent");
+    if (context == nullptr) return abi::kInvalidContext;
+    if (!context->is_alive) return abi::kContextIsDestroyed;
+    current_contexts.push_back(context);
+    return abi::kSuccess;
+}
+
+Result context_pop(abi::Context* context) {
+    if (current_contexts.empty()) return abi::kInvalidContext;
+    *context = current_contexts.back();
+    current_contexts.pop_back();
+    return abi::kSuccess;
+}
+
+Result context_set(abi::Context context) {
+    if (!current_contexts.empty()) current_contexts.pop_back();
+    if (context != nullptr) current_contexts.push_back(context);
+    return abi::kSuccess;
+}
+
+Result context_get(abi::Context* context) {
+    if (!state().is_initialized) return abi::kNotInitialized;
+    *context = current();
+    return abi::kSuccess;
+}
+
+Result context_get_device(abi::Device* device) {
+    STAND_IN_CONTEXT();
+    *device = current()->device;
+    return abi::kSuccess;
+}
+
+Result context_get_id(abi::Context context, unsigned long long* id) {
+    if (context == nullptr) context = current();
+    if (context == nullptr || !context->is_alive) return abi::kContextIsDestroyed;
+    *id = context->id;
+    return abi::kSuccess;
+}
+
+Result context_synchronize() {
+    STAND_IN_CONTEXT();
+    for (StreamObject& stream : state().streams) {
+        if (stream.context == current()) wait_for(stream, stream.put);
+    }
+    return current()->error.load();
+}
+
+Result context_enable_peer(abi::Context, unsigned) {
+    STAND_IN_CONTEXT();
+    return abi::kSuccess;
+}
+
+bool is_host(Kind kind) {
+    return kind == Kind::kPinned || kind == Kind::kRegistered;
+}
+
+Result fill_attribute(const Region* region, abi::PointerAttribute attribute, void* value) {
+    const auto set = [&](auto known) { std::memcpy(value, &known, sizeof(known)); };
+    const bool belongs =
+        region != nullptr && region->kind != Kind::kPool && region->kind != Kind::kVirtual;
+    switch (attribute) {
+        case abi::kPointerContext:
+            set(belongs ? region->context : nullptr);
+            return abi::kSuccess;
+        case abi::kPointerMemoryType:
+            set(region == nullptr
+                    ? 0u
+                    : (is_host(region->kind) ? abi::kMemoryTypeHost : abi::kMemoryTypeDevice));
+            return abi::kSuccess;
+        case abi::kPointerIsManaged:
+            set(unsigned{region != nullptr && region->kind == Kind::kManaged});
+            return abi::kSuccess;
+        case abi::kPointerBufferId:
+            set(region == nullptr ? uint64_t{0} : region->id);
+            return abi::kSuccess;
+        case abi::kPointerDeviceOrdinal:
+            set(region == nullptr ? -2 : region->device);
+            return abi::kSuccess;
+        case abi::kPointerRangeStart:
+            set(region == nullptr ? uint64_t{0} : uint64_t{region->base});
+            return abi::kSuccess;
+        case abi::kPointerRangeSize:
+            set(region == nullptr ? size_t{0} : region->size);
+            return abi::kSuccess;
+    }
+    return abi::kInvalidValue;
+}
+
+Result pointer_get_attributes(unsigned count, abi::PointerAttribute* attributes, void** values,
+                              abi::DevicePointer pointer) {
+    Lock lock(state().mutex);
+    if (!state().is_initialized) return abi::kNotInitialized;
+    const Region* const region = find_region(pointer);
+    for (unsigned i = 0; i < count; ++i) {
+        const Result result = fill_attribute(region, attributes[i], values[i]);
+        if (result != abi::kSuccess) return result;
+    }
+    return abi::kSuccess;
+}
+
+Result pointer_get_attribute(void* value, abi::PointerAttribute attribute,
+                             abi::DevicePointer pointer) {
+    Lock lock(state().mutex);
+    if (!state().is_initialized) return abi::kNotInitialized;
+    const Region* const region = find_region(pointer);
+    return region == nullptr ? abi::kInvalidValue : fill_attribute(region, attribute, value);
+}
+
+Result memory_allocate(abi::DevicePointer* pointer, size_t size) {
+    STAND_IN_CALL("cuMemAlloc");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    return allocate(pointer, size, Kind::kDevice, current());
+}
+
+Result memory_free(abi::DevicePointer pointer) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.regions.find(pointer);
+    if (found == s.regions.end() || is_host(found->second.kind)) return abi::kInvalidValue;
+    const Region region = found->second;
+    s.regions.erase(found);
+    if (region.kind == Kind::kManaged)
+        (void)munmap(region.bytes, region.size);
+    else
+        give_back(region);
+    return abi::kSuccess;
+}
+
+Result memory_get_range(abi::DevicePointer* base, size_t* size, abi::DevicePointer pointer) {
+    Lock lock(state().mutex);
+    const Region* const region = find_region(pointer);
+    if (region == nullptr) return abi::kNotFound;
+    if (base != nullptr) *base = region->base;
+    if (size != nullptr) *size = region->size;
+    return abi::kSuccess;
+}
+
+Result new_host_memory(void** pointer, size_t size, Kind kind, int fd) {
+    State& s = state();
+    void* const bytes = map(fd, size, PROT_READ | PROT_WRITE);
+    if (bytes == nullptr) return abi::kOutOfMemory;
+    const auto base = reinterpret_cast<uintptr_t>(bytes);
+    s.regions[base] = {
+        base, size, kind, static_cast<std::byte*>(bytes), current(), current()->device, ++s.ids};
+    *pointer = bytes;
+    return abi::kSuccess;
+}
+
+Result memory_allocate_managed(abi::DevicePointer* pointer, size_t size, unsigned) {
+    STAND_IN_CALL("cuMemAllocManaged");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    const int fd = memory_file(size);
+    if (fd < 0) return abi::kOutOfMemory;
+    void* address = nullptr;
+    const Result result = new_host_memory(&address, size, Kind::kManaged, fd);
+    close(fd);
+    *pointer = reinterpret_cast<uintptr_t>(address);
+    return result;
+}
+
+Result memory_allocate_async(abi::DevicePointer* pointer, size_t size, abi::Stream) {
+    STAND_IN_CALL("cuMemAllocAsync");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    return allocate(pointer, size, Kind::kPool, current());
+}
+
+Result memory_free_async(abi::DevicePointer pointer, abi::Stream stream) {
+    STAND_IN_CONTEXT();
+    enqueue(*stream_or_null(stream), [pointer] { (void)memory_free(pointer); });
+    return abi::kSuccess;
+}
+
+Result host_allocate(void** pointer, size_t size, unsigned) {
+    STAND_IN_CALL("cuMemHostAlloc");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    return new_host_memory(pointer, size, Kind::kPinned, -1);
+}
+
+Result host_free(void* pointer) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.regions.find(reinterpret_cast<uintptr_t>(pointer));
+    if (found == s.regions.end() || found->second.kind != Kind::kPinned) return abi::kInvalidValue;
+    (void)munmap(pointer, found->second.size);
+    s.regions.erase(found);
+    return abi::kSuccess;
+}
+
+Result host_register(void* pointer, size_t size, unsigned) {
+    STAND_IN_CALL("cuMemHostRegister");
+    STAND_IN_CONTEXT();
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto base = reinterpret_cast<uintptr_t>(pointer);
+    if (find_region(base) != nullptr) return abi::kAlreadyRegistered;
+    s.regions[base] = {base,
+                       size,
+                       Kind::kRegistered,
+                       static_cast<std::byte*>(pointer),
+                       current(),
+                       current()->device,
+                       ++s.ids};
+    return abi::kSuccess;
+}
+
+Result host_unregister(void* pointer) {
+    Lock lock(state().mutex);
+    return state().regions.erase(reinterpret_cast<uintptr_t>(pointer)) == 1 ? abi::kSuccess
+                                                                            : abi::kInvalidValue;
+}
+
+Result host_get_device_pointer(abi::DevicePointer* pointer, void* host, unsigned) {
+    Lock lock(state().mutex);
+    if (find_region(reinterpret_cast<uintptr_t>(host)) == nullptr) return abi::kInvalidValue;
+    *pointer = reinterpret_cast<uintptr_t>(host);
+    return abi::kSuccess;
+}
+
+Result address_reserve(abi::DevicePointer* pointer, size_t size, size_t, abi::DevicePointer,
+                       unsigned long long) {
+    void* const address = map(-1, size, PROT_NONE);
+    *pointer = reinterpret_cast<uintptr_t>(address);
+    return address == nullptr ? abi::kOutOfMemory : abi::kSuccess;
+}
+
+Result address_free(abi::DevicePointer pointer, size_t size) {
+    (void)munmap(reinterpret_cast<void*>(pointer), size);
+    return abi::kSuccess;
+}
+
+Result allocation_create(abi::AllocationHandle* handle, size_t size,
+                         const abi::AllocationProperties* properties, unsigned long long) {
+    STAND_IN_CALL("cuMemCreate");
+    State& s = state();
+    Lock lock(s.mutex);
+    if (size % kBlock != 0 || properties->location.id >= devices()) return abi::kInvalidValue;
+    const int fd = memory_file(size);
+    if (fd < 0) return abi::kOutOfMemory;
+    *handle = ++s.ids;
+    s.physical[*handle] = {fd, size, properties->location.id};
+    return abi::kSuccess;
+}
+
+Result allocation_release(abi::AllocationHandle handle) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.physical.find(handle);
+    if (found == s.physical.end()) return abi::kInvalidValue;
+    close(found->second.fd);
+    s.physical.erase(found);
+    return abi::kSuccess;
+}
+
+Result allocation_map(abi::DevicePointer pointer, size_t size, size_t place,
+                      abi::AllocationHandle handle, unsigned long long) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.physical.find(handle);
+    if (found == s.physical.end() || place + size > found->second.size) return abi::kInvalidValue;
+    void* const shadow = map(found->second.fd, size, PROT_READ | PROT_WRITE, place);
+    if (shadow == nullptr) return abi::kOutOfMemory;
+    Region region{pointer,        size,
+                  Kind::kVirtual, static_cast<std::byte*>(shadow),
+                  nullptr,        found->second.device,
+                  ++s.ids};
+    region.has_access = false;
+    s.regions[pointer] = region;
+    return abi::kSuccess;
+}
+
+Result allocation_unmap(abi::DevicePointer pointer, size_t size) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.regions.find(pointer);
+    if (found == s.regions.end()) return abi::kInvalidValue;
+    (void)munmap(found->second.bytes, size);
+    s.regions.erase(found);
+    return abi::kSuccess;
+}
+
+Result allocation_set_access(abi::DevicePointer pointer, size_t, const abi::AccessDescriptor*,
+                             size_t) {
+    Lock lock(state().mutex);
+    Region* const region = find_region(pointer);
+    if (region == nullptr) return abi::kInvalidValue;
+    region->has_access = true;
+    return abi::kSuccess;
+}
+
+Result stream_create(abi::Stream* stream, unsigned) {
+    STAND_IN_CALL("cuStreamCreate");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    StreamObject& made = state().streams.emplace_back();
+    made.context = current();
+    *stream = &made;
+    return abi::kSuccess;
+}
+
+Result stream_synchronize(abi::Stream stream) {
+    STAND_IN_CONTEXT();
+    StreamObject& object = *stream_or_null(stream);
+    wait_for(object, object.put);
+    return object.context->error.load();
+}
+
+Result stream_destroy(abi::Stream stream) {
+    wait_for(*stream, stream->put);
+    return abi::kSuccess;
+}
+
+Result stream_query(abi::Stream stream) {
+    StreamObject& object = *stream_or_null(stream);
+    if (object.context->error.load() != abi::kSuccess) return object.context->error.load();
+    if (!object.context->is_alive) return abi::kContextIsDestroyed;
+    std::lock_guard lock(object.mutex);
+    return object.done == object.put ? abi::kSuccess : abi::kNotReady;
+}
+
+Result stream_wait_event(abi::Stream stream, abi::Event event, unsigned) {
+    STAND_IN_CONTEXT();
+    StreamObject* const awaited = event->stream;
+    if (awaited == nullptr) return abi::kSuccess;
+    enqueue(*stream_or_null(stream),
+            [awaited, number = event->number] { wait_for(*awaited, number); });
+    return abi::kSuccess;
+}
+
+Result stream_write_value(abi::Stream stream, abi::DevicePointer address, uint32_t value,
+                          unsigned) {
+    STAND_IN_CALL("cuStreamWriteValue32");
+    STAND_IN_CONTEXT();
+    StreamObject& object = *stream_or_null(stream);
+    enqueue(object, [&object, address, value] {
+        std::byte* const target = reach(address, sizeof(value));
+        if (target == nullptr)
+            object.context->error = abi::kIllegalAddress;
+        else
+            std::atomic_ref(*reinterpret_cast<uint32_t*>(target)).store(value);
+    });
+    return abi::kSuccess;
+}
+
+Result event_create(abi::Event* event, unsigned) {
+    STAND_IN_CALL("cuEventCreate");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    *event = &state().events.emplace_back();
+    return abi::kSuccess;
+}
+
+Result event_destroy(abi::Event) {
+    return abi::kSuccess;
+}
+
+Result event_record(abi::Event event, abi::Stream stream) {
+    STAND_IN_CONTEXT();
+    StreamObject& object = *stream_or_null(stream);
+    enqueue(object, [] {});
+    std::lock_guard lock(object.mutex);
+    event->stream = &object;
+    event->number = object.put;
+    return abi::kSuccess;
+}
+
+Result event_query(abi::Event event) {
+    if (event->stream == nullptr) return abi::kSuccess;
+    if (const Result error = event->stream->context->error.load(); error != abi::kSuccess)
+        return error;
+    std::lock_guard lock(event->stream->mutex);
+    return event->stream->done >= event->number ? abi::kSuccess : abi::kNotReady;
+}
+
+Result event_synchronize(abi::Event event) {
+    if (event->stream != nullptr) wait_for(*event->stream, event->number);
+    return event_query(event);
+}
+
+Result copy_async(abi::DevicePointer to, abi::DevicePointer from, size_t length,
+                  abi::Stream stream) {
+    STAND_IN_CALL("cuMemcpyAsync");
+    STAND_IN_CONTEXT();
+    if (reach(to, length) == nullptr || reach(from, length) == nullptr) return abi::kInvalidValue;
+    StreamObject& object = *stream_or_null(stream);
+    enqueue(object, [=, &object] { copy_bytes(*object.context, to, from, length); });
+    return abi::kSuccess;
+}
+
+Result copy(abi::DevicePointer to, abi::DevicePointer from, size_t length) {
+    const Result result = copy_async(to, from, length, nullptr);
+    return result == abi::kSuccess ? stream_synchronize(nullptr) : result;
+}
+
+Result set_bytes(abi::DevicePointer to, unsigned char value, size_t length) {
+    STAND_IN_CONTEXT();
+    StreamObject& object = *stream_or_null(nullptr);
+    enqueue(object, [=, &object] {
+        std::byte* const target = reach(to, length);
+        if (target == nullptr)
+            object.context->error = abi::kIllegalAddress;
+        else
+            std::memset(target, value, length);
+    });
+    return stream_synchronize(nullptr);
+}
+
+// --- kernels
+// -----------------------------------------------------------------------------------
+
+Result module_load(abi::Module* module, const void*) {
+    STAND_IN_CALL("cuModuleLoadData");
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    *module = &state().modules.emplace_back();
+    return abi::kSuccess;
+}
+
+Result module_unload(abi::Module) {
+    return abi::kSuccess;
+}
+
+Result module_get_function(abi::Function* function, abi::Module module, const char* name) {
+    STAND_IN_CALL("cuModuleGetFunction");
+    Lock lock(state().mutex);
+    if (std::string(name) != uct::cuda::kCopyPiecesKernel && std::string(name) != kSpinKernel)
+        return abi::kNotFound;
+    FunctionObject& made = module->functions.emplace_back();
+    made.name = name;
+    *function = &made;
+    return abi::kSuccess;
+}
+
+/** Loading waits until no kernel runs: what makes a first launch behind a resident one hang. */
+void load_function(FunctionObject& function, ContextObject& context) {
+    static const char* const lazy = std::getenv("STAND_IN_CUDA_LAZY");
+    if (function.is_loaded.load()) return;
+    const bool waits = lazy == nullptr || *lazy != 'n';
+    while (waits && context.running.load() > 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    function.is_loaded = true;
+}
+
+Result function_load(abi::Function function) {
+    STAND_IN_CALL("cuFuncLoad");
+    STAND_IN_CONTEXT();
+    load_function(*function, *current());
+    return abi::kSuccess;
+}
+
+void run_kernel(const FunctionObject& function, ContextObject& context,
+                const std::vector<uint64_t>& arguments) {
+    if (function.name == kSpinKernel) {
+        auto* const words = reinterpret_cast<uint32_t*>(reach(arguments[0], 2 * sizeof(uint32_t)));
+        std::atomic_ref(words[0]).store(1);
+        while (std::atomic_ref(words[1]).load() == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        return;
+    }
+    const auto count = static_cast<unsigned>(arguments[1]);
+    const auto* const list = reinterpret_cast<const uct::cuda::KernelPiece*>(
+        reach(arguments[0], count * sizeof(uct::cuda::KernelPiece)));
+    for (unsigned i = 0; i < count; ++i)
+        copy_bytes(context, list[i].to, list[i].from, list[i].length);
+}
+
+Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+              unsigned, abi::Stream stream, void** parameters, void**) {
+    STAND_IN_CALL("cuLaunchKernel");
+    STAND_IN_CONTEXT();
+    std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
+    if (function->name != kSpinKernel) arguments.push_back(*static_cast<unsigned*>(parameters[1]));
+    StreamObject& object = *stream_or_null(stream);
+    enqueue(object, [&object, function, arguments] {
+        ContextObject& context = *object.context;
+        load_function(*function, context);
+        ++context.running;
+        run_kernel(*function, context, arguments);
+        --context.running;
+    });
+    return abi::kSuccess;
+}
+
+// --- between processes
+// -----------------------------------------------------------------------------------
+
+struct Exported {
+    pid_t process;
+    int fd;
+    size_t place, size;
+    abi::Device device;
+    uint64_t id;
+};
+static_assert(sizeof(Exported) <= sizeof(abi::IpcHandle));
+
+Result ipc_get_handle(abi::IpcHandle* handle, abi::DevicePointer pointer) {
+    STAND_IN_CALL("cuIpcGetMemHandle");
+    Lock lock(state().mutex);
+    const Region* const region = find_region(pointer);
+    if (region == nullptr || region->kind != Kind::kDevice) return abi::kInvalidValue;
+    const Exported exported{getpid(),     region->fd,     region->place,
+                            region->size, region->device, region->id};
+    std::memset(handle, 0, sizeof(*handle));
+    std::memcpy(handle, &exported, sizeof(exported));
+    return abi::kSuccess;
+}
+
+Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
+    STAND_IN_CALL("cuIpcOpenMemHandle");
+    STAND_IN_CONTEXT();
+    Exported exported;
+    std::memcpy(&exported, &handle, sizeof(exported));
+    if (exported.process == getpid()) return abi::kInvalidContext;
+    const std::string path =
+        "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.fd);
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) return abi::kInvalidHandle;
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t first = exported.place / page * page;
+    const size_t length = exported.place - first + exported.size;
+    void* const shadow = map(fd, length, PROT_READ | PROT_WRITE, first);
+    void* const base = map(-1, length, PROT_NONE);
+    State& s = state();
+    Lock lock(s.mutex);
+    const uintptr_t start = reinterpret_cast<uintptr_t>(base) + (exported.place - first);
+    s.regions[start] = {start,           exported.size,
+                        Kind::kImported, static_cast<std::byte*>(shadow) + (exported.place - first),
+                        current(),       exported.device,
+                        ++s.ids,         fd};
+    *pointer = start;
+    return abi::kSuccess;
+}
+
+Result ipc_close(abi::DevicePointer pointer) {
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.regions.find(pointer);
+    if (found == s.regions.end() || found->second.kind != Kind::kImported)
+        return abi::kInvalidValue;
+    close(found->second.fd);
+    s.regions.erase(found);
+    return abi::kSuccess;
+}
+
+template <typename Function>
+void* address_of(Function* function) {
+    return reinterpret_cast<void*>(function);
+}
+
+const std::map<std::string, void*>& entries() {
+    static const std::map<std::string, void*> known = {
+        {"cuGetErrorName", address_of(get_error_name)},
+        {"cuGetErrorString", address_of(get_error_name)},
+        {"cuInit", address_of(init)},
+        {"cuDriverGetVersion", address_of(driver_get_version)},
+        {"cuDeviceGetCount", address_of(device_get_count)},
+        {"cuDeviceGetName", address_of(device_get_name)},
+        {"cuDeviceGetUuid", address_of(device_get_uuid)},
+        {"cuDeviceGetAttribute", address_of(device_get_attribute)},
+        {"cuDeviceTotalMem", address_of(device_total_memory)},
+        {"cuDeviceCanAccessPeer", address_of(device_can_access_peer)},
+        {"cuDevicePrimaryCtxRetain", address_of(primary_context_retain)},
+        {"cuDevicePrimaryCtxRelease", address_of(primary_context_release)},
+        {"cuDevicePrimaryCtxGetState", address_of(primary_context_state)},
+        {"cuCtxCreate", address_of(context_create)},
+        {"cuCtxDestroy", address_of(context_destroy)},
+        {"cuCtxPushCurrent", address_of(context_push)},
+        {"cuCtxPopCurrent", address_of(context_pop)},
+        {"cuCtxSetCurrent", address_of(context_set)},
+        {"cuCtxGetCurrent", address_of(context_get)},
+        {"cuCtxGetDevice", address_of(context_get_device)},
+        {"cuCtxGetId", address_of(context_get_id)},
+        {"cuCtxSynchronize", address_of(context_synchronize)},
+        {"cuCtxEnablePeerAccess", address_of(context_enable_peer)},
+        {"cuPointerGetAttribute", address_of(pointer_get_attribute)},
+        {"cuPointerGetAttributes", address_of(pointer_get_attributes)},
+        {"cuMemAlloc", address_of(memory_allocate)},
+        {"cuMemFree", address_of(memory_free)},
+        {"cuMemGetAddressRange", address_of(memory_get_range)},
+        {"cuMemAllocManaged", address_of(memory_allocate_managed)},
+        {"cuMemAllocAsync", address_of(memory_allocate_async)},
+        {"cuMemFreeAsync", address_of(memory_free_async)},
+        {"cuMemHostAlloc", address_of(host_allocate)},
+        {"cuMemFreeHost", address_of(host_free)},
+        {"cuMemHostRegister", address_of(host_register)},
+        {"cuMemHostUnregister", address_of(host_unregister)},
+        {"cuMemHostGetDevicePointer", address_of(host_get_device_pointer)},
+        {"cuMemAddressReserve", address_of(address_reserve)},
+        {"cuMemAddressFree", address_of(address_free)},
+        {"cuMemCreate", address_of(allocation_create)},
+        {"cuMemRelease", address_of(allocation_release)},
+        {"cuMemMap", address_of(allocation_map)},
+        {"cuMemUnmap", address_of(allocation_unmap)},
+        {"cuMemSetAccess", address_of(allocation_set_access)},
+        {"cuStreamCreate", address_of(stream_create)},
+        {"cuStreamDestroy", address_of(stream_destroy)},
+        {"cuStreamQuery", address_of(stream_query)},
+        {"cuStreamSynchronize", address_of(stream_synchronize)},
+        {"cuStreamWaitEvent", address_of(stream_wait_event)},
+        {"cuStreamWriteValue32", address_of(stream_write_value)},
+        {"cuEventCreate", address_of(event_create)},
+        {"cuEventDestroy", address_of(event_destroy)},
+        {"cuEventRecord", address_of(event_record)},
+        {"cuEventQuery", address_of(event_query)},
+        {"cuEventSynchronize", address_of(event_synchronize)},
+        {"cuMemcpy", address_of(copy)},
+        {"cuMemcpyAsync", address_of(copy_async)},
+        {"cuMemsetD8", address_of(set_bytes)},
+        {"cuModuleLoadData", address_of(module_load)},
+        {"cuModuleUnload", address_of(module_unload)},
+        {"cuModuleGetFunction", address_of(module_get_function)},
+        {"cuFuncLoad", address_of(function_load)},
+        {"cuLaunchKernel", address_of(launch)},
+        {"cuIpcGetMemHandle", address_of(ipc_get_handle)},
+        {"cuIpcOpenMemHandle", address_of(ipc_open)},
+        {"cuIpcCloseMemHandle", address_of(ipc_close)},
+    };
+    return known;
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("default"))) Result cuGetProcAddress_v2(const char* name, void** address,
+                                                                  int, uint64_t, int* found) {
+    const auto entry = entries().find(name);
+    *address = entry == entries().end() ? nullptr : entry->second;
+    if (found != nullptr) *found = *address == nullptr ? 1 : 0;
+    return *address == nullptr ? abi::kNotFound : abi::kSuccess;
+}
+
+__attribute__((visibility("default"))) void stand_in_cuda_set_faults(const char* faults) {
+    Lock lock(state().mutex);
+    set_faults(faults);
+}
+
+}  // extern "C"

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "cuda/device.h"
+
+namespace uct::cuda {
+namespace {
+
+using cuda_test::Buffer;
+using cuda_test::driver;
+using cuda_test::is_on_device;
+using cuda_test::Kind;
+
+constexpr size_t kLength = 10000;
+
+// A program without CUDA: nothing starts. The first test of the program.
+TEST(CudaStart, NothingHappensBeforeTheProgramUsesCuda) {
+    Memory* const memory = Memory::get();
+    ASSERT_NE(memory, nullptr);
+    EXPECT_FALSE(memory->is_in_use());
+    memory->prepare();
+    EXPECT_FALSE(driver().is_initialized());
+    int local = 0;
+    EXPECT_EQ(ucs::detect_memory(&local, sizeof(local)).type, UCS_MEMORY_TYPE_HOST);
+    ASSERT_GT(cuda_test::device_count(), 0);
+    EXPECT_TRUE(memory->is_in_use());
+    unsigned flags = 0;
+    int is_active = 1;
+    memory->prepare();
+    ASSERT_EQ(driver().primary_context_state(0, &flags, &is_active), abi::kSuccess);
+    EXPECT_EQ(is_active, 0) << "a context was made";
+}
+
+class CudaMemoryTest : public ::testing::TestWithParam<Kind> {
+  protected:
+    void SetUp() override { cuda_test::use_device(0); }
+    ucs_memory_type_t expected_type() const {
+        if (GetParam() == Kind::kManaged) return UCS_MEMORY_TYPE_CUDA_MANAGED;
+        return is_on_device(GetParam()) ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+    }
+};
+
+TEST_P(CudaMemoryTest, IsRecognised) {
+    const Buffer buffer(GetParam(), kLength);
+    for (const size_t place : {size_t{0}, size_t{1}, kLength - 1}) {
+        const ucs::MemoryInfo info = ucs::detect_memory(buffer.data() + place, 1);
+        EXPECT_EQ(info.type, expected_type());
+        EXPECT_EQ(info.owner != nullptr, is_on_device(GetParam()));
+    }
+}
+
+TEST_P(CudaMemoryTest, IsRecognisedByAThreadWithoutAContextAndOneOfAnotherDevice) {
+    const Buffer buffer(GetParam(), kLength);
+    std::thread([&] {
+        EXPECT_EQ(ucs::detect_memory(buffer.data(), 1).type, expected_type());
+        if (cuda_test::device_count() < 2) return;
+        cuda_test::use_device(1);
+        EXPECT_EQ(ucs::detect_memory(buffer.data(), 1).type, expected_type());
+    }).join();
+}
+
+TEST_P(CudaMemoryTest, IsCopiedWhateverIsCurrent) {
+    if (!is_on_device(GetParam())) return;
+    Memory& memory = *Memory::get();
+    memory.prepare();
+    Buffer buffer(GetParam(), 1000000);
+    Buffer host(Kind::kHeap, 1000000);
+    const auto round_trip = [&](uint32_t seed) {
+        host.fill(seed);
+        ASSERT_EQ(memory.copy(buffer.data(), host.data(), host.length()), UCS_OK);
+        host.clear();
+        ASSERT_EQ(memory.copy(host.data(), buffer.data(), host.length()), UCS_OK);
+        EXPECT_TRUE(host.holds(seed));
+    };
+    round_trip(1);
+    EXPECT_TRUE(buffer.holds(1));
+    std::thread([&] {
+        round_trip(2);
+        abi::Context current = nullptr;
+        ASSERT_EQ(driver().context_get(&current), abi::kSuccess);
+        EXPECT_EQ(current, nullptr) << "the thread's context was left changed";
+        if (cuda_test::device_count() < 2) return;
+        abi::Context const other = cuda_test::use_device(1);
+        round_trip(3);
+        ASSERT_EQ(driver().context_get(&current), abi::kSuccess);
+        EXPECT_EQ(current, other);
+    }).join();
+}
+
+TEST_P(CudaMemoryTest, IsHostMemoryAgainWhenItsAddressIs) {
+    if (GetParam() != Kind::kDevice) return;
+    const void* freed = nullptr;
+    {
+        const Buffer buffer(GetParam(), kLength);
+        freed = buffer.data();
+    }
+    EXPECT_EQ(ucs::detect_memory(freed, 1).type, UCS_MEMORY_TYPE_HOST);
+    const Buffer anew(GetParam(), kLength);
+    EXPECT_EQ(ucs::detect_memory(anew.data(), 1).type, UCS_MEMORY_TYPE_CUDA);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaMemoryTest, ::testing::ValuesIn(cuda_test::kAllKinds),
+                         [](const auto& info) { return cuda_test::name_of(info.param); });
+
+TEST(CudaCopy, BetweenDevicesAndContexts) {
+    Memory& memory = *Memory::get();
+    cuda_test::use_device(0);
+    Buffer first(Kind::kDevice, kLength);
+    Buffer same(Kind::kManaged, kLength);
+    first.fill(7);
+    ASSERT_EQ(memory.copy(same.data(), first.data(), kLength), UCS_OK);
+    EXPECT_TRUE(same.holds(7));
+    if (cuda_test::device_count() < 2) return;
+    cuda_test::use_device(1);
+    Buffer second(Kind::kDevice, kLength);
+    ASSERT_EQ(memory.copy(second.data(), first.data(), kLength), UCS_OK);
+    EXPECT_TRUE(second.holds(7));
+    cuda_test::use_device(0);
+}
+
+TEST(CudaCopy, InAContextThatIsNotThePrimary) {
+    Memory& memory = *Memory::get();
+    cuda_test::use_device(0);
+    abi::Context own = nullptr;
+    ASSERT_EQ(driver().context_create(&own, 0, 0), abi::kSuccess);
+    {
+        Buffer buffer(Kind::kDevice, kLength);
+        Buffer host(Kind::kHeap, kLength);
+        buffer.fill(9);
+        std::thread([&] {
+            ASSERT_EQ(memory.copy(host.data(), buffer.data(), kLength), UCS_OK);
+        }).join();
+        EXPECT_TRUE(host.holds(9));
+    }
+    ASSERT_EQ(driver().context_destroy(own), abi::kSuccess);
+    cuda_test::use_device(0);
+    // Whatever the next context's handle is, what was known of the destroyed one is not used.
+    ASSERT_EQ(driver().context_create(&own, 0, 0), abi::kSuccess);
+    {
+        Buffer buffer(Kind::kDevice, kLength);
+        Buffer host(Kind::kHeap, kLength);
+        host.fill(10);
+        ASSERT_EQ(memory.copy(buffer.data(), host.data(), kLength), UCS_OK);
+        EXPECT_TRUE(buffer.holds(10));
+    }
+    ASSERT_EQ(driver().context_destroy(own), abi::kSuccess);
+    cuda_test::use_device(0);
+}
+
+TEST(CudaCopy, PastAnAllocationIsAnError) {
+    if (cuda_test::is_real()) return;  // the real one may have mapped what lies behind
+    Memory& memory = *Memory::get();
+    cuda_test::use_device(0);
+    Buffer buffer(Kind::kDevice, kLength);
+    Buffer host(Kind::kHeap, 2 * kLength);
+    EXPECT_EQ(memory.copy(host.data(), buffer.data(), 2 * kLength), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(memory.copy(host.data(), buffer.data(), kLength), UCS_OK);
+}
+
+TEST(CudaCopy, AllocatesAndFrees) {
+    Memory& memory = *Memory::get();
+    cuda_test::use_device(0);
+    for (const ucs_memory_type_t type : {UCS_MEMORY_TYPE_CUDA, UCS_MEMORY_TYPE_CUDA_MANAGED}) {
+        void* address = nullptr;
+        ASSERT_EQ(memory.allocate(type, kLength, &address), UCS_OK);
+        EXPECT_EQ(ucs::detect_memory(address, kLength).type, type);
+        memory.free(address);
+        EXPECT_EQ(ucs::detect_memory(address, kLength).type, UCS_MEMORY_TYPE_HOST);
+    }
+    if (cuda_test::is_real()) return;
+    cuda_test::set_faults("cuMemAlloc:2");
+    void* address = nullptr;
+    EXPECT_EQ(memory.allocate(UCS_MEMORY_TYPE_CUDA, kLength, &address), UCS_ERR_NO_MEMORY);
+    cuda_test::set_faults("");
+}
+
+}  // namespace
+}  // namespace uct::cuda
