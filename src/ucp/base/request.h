@@ -31,9 +31,9 @@ struct Lane {
  * An operation under way. Its handle points just behind it, at the user's area.
  *
  * Life: RequestPool::allocate() or begin() -> a protocol fills
- * its part with emplace() and the hooks below -> Endpoint::submit() or RequestPool::finish_later() ->
- * `count` references are dropped -> finished: cleanup(), the user's callback, memory back when the
- * user has given it up too.
+ * its part with emplace() and the hooks below -> Endpoint::submit() or RequestPool::finish_later()
+ * -> `count` references are dropped -> finished: cleanup(), the user's callback, memory back when
+ * the user has given it up too.
  *
  * References: `count` starts at 1, the *posting* reference, which the send queue drops when post()
  * has nothing left to send or the request leaves the queue with an error. A protocol takes one
@@ -190,6 +190,15 @@ class OpParams {
     ucp_mem_h memory() const { return has(UCP_OP_ATTR_FIELD_MEMH) ? param_.memh : nullptr; }
     void* reply_buffer() const {
         return has(UCP_OP_ATTR_FIELD_REPLY_BUFFER) ? param_.reply_buffer : nullptr;
+    }
+    /**
+     * What the program says of the buffer. RDMA counts as UNKNOWN, which has its value in version
+     * 1.13 of the interface.
+     */
+    ucs_memory_type_t memory_type() const {
+        return has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) && param_.memory_type != UCS_MEMORY_TYPE_RDMA
+                   ? param_.memory_type
+                   : UCS_MEMORY_TYPE_UNKNOWN;
     }
     bool has_callback() const { return has(UCP_OP_ATTR_FIELD_CALLBACK); }
     const ucp_request_param_t& raw() const { return param_; }

@@ -29,11 +29,11 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
                                  const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
     if (id > UINT16_MAX) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    constexpr uint32_t kUnusual =
-        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_FLAGS;
+    constexpr uint32_t kUnusual = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
+                                  UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     GateLock lock(endpoint.gate());
-    endpoint.touch_if_armed(count);
-    if ((param->op_attr_mask & kUnusual) == 0 && header_length == 0 && endpoint.fits_short(count)) {
+    if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker) &&
+        (param->op_attr_mask & kUnusual) == 0 && header_length == 0 && endpoint.fits_short(count)) {
         const AmHeader am{static_cast<uint16_t>(id), 0, 0};
         uint64_t word;
         std::memcpy(&word, &am, sizeof(word));

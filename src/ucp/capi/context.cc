@@ -16,6 +16,7 @@
 #include "ucs/config/registry.h"
 #include "ucs/config/source.h"
 #include "ucs/log/log.h"
+#include "ucs/memory/detector.h"
 #include "uct/api/module.h"
 
 using namespace ucp;
@@ -125,7 +126,7 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
             context.domains().is_shared() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
     }
     if ((attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) != 0) {
-        attr->memory_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+        attr->memory_types = ucs::MemoryDetectors::types();
     }
     if ((attr->field_mask & UCP_ATTR_FIELD_NAME) != 0) {
         snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());

@@ -3,6 +3,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
+#include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/worker/worker.h"
 
@@ -47,10 +48,9 @@ bool device_op(ucp_atomic_op_t opcode, uct::AtomicOp* op) {
     return false;
 }
 
-uint64_t load(const void* from, size_t size) {
-    uint64_t value = 0;
-    std::memcpy(&value, from, size);
-    return value;
+ucs_status_t load(const void* from, size_t size, uint64_t* value) {
+    *value = 0;
+    return copy_memory(value, from, size);
 }
 
 /** `value` is the operand X of the interface: what a compare-swap compares with. */
@@ -64,7 +64,7 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     }
     if (opcode == UCP_ATOMIC_OP_CSWAP) {
         arguments->compare = value;
-        arguments->operand = load(reply, size);
+        return load(reply, size, &arguments->operand);
     }
     return UCS_OK;
 }
@@ -192,8 +192,10 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     const ucs_status_t status = one_sided_length(params, buffer, count, &size);
     if (status != UCS_OK || (size != 4 && size != 8)) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    return start_atomic(ep, opcode, load(buffer, size), size, params.reply_buffer(), remote_addr,
-                        rkey, *param);
+    uint64_t value = 0;
+    const ucs_status_t loaded = load(buffer, size, &value);
+    if (loaded != UCS_OK) return UCS_STATUS_PTR(loaded);
+    return start_atomic(ep, opcode, value, size, params.reply_buffer(), remote_addr, rkey, *param);
 }
 
 ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,

@@ -12,9 +12,10 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t cou
                                      const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
-    endpoint.touch_if_armed(count);
-    constexpr uint32_t kUnusual = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    if ((param->op_attr_mask & kUnusual) == 0 && count != 0 && endpoint.fits_short(count) &&
+    constexpr uint32_t kUnusual =
+        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker) &&
+        (param->op_attr_mask & kUnusual) == 0 && count != 0 && endpoint.fits_short(count) &&
         endpoint.has_greeted()) {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(static_cast<uint8_t>(AmId::kStream), stream_name(endpoint),

@@ -27,16 +27,17 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
     Endpoint& endpoint = unwrap(ep);
     size_t length = count;
     const uint32_t mask = param->op_attr_mask;
-    if ((mask & (UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) != 0) {
-        if ((mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) != 0 ||
+    constexpr uint32_t kUnusual = UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    if ((mask & (UCP_OP_ATTR_FIELD_DATATYPE | kUnusual)) != 0) {
+        if ((mask & kUnusual) != 0 ||
             (param->datatype & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG) [[unlikely]] {
             if ((endpoint.gate().bits() & Gate::kTracker) != 0) endpoint.touch(count);
             return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
         }
         length = count * contig_element_size(param->datatype);
     }
-    if ((endpoint.gate().bits() & Gate::kTracker) != 0) [[unlikely]]
-        endpoint.touch(length);
+    if (!endpoint.pass_gate(buffer, length, Gate::kTracker)) [[unlikely]]
+        return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
     if (endpoint.fits_short(length)) [[likely]] {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(kShortId, tag, buffer, static_cast<uint32_t>(length));

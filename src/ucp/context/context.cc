@@ -5,11 +5,12 @@
 #include <set>
 #include <string_view>
 
-#include "ucp/select/worker_address.h"
+#include "ucp/mem/device_memory.h"
 #include "ucp/select/transport_names.h"
+#include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
-#include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
+#include "ucs/runtime/runtime.h"
 #include "ucs/topo/topology.h"
 #include "uct/api/module.h"
 
@@ -106,6 +107,7 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
     ucs_status_t status = made->find_resources(seams);
     if (status == UCS_OK) status = made->open_registration_cache();
     if (status != UCS_OK) return status;
+    open_device_memory(config.memory_events);
     *context = std::move(made);
     return UCS_OK;
 }
@@ -116,7 +118,8 @@ std::optional<unsigned> Context::open_domain(uct::Component& component, const st
     const auto known = std::ranges::find_if(domains_.list(), [&](const Domain& domain) {
         return domain.component == &component && domain.device == device;
     });
-    if (known != domains_.list().end()) return static_cast<unsigned>(known - domains_.list().begin());
+    if (known != domains_.list().end())
+        return static_cast<unsigned>(known - domains_.list().begin());
     std::unique_ptr<uct::MemoryDomain> memory;
     const ucs_status_t status = component.open_domain(device, &memory);
     if (status != UCS_OK) {

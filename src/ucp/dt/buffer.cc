@@ -4,9 +4,72 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucs/log/log.h"
+
 namespace ucp {
 
-ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type) {
+namespace {
+
+/** What the memory at a non-null address is; host memory needs no copy, and has no owner. */
+ucs::MemoryInfo memory_at(const void* address, size_t length) {
+    ucs::MemoryGate& gate = ucs::MemoryGate::instance();
+    return gate.is_plain(address) ? ucs::MemoryInfo{} : gate.classify(address, length);
+}
+
+ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& found) {
+    const auto is_cuda = [](ucs_memory_type_t type) {
+        return type == UCS_MEMORY_TYPE_CUDA || type == UCS_MEMORY_TYPE_CUDA_MANAGED;
+    };
+    if (declared == UCS_MEMORY_TYPE_UNKNOWN || declared == found.type ||
+        (is_cuda(declared) && is_cuda(found.type)))
+        return UCS_OK;
+    if (declared > UCS_MEMORY_TYPE_UNKNOWN) return UCS_ERR_INVALID_PARAM;
+    if (declared != UCS_MEMORY_TYPE_HOST && ucs::MemoryDetectors::of_type(declared) == nullptr) {
+        ucs::log_error("a buffer was declared to be {} memory: nothing here can copy that",
+                       ucs_memory_type_names[declared]);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs::log_error("a buffer was declared to be {} memory, but is {} memory",
+                   ucs_memory_type_names[declared], ucs_memory_type_names[found.type]);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+}  // namespace
+
+ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
+                              ucs::StagedCopy** copy) {
+    for (const ucs::MemoryPiece& piece : pieces) {
+        if (piece.length == 0) continue;
+        const ucs::MemoryInfo found = memory_at(piece.address, piece.length);
+        if (found.owner != nullptr || &piece == &pieces.back() ||
+            declared == UCS_MEMORY_TYPE_HOST) {
+            const ucs_status_t status = check_declared(declared, found);
+            if (status != UCS_OK) return status;
+        }
+        if (found.owner != nullptr) return found.owner->open_copy(pieces, copy);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {
+    static_assert(sizeof(ucp_dt_iov_t) == sizeof(ucs::MemoryPiece) &&
+                  offsetof(ucp_dt_iov_t, length) == offsetof(ucs::MemoryPiece, length));
+    const ucs::MemoryPiece whole{address_, length_};
+    ucs::StagedCopy* copy = nullptr;
+    const ucs_status_t status =
+        open_device_copy(class_ == DatatypeClass::kContig
+                             ? std::span(&whole, 1)
+                             : std::span(static_cast<const ucs::MemoryPiece*>(address_), count_),
+                         declared, &copy);
+    if (copy != nullptr) {
+        copy_ = copy;
+        class_ = DatatypeClass::kDevice;
+    }
+    return status;
+}
+
+ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type,
+                              ucs_memory_type_t declared) {
     address_ = address;
     count_ = count;
     length_ = 0;
@@ -16,7 +79,7 @@ ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type) 
         case DatatypeClass::kContig:
             if (__builtin_mul_overflow(count, contig_element_size(type), &length_))
                 return UCS_ERR_INVALID_PARAM;
-            return address || length_ == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
+            return address || length_ == 0 ? find_memory(declared) : UCS_ERR_INVALID_PARAM;
         case DatatypeClass::kIov:
             if (!address && count > 0) return UCS_ERR_INVALID_PARAM;
             for (const ucp_dt_iov_t& piece : pieces()) {
@@ -24,19 +87,23 @@ ucs_status_t Buffer::describe(void* address, size_t count, ucp_datatype_t type) 
                 if (__builtin_add_overflow(length_, piece.length, &length_))
                     return UCS_ERR_INVALID_PARAM;
             }
-            return UCS_OK;
+            return find_memory(declared);
         case DatatypeClass::kGeneric:
             generic_ = {generic_datatype(type), nullptr};
             return generic_.type ? UCS_OK : UCS_ERR_INVALID_PARAM;
+        case DatatypeClass::kDevice:
         case DatatypeClass::kInvalid:
             break;
     }
     return UCS_ERR_INVALID_PARAM;
 }
 
-void Buffer::close() {
+ucs_status_t Buffer::close() {
+    ucs_status_t status = UCS_OK;
     if (class_ == DatatypeClass::kGeneric) generic_.type->ops.finish(generic_.state);
+    if (class_ == DatatypeClass::kDevice) status = copy_->finish();
     class_ = DatatypeClass::kInvalid;
+    return status;
 }
 
 void Buffer::seek(size_t offset) {
@@ -79,8 +146,9 @@ size_t Buffer::gather(size_t offset, size_t length, std::span<uct::Iov> out, siz
     return described;
 }
 
-ucs_status_t Packer::open(const void* buffer, size_t count, ucp_datatype_t type) {
-    ucs_status_t status = describe(const_cast<void*>(buffer), count, type);
+ucs_status_t Packer::open(const void* buffer, size_t count, ucp_datatype_t type,
+                          ucs_memory_type_t declared) {
+    ucs_status_t status = describe(const_cast<void*>(buffer), count, type, declared);
     if (status == UCS_OK && class_ == DatatypeClass::kGeneric) {
         const GenericDatatype* generic = generic_.type;
         generic_.state = generic->ops.start_pack(generic->context, buffer, count);
@@ -91,6 +159,8 @@ ucs_status_t Packer::open(const void* buffer, size_t count, ucp_datatype_t type)
 
 size_t Packer::pack(size_t offset, void* destination, size_t room) {
     size_t length = std::min(room, length_ - offset);
+    if (class_ == DatatypeClass::kDevice)
+        return copy_->read(offset, destination, length) == UCS_OK ? length : 0;
     if (class_ == DatatypeClass::kGeneric) {
         if (length == 0) return 0;
         return generic_.type->ops.pack(generic_.state, offset, destination, length);
@@ -104,8 +174,9 @@ size_t Packer::pack(size_t offset, void* destination, size_t room) {
     return length;
 }
 
-ucs_status_t Unpacker::open(void* buffer, size_t count, ucp_datatype_t type) {
-    ucs_status_t status = describe(buffer, count, type);
+ucs_status_t Unpacker::open(void* buffer, size_t count, ucp_datatype_t type,
+                            ucs_memory_type_t declared) {
+    ucs_status_t status = describe(buffer, count, type, declared);
     if (status == UCS_OK && class_ == DatatypeClass::kGeneric) {
         const GenericDatatype* generic = generic_.type;
         generic_.state = generic->ops.start_unpack(generic->context, buffer, count);
@@ -122,6 +193,10 @@ ucs_status_t Unpacker::unpack(size_t offset, const void* data, size_t length) {
         return generic_.type->ops.unpack(generic_.state, offset, data, length);
     }
     if (offset >= length_) return fits ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
+    if (class_ == DatatypeClass::kDevice) {
+        const ucs_status_t status = copy_->write(offset, data, std::min(length, length_ - offset));
+        return status != UCS_OK || fits ? status : UCS_ERR_MESSAGE_TRUNCATED;
+    }
     auto* in = static_cast<const std::byte*>(data);
     for_each_piece(offset, std::min(length, length_ - offset), [&](std::byte* to, size_t part) {
         std::memcpy(to, in, part);

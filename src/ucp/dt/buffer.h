@@ -5,6 +5,7 @@
 #include <span>
 
 #include "ucp/dt/datatype.h"
+#include "ucs/memory/gate.h"
 #include "uct/api/types.h"
 
 namespace ucp {
@@ -17,6 +18,9 @@ namespace ucp {
  * callbacks, which get the offset and do the seeking. An opened buffer of a generic datatype owns
  * the user's packing state until close(); the object is plain data otherwise and may be copied by
  * its owner as long as one copy is closed.
+ *
+ * A buffer in the memory of a device cannot be touched by the processor, nor by transports: like a
+ * generic one it exists only through pack() and unpack(), which copy. It owns that copy's state.
  */
 class Buffer {
   public:
@@ -39,24 +43,39 @@ class Buffer {
      */
     size_t gather(size_t offset, size_t length, std::span<uct::Iov> out, size_t* filled);
 
-    /** Describe a contiguous buffer, without a call. @return false: it is none, or not sound */
+    /**
+     * Describe a contiguous buffer of host memory, without a call.
+     * @return false: it is none, or not sound, or its memory must be asked for
+     */
     bool open_contiguous(const void* address, size_t count, ucp_datatype_t type) {
         if ((type & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG ||
-            __builtin_mul_overflow(count, contig_element_size(type), &length_) ||
-            (address == nullptr && length_ != 0)) [[unlikely]] {
+            __builtin_mul_overflow(count, contig_element_size(type), &length_)) [[unlikely]] {
             return false;
         }
+        if (!ucs::MemoryGate::instance().is_plain(address) && (address != nullptr || length_ != 0))
+            [[unlikely]]
+            return false;
         address_ = const_cast<void*>(address);
         class_ = DatatypeClass::kContig;
         return true;
     }
 
-    /** Give the user's state of a generic datatype back. Needed once after a successful open(). */
-    void close();
+    /**
+     * Give the user's state of a generic datatype back. Needed once after a successful open().
+     * @return the error of a copy to a device that was under way
+     */
+    ucs_status_t close();
 
   protected:
-    /** @return UCS_ERR_INVALID_PARAM for unknown classes, sums that overflow, null with bytes */
-    ucs_status_t describe(void* address, size_t count, ucp_datatype_t type);
+    /**
+     * @param declared  what the program says of the memory; UNKNOWN: found out
+     * @return UCS_ERR_INVALID_PARAM for unknown classes, sums that overflow, null with bytes, and
+     *         memory that is not what was declared; UCS_ERR_UNSUPPORTED for memory that nothing
+     *         here can copy
+     */
+    ucs_status_t describe(void* address, size_t count, ucp_datatype_t type,
+                          ucs_memory_type_t declared);
+    ucs_status_t find_memory(ucs_memory_type_t declared);
     /** Set the cursor to the piece that holds byte `offset` of an iov. */
     void seek(size_t offset);
 
@@ -77,8 +96,17 @@ class Buffer {
             const GenericDatatype* type;
             void* state;
         } generic_;
+        ucs::StagedCopy* copy_;  //!< kDevice
     };
 };
+
+/**
+ * Open a copy of a buffer that lies, wholly or in part, in the memory of a device. Arguments and
+ * errors as for Buffer::describe().
+ * @param copy  stays as it is where all is host memory
+ */
+ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
+                              ucs::StagedCopy** copy);
 
 /**
  * How much of the `left` bytes of a message goes into a piece that has room for `room` of them. All
@@ -93,12 +121,13 @@ inline size_t piece_length(size_t room, size_t left) {
 /** Reads a send buffer. */
 class Packer : public Buffer {
   public:
-    ucs_status_t open(const void* buffer, size_t count, ucp_datatype_t type);
+    ucs_status_t open(const void* buffer, size_t count, ucp_datatype_t type,
+                      ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
 
     /**
      * Copy bytes from `offset` on, at most `room`, to `destination`.
      * @return bytes copied; a generic datatype may give fewer than fit; 0 before the end means that
-     *         the user's callback is stuck and the operation must fail
+     *         the user's callback is stuck, or a device has failed, and the operation must fail
      */
     size_t pack(size_t offset, void* destination, size_t room);
 };
@@ -106,7 +135,8 @@ class Packer : public Buffer {
 /** Writes a receive buffer. */
 class Unpacker : public Buffer {
   public:
-    ucs_status_t open(void* buffer, size_t count, ucp_datatype_t type);
+    ucs_status_t open(void* buffer, size_t count, ucp_datatype_t type,
+                      ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
 
     /**
      * Store bytes that belong at `offset`.

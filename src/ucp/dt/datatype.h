@@ -8,7 +8,13 @@
 
 namespace ucp {
 
-enum class DatatypeClass : uint8_t { kContig, kIov, kGeneric, kInvalid };
+enum class DatatypeClass : uint8_t {
+    kContig,
+    kIov,
+    kGeneric,
+    kDevice,  //!< of a buffer: contiguous or pieces, some of it in the memory of a device
+    kInvalid,
+};
 
 /** What the handle of a generic datatype points at; the handle carries the class in its low bits.
  */

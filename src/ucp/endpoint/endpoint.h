@@ -64,6 +64,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
     /** The usage tracker is armed: count a send. */
     void touch(size_t bytes) { gate().touch(tracker_hook_, remote_uuid_, bytes); }
+    /** As Gate::pass(). */
+    bool pass_gate(const void* buffer, size_t bytes, uint32_t tracker) {
+        return gate().pass(tracker_hook_, remote_uuid_, buffer, bytes, tracker);
+    }
     void touch_if_armed(size_t bytes) { gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes); }
 
     /**

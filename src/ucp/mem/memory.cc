@@ -29,8 +29,9 @@ ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t len
     return domain.register_memory(reinterpret_cast<void*>(start), end - start, handle);
 }
 
-bool is_host_or_unknown(ucs_memory_type_t type) {
-    return type == UCS_MEMORY_TYPE_HOST || type == UCS_MEMORY_TYPE_UNKNOWN;
+bool is_known(ucs_memory_type_t type) {
+    return type == UCS_MEMORY_TYPE_HOST || type == UCS_MEMORY_TYPE_UNKNOWN ||
+           (type < UCS_MEMORY_TYPE_LAST && ucs::MemoryDetectors::of_type(type) != nullptr);
 }
 
 }  // namespace
@@ -51,9 +52,15 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
         return UCS_ERR_INVALID_PARAM;
     if (address == nullptr && !allocate && params.length > 0) return UCS_ERR_INVALID_PARAM;
     if (params.length > PTRDIFF_MAX) return UCS_ERR_INVALID_PARAM;
-    if ((fields & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0 &&
-        !is_host_or_unknown(params.memory_type))
+    const ucs_memory_type_t wanted = (fields & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0
+                                         ? params.memory_type
+                                         : UCS_MEMORY_TYPE_UNKNOWN;
+    if (!is_known(wanted)) {
+        ucs::log_error("memory of type {} is not supported here", static_cast<int>(wanted));
         return UCS_ERR_UNSUPPORTED;
+    }
+    const bool on_device = wanted != UCS_MEMORY_TYPE_HOST && wanted != UCS_MEMORY_TYPE_UNKNOWN;
+    if (on_device && allocate && (flags & UCP_MEM_MAP_FIXED) != 0) return UCS_ERR_UNSUPPORTED;
 
     auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
@@ -61,11 +68,13 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     memory->address_ = address;
     memory->length_ = params.length;
     ucs_status_t status = UCS_OK;
-    if (allocate && params.length > 0)
-        status = memory->allocate(params, address, params.length);
-    else
+    if (allocate && params.length > 0) {
+        status = on_device ? memory->allocate_on_device(wanted, params.length)
+                           : memory->allocate(params, address, params.length);
+    } else {
+        ucs::MemoryDetectors::prepare();
         memory->type_ = ucs::detect_memory(address, params.length).type;
-    if (status == UCS_OK && memory->type_ != UCS_MEMORY_TYPE_HOST) status = UCS_ERR_UNSUPPORTED;
+    }
     // Memory of ours goes with its handle: nothing of it is worth keeping.
     if (status == UCS_OK)
         status = memory->register_everywhere(allocate ? nullptr : domains.registrations());
@@ -177,10 +186,24 @@ ucs_status_t Memory::allocate(const ucp_mem_map_params_t& params, void* hint, si
     return UCS_OK;
 }
 
+ucs_status_t Memory::allocate_on_device(ucs_memory_type_t type, size_t length) {
+    device_ = ucs::MemoryDetectors::of_type(type);
+    const ucs_status_t status = device_->allocate(type, length, &address_);
+    if (status != UCS_OK) device_ = nullptr;
+    type_ = type;
+    return status;
+}
+
 ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
     DomainLock lock(domains_);
     handles_.assign(domains_.size(), nullptr);
     if (length_ == 0) return UCS_OK;
+    // No adapter takes a device's memory: accesses to it are emulated, which needs its region
+    // alone.
+    if (type_ != UCS_MEMORY_TYPE_HOST) {
+        region_ = domains_.regions().add(*this);
+        return UCS_OK;
+    }
     if (cache != nullptr) cached_ = cache->get(address_, length_);
     for (unsigned i = 0; i < handles_.size(); ++i) {
         Domain& domain = domains_[i];
@@ -209,7 +232,9 @@ void Memory::release() {
         RegistrationCache& cache = *domains_.registrations();
         is_distrusted_ ? cache.put_for_good(*cached_) : cache.put(*cached_);
     }
-    if (allocator_ != nullptr) {
+    if (device_ != nullptr) {
+        device_->free(address_);
+    } else if (allocator_ != nullptr) {
         allocator_->free_memory(address_);
     } else if (allocated_ > 0) {
         munmap(address_, allocated_);

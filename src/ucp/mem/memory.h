@@ -7,7 +7,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/mem/exported.h"
-#include "ucs/memory/memory_type.h"
+#include "ucs/memory/detector.h"
 #include "uct/api/memory_domain.h"
 
 namespace ucp {
@@ -32,7 +32,8 @@ struct CachedRegion;
 class Memory {
   public:
     /** As ucp_mem_map. */
-    static ucs_status_t map(DomainSet& domains, const ucp_mem_map_params_t& params, Memory** memory);
+    static ucs_status_t map(DomainSet& domains, const ucp_mem_map_params_t& params,
+                            Memory** memory);
     /**
      * A buffer of an operation that came without a handle, registered with all domains.
      * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
@@ -75,6 +76,7 @@ class Memory {
     explicit Memory(DomainSet& domains) : domains_(domains) {}
     ~Memory() = default;
     ucs_status_t allocate(const ucp_mem_map_params_t& params, void* hint, size_t length);
+    ucs_status_t allocate_on_device(ucs_memory_type_t type, size_t length);
     /** @param cache  may have it registered already; null: registered for this handle alone */
     ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
@@ -85,6 +87,7 @@ class Memory {
     size_t length_ = 0;
     size_t allocated_ = 0;  //!< bytes of a mapping that is ours; 0: the user's memory
     uct::MemoryDomain* allocator_ = nullptr;  //!< whose it is, if a domain's
+    ucs::MemoryDetector* device_ = nullptr;   //!< or a device's
     SharedPages pages_;                       //!< likewise ours, where others may map them too
     unsigned prot_ = ~0u;
     ucs_memory_type_t type_ = UCS_MEMORY_TYPE_HOST;

@@ -6,24 +6,28 @@
 #include <cstdint>
 #include <mutex>
 
+#include "ucs/memory/gate.h"
 #include "ucs/datastruct/usage_tracker.h"
 
 namespace ucp {
 
 /**
- * What every call of a worker looks at first: whether several threads use the worker, and whether
- * the usage tracker counts sends at the moment. One word says both, so that the send path tests it
- * once.
+ * What every call of a worker looks at first: whether several threads use the worker, whether the
+ * usage tracker counts sends at the moment, and whether buffers may lie in the memory of a device.
+ * One word says all, so that the send path tests it once.
  */
 class Gate {
   public:
     enum Bit : uint32_t {
-        kThreads = 1u << 0,        //!< several threads: take the lock
-        kTracker = 1u << 1,        //!< the usage tracker is armed: report sends
-        kTrackerLocked = 1u << 2,  //!< the same for several threads: under the lock
+        kThreads = 1u << 0,                     //!< several threads: take the lock
+        kTracker = 1u << 1,                     //!< the usage tracker is armed: report sends
+        kTrackerLocked = 1u << 2,               //!< the same for several threads: under the lock
+        kDevices = ucs::MemoryGate::kWatchBit,  //!< buffers are looked at
     };
+    static constexpr uint32_t kAnyTracker = kTracker | kTrackerLocked;
 
-    Gate() = default;
+    Gate() { ucs::MemoryGate::instance().watch(bits_); }
+    ~Gate() { ucs::MemoryGate::instance().unwatch(bits_); }
     Gate(const Gate&) = delete;
     Gate& operator=(const Gate&) = delete;
 
@@ -44,12 +48,34 @@ class Gate {
         tracker_->touch(hook, peer, bytes);
     }
     void touch_if_armed(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
-        if ((bits() & (kTracker | kTrackerLocked)) != 0) touch(hook, peer, bytes);
+        if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
+    }
+    /**
+     * What a short send does first: it is counted if the tracker is armed.
+     * @param tracker  the bits that say so
+     * @return false: the buffer may lie in the memory of a device; the long way finds out
+     */
+    bool pass(ucs::UsageTracker::Hook& hook, uint64_t peer, const void* buffer, size_t bytes,
+              uint32_t tracker) {
+        const uint32_t raised = bits() & (tracker | kDevices);
+        if (raised == 0) [[likely]]
+            return true;
+        if ((raised & tracker) != 0) touch(hook, peer, bytes);
+        return (raised & kDevices) == 0 || is_host(buffer);
+    }
+    /** With kDevices set. */
+    bool is_host(const void* buffer) {
+        ucs::MemoryGate& memory = ucs::MemoryGate::instance();
+        if (memory.is_known(reinterpret_cast<uintptr_t>(buffer))) [[likely]]
+            return true;
+        memory.settle(bits_);
+        return false;
     }
 
   private:
     void set(Bit bit, bool on) {
-        bits_.store(on ? bits() | bit : bits() & ~uint32_t{bit}, std::memory_order_relaxed);
+        // The memory gate sets its bit from other threads.
+        on ? bits_.fetch_or(bit) : bits_.fetch_and(~uint32_t{bit});
     }
 
     // Written under the lock, read before it is taken.

@@ -62,6 +62,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     lanes_.set_listener([this](Endpoint& endpoint, bool is_established) {
         queue_pairs_.lane_changed(endpoint, is_established);
     });
+    ucs::MemoryDetectors::prepare();
     add_handlers();
 }
 

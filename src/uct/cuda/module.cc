@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/api/module.h"
 
-#include "config.h"
+#include <config.h>
 #include "ucs/runtime/runtime.h"
 #include "uct/cuda/component.h"
 

@@ -79,15 +79,20 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
         make_part(batch, [](Request& request) { drop_part(batch_of(request), request.status); });
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
     BatchPart& part = batch.part<BatchPart>();
+    const ucs_status_t status =
+        part.one_sided->begin(*request, *batch.endpoint,
+                              {.owner = part.one_sided,
+                               .buffer = static_cast<std::byte*>(piece.local),
+                               .length = piece.length,
+                               .address = piece.remote,
+                               .remote = piece.key,
+                               .user_memory = const_cast<Memory*>(piece.memory)},
+                              part.direction == Direction::kPut);
+    if (status != UCS_OK) {
+        batch.endpoint->requests().recycle(*request);
+        return status;
+    }
     ++part.under_way;
-    part.one_sided->begin(*request, *batch.endpoint,
-                          {.owner = part.one_sided,
-                           .buffer = static_cast<std::byte*>(piece.local),
-                           .length = piece.length,
-                           .address = piece.remote,
-                           .remote = piece.key,
-                           .user_memory = const_cast<Memory*>(piece.memory)},
-                          part.direction == Direction::kPut);
     batch.endpoint->start_within(*request, batch);
     return UCS_OK;
 }

@@ -131,7 +131,8 @@ void close_eager_send(EagerSend& send) {
 
 ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
                         const OpParams& params, Packer* packer, Request** request) {
-    const ucs_status_t status = packer->open(buffer, count, params.datatype());
+    const ucs_status_t status =
+        packer->open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return status;
     *request = endpoint.requests().begin(params, Request::CallbackKind::kSend);
     if (*request == nullptr) {

@@ -12,7 +12,7 @@ void note_error(Request& request, ucs_status_t status) {
 
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
-    receive.buffer.close();
+    note_error(request, receive.buffer.close());
     if (receive.memory != nullptr) {
         // It may have been offered to the sender, whose end is unknown then.
         if (request.status != UCS_OK) receive.memory->distrust();
@@ -24,7 +24,8 @@ void release_receive(Request& request) {
 ucs_status_t open_receive(Request& request, void* buffer, size_t count, const OpParams& params) {
     TagReceive& receive = request.emplace<TagReceive>();
     receive.unfold();
-    const ucs_status_t status = receive.buffer.open(buffer, count, params.datatype());
+    const ucs_status_t status =
+        receive.buffer.open(buffer, count, params.datatype(), params.memory_type());
     if (status != UCS_OK) return status;
     receive.user_memory = reinterpret_cast<Memory*>(params.memory());
     request.cleanup = release_receive;

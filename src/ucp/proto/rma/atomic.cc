@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
 
+#include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/atomic_request.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 
@@ -20,8 +22,10 @@ uint64_t word_mask(unsigned size) {
 }
 
 void finish_atomic(Request& request) {
-    const std::optional<uint32_t> number = request.part<AtomicRequest>().number;
-    if (number) request.endpoint->remote_operation_finished(*number);
+    AtomicRequest& atomic = request.part<AtomicRequest>();
+    if (atomic.device_result != nullptr && request.status == UCS_OK)
+        request.status = copy_memory(atomic.device_result, &atomic.result, atomic.arguments.size);
+    if (atomic.number) request.endpoint->remote_operation_finished(*atomic.number);
 }
 
 bool device_has(const Lane& lane, const AtomicArguments& arguments) {
@@ -152,11 +156,23 @@ ucs_status_t post_atomic(Request& request, const Lane& lane) {
 void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
                   const AtomicArguments& arguments, uint64_t address, const RemoteMemory& remote) {
     AtomicRequest& atomic = request.emplace<AtomicRequest>(&owner, arguments, address, &remote);
+    if (device_of(arguments.result, arguments.size) != nullptr) {
+        atomic.device_result = arguments.result;
+        atomic.arguments.result = &atomic.result;
+    }
     request.endpoint = &endpoint;
     request.flags |= Request::kOneSided;
     request.post = post_atomic;
     request.cleanup = finish_atomic;
     if (!can_use_device(endpoint, endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
+}
+
+/** No processor, and no adapter here, does atomics in the memory of a device. */
+ucs_status_t check_target(const RemoteMemory& remote) {
+    if (remote.header().memory_type == UCS_MEMORY_TYPE_HOST) return UCS_OK;
+    ucs::log_error("atomic operations on {} memory are not supported",
+                   ucs_memory_type_names[remote.header().memory_type]);
+    return UCS_ERR_UNSUPPORTED;
 }
 
 }  // namespace
@@ -195,6 +211,7 @@ ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arg
                                   uint64_t address, const RemoteMemory& remote,
                                   const OpParams& params) {
     ucs_status_t status = check_atomic(arguments, address);
+    if (status == UCS_OK) status = check_target(remote);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
@@ -206,6 +223,7 @@ ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arg
 ucs_status_t OneSided::atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
                                        uint64_t address, const RemoteMemory& remote) {
     ucs_status_t status = check_atomic(arguments, address);
+    if (status == UCS_OK) status = check_target(remote);
     if (status == UCS_OK) status = endpoint.status();
     if (status != UCS_OK) return status;
     Request* request = requests.allocate();

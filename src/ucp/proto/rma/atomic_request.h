@@ -25,6 +25,8 @@ struct AtomicRequest {
     std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
     uint64_t guess = 0;                   //!< what the 8-byte word is believed to hold
     uint64_t found = 0;                   //!< where the device puts the old value
+    void* device_result = nullptr;        //!< where `result` goes in the end
+    uint64_t result = 0;                  //!< of the operation, for a device's memory
     struct Step : uct::Completion {
         Request* request = nullptr;
     } step{};  //!< of one compare-swap

@@ -27,18 +27,21 @@ void count_remote(Request& request, std::optional<uint32_t>& number) {
 struct PackContext {
     Request& request;
     size_t length;
+    ucs_status_t status = UCS_OK;
 };
 
 size_t pack_put(void* destination, void* arg) {
-    const auto& [request, length] = *static_cast<PackContext*>(arg);
+    auto& [request, length, status] = *static_cast<PackContext*>(arg);
     const RmaOperation& rma = request.part<RmaOperation>();
     const EmulatedPut header{request.endpoint->local_uuid(), request.wire_id,
                              access_to(*rma.remote, rma.address + rma.offset),
                              rma.offset + length == rma.length};
     std::memcpy(destination, &header, sizeof(header));
-    if (length > 0)
-        std::memcpy(static_cast<std::byte*>(destination) + sizeof(header), rma.buffer + rma.offset,
-                    length);
+    auto* const to = static_cast<std::byte*>(destination) + sizeof(header);
+    if (rma.device_copy != nullptr)
+        status = rma.device_copy->read(rma.offset, to, length);
+    else if (length > 0)
+        std::memcpy(to, rma.buffer + rma.offset, length);
     return sizeof(header) + length;
 }
 
@@ -49,6 +52,7 @@ ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
     count_remote(request, rma.number);
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(AmId::kPut), pack_put, &pack);
     if (sent < 0) return static_cast<ucs_status_t>(sent);
+    if (pack.status != UCS_OK) return pack.status;
     rma.offset += pack.length;
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
@@ -149,7 +153,13 @@ ucs_status_t on_get_reply(void* arg, void* data, size_t length, uct::ReceiveDesc
         ucs::log_warn("data of a get out of place dropped");
         return UCS_OK;
     }
-    if (!payload.empty()) std::memcpy(rma.buffer + rma.arrived, payload.data(), payload.size());
+    if (rma.device_copy != nullptr) {
+        const ucs_status_t status =
+            rma.device_copy->write(rma.arrived, payload.data(), payload.size());
+        if (request->status == UCS_OK) request->status = status;
+    } else if (!payload.empty()) {
+        std::memcpy(rma.buffer + rma.arrived, payload.data(), payload.size());
+    }
     rma.arrived += payload.size();
     if (rma.arrived == rma.length) owner.requests.answered(*request, UCS_OK);
     return UCS_OK;

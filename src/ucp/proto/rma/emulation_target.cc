@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"
@@ -48,7 +49,10 @@ ucs_status_t on_put(void* arg, void* data, size_t length, uct::ReceiveDescriptor
             refuse(owner, put.from, put.request);
             return UCS_OK;
         }
-        std::memcpy(target, payload.data(), payload.size());
+        if (copy_memory(target, payload.data(), payload.size()) != UCS_OK) {
+            refuse(owner, put.from, put.request);
+            return UCS_OK;
+        }
     }
     if (put.is_last) answer(owner, put.from, put.request, UCS_OK);
     return UCS_OK;
@@ -65,15 +69,15 @@ struct PackAnswer {
     Request& request;
     const std::byte* data;
     size_t length;
+    ucs_status_t status = UCS_OK;
 };
 
 size_t pack_answer(void* destination, void* arg) {
-    const auto& [request, data, length] = *static_cast<PackAnswer*>(arg);
+    auto& [request, data, length, status] = *static_cast<PackAnswer*>(arg);
     const GetAnswer& part = request.part<GetAnswer>();
     const EmulatedGetReply header{request.endpoint->local_uuid(), part.get.request, part.offset};
     std::memcpy(destination, &header, sizeof(header));
-    if (length > 0)
-        std::memcpy(static_cast<std::byte*>(destination) + sizeof(header), data, length);
+    status = copy_memory(static_cast<std::byte*>(destination) + sizeof(header), data, length);
     return sizeof(header) + length;
 }
 
@@ -155,7 +159,7 @@ ucs_status_t on_atomic(void* arg, void* data, size_t length, uct::ReceiveDescrip
     }
     void* target = find_memory(owner, atomic.to, atomic.size,
                                UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE);
-    if (target == nullptr) {
+    if (target == nullptr || device_of(target, atomic.size) != nullptr) {
         refuse(owner, atomic.from, atomic.request);
         return UCS_OK;
     }

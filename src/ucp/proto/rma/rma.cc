@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/dt/datatype.h"
+#include "ucp/dt/buffer.h"
 #include "ucp/proto/rma/emulation.h"
 
 namespace ucp {
@@ -18,6 +18,10 @@ constexpr size_t kZcopyRegistered = 4096;
 void finish_rma(Request& request) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.memory != nullptr) Memory::destroy(rma.memory);
+    if (rma.device_copy != nullptr) {
+        const ucs_status_t status = rma.device_copy->finish();
+        if (request.status == UCS_OK) request.status = status;
+    }
     if (rma.number) request.endpoint->remote_operation_finished(*rma.number);
 }
 
@@ -45,10 +49,9 @@ void unpack_get(void* arg, const void* data, size_t length) {
     std::memcpy(arg, data, length);
 }
 
-/** The shortest way: nothing waits, and the data fits into the work request. */
-bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                 const RemoteMemory& remote) {
-    if (!endpoint.one_sided_ready()) return false;
+/** The shortest way: the data goes with the work request, if it fits and there is room. */
+inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                      const RemoteMemory& remote) {
     const Lane lane = endpoint.one_sided_lane();
     if (length > lane.attributes.put.max_short ||
         (lane.attributes.capabilities & uct::kPutShort) == 0)
@@ -58,8 +61,25 @@ bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t
     if (lane.endpoint.put_short(buffer, static_cast<uint32_t>(length), address, key) != UCS_OK)
         return false;
     endpoint.note_one_sided(lane);
-    if ((endpoint.gate().bits() & Gate::kTracker) != 0) endpoint.touch(length);
     return true;
+}
+
+[[gnu::noinline]] bool put_watched(Endpoint& endpoint, const void* buffer, size_t length,
+                                   uint64_t address, const RemoteMemory& remote) {
+    Gate& gate = endpoint.gate();
+    if ((gate.bits() & Gate::kDevices) != 0 && !gate.is_host(buffer)) return false;
+    if (!put_short(endpoint, buffer, length, address, remote)) return false;
+    if ((gate.bits() & Gate::kTracker) != 0) endpoint.touch(length);
+    return true;
+}
+
+/** Nothing waits before it. */
+bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                 const RemoteMemory& remote) {
+    if (!endpoint.one_sided_ready()) return false;
+    return (endpoint.gate().bits() & (Gate::kTracker | Gate::kDevices)) == 0
+               ? put_short(endpoint, buffer, length, address, remote)
+               : put_watched(endpoint, buffer, length, address, remote);
 }
 
 }  // namespace
@@ -184,7 +204,11 @@ static ucs_status_t post_get(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-void OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put) {
+ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation,
+                             bool is_put, ucs_memory_type_t declared) {
+    const ucs::MemoryPiece whole{operation.buffer, operation.length};
+    const ucs_status_t status = open_device_copy({&whole, 1}, declared, &operation.device_copy);
+    if (status != UCS_OK) return status;
     operation.owner = this;
     RmaOperation& rma = request.emplace<RmaOperation>(operation);
     request.endpoint = &endpoint;
@@ -192,8 +216,10 @@ void OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operatio
     request.post = is_put ? post_put : post_get;
     request.cleanup = finish_rma;
     uct::RemoteKey key;
-    if (lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
+    if (rma.device_copy != nullptr ||
+        lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
         emulate_rma(request, is_put);
+    return UCS_OK;
 }
 
 ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
@@ -202,7 +228,8 @@ ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, con
     operation.user_memory = reinterpret_cast<Memory*>(params.memory());
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    begin(*request, endpoint, operation, is_put);
+    const ucs_status_t status = begin(*request, endpoint, operation, is_put, params.memory_type());
+    if (status != UCS_OK) return requests.give_back(*request, status);
     endpoint.touch_if_armed(operation.length);
     return endpoint.submit(*request, params);
 }
@@ -212,7 +239,11 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
     if (endpoint.is_failed()) return endpoint.status();
     Request* request = requests.allocate();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
-    begin(*request, endpoint, operation, is_put);
+    const ucs_status_t status = begin(*request, endpoint, operation, is_put);
+    if (status != UCS_OK) {
+        requests.recycle(*request);
+        return status;
+    }
     endpoint.touch_if_armed(operation.length);
     endpoint.start(*request);
     return UCS_INPROGRESS;

@@ -11,6 +11,7 @@
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucs/memory/detector.h"
 
 // One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
 // way that suits its length on the lane of that moment: inline, through a bounce buffer, or from
@@ -31,11 +32,12 @@ struct RmaOperation {
     uint64_t address;
     const RemoteMemory* remote;
     Memory* user_memory = nullptr;
-    Memory* memory = nullptr;             //!< registration of our own
-    size_t offset = 0;                    //!< bytes posted
-    size_t arrived = 0;                   //!< emulated get: bytes of the reply
-    bool no_registration = false;         //!< a device refused: copy
-    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
+    Memory* memory = nullptr;                //!< registration of our own
+    size_t offset = 0;                       //!< bytes posted
+    size_t arrived = 0;                      //!< emulated get: bytes of the reply
+    bool no_registration = false;            //!< a device refused: copy
+    std::optional<uint32_t> number = {};     //!< a flush waits for the answer, not for the lane
+    ucs::StagedCopy* device_copy = nullptr;  //!< for a device's buffer; the operation is emulated
 };
 
 /** The registration of the operation's buffer for the lane, made at need; null if there is none. */
@@ -87,8 +89,12 @@ class OneSided {
     ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
                                  uint64_t address, const RemoteMemory& remote);
 
-    /** Make a request a put or get; start it with Endpoint::submit() or start(). */
-    void begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put);
+    /**
+     * Make a request a put or get; start it with Endpoint::submit() or start().
+     * @return the error of a buffer that cannot be used (open_device_copy())
+     */
+    ucs_status_t begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put,
+                       ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
 
     // What it works with.
     RequestPool& requests;

@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kSegmentBytes = 4096;  //!< small messages share segments of this size
 
 void close_receive(Request& request) {
-    request.part<StreamReceive>().buffer.close();
+    const ucs_status_t status = request.part<StreamReceive>().buffer.close();
+    if (request.status == UCS_OK) request.status = status;
 }
 
 }  // namespace
@@ -141,7 +142,7 @@ ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     auto& part = request->emplace<StreamReceive>();
     const ucp_datatype_t type = params.datatype();
-    const ucs_status_t opened = part.buffer.open(buffer, count, type);
+    const ucs_status_t opened = part.buffer.open(buffer, count, type, params.memory_type());
     if (opened != UCS_OK) {
         requests.recycle(*request);
         return UCS_STATUS_PTR(opened);

@@ -50,7 +50,8 @@ Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
 // What most receives are: into plain memory, for a message that has not come yet.
 ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mask,
                                     OpParams params) {
-    constexpr uint32_t kUnusual = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH;
+    constexpr uint32_t kUnusual =
+        UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     ++receives_;
     Unpacker unpacker;
     if (params.has(kUnusual) || matcher_.unexpected_count() != 0 ||

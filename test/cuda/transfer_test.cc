@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Every operation between every pair of memory kinds, through the library as it is installed. Which
+// transport: UCX_TLS, as transfers.sh sets it.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda/device.h"
+#include "ucp/api/ucp.h"
+
+namespace {
+
+using cuda_test::Buffer;
+using cuda_test::Kind;
+
+constexpr uint64_t kFeatures =
+    UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
+
+struct Side {
+    Side() {
+        ucp_config_t* config = nullptr;
+        EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = kFeatures;
+        EXPECT_EQ(ucp_init(&params, config, &context), UCS_OK);
+        ucp_config_release(config);
+        const ucp_worker_params_t worker_params{};
+        EXPECT_EQ(ucp_worker_create(context, &worker_params, &worker), UCS_OK);
+    }
+    ~Side() {
+        ucp_worker_destroy(worker);
+        ucp_cleanup(context);
+    }
+    std::string address() const {
+        ucp_address_t* bytes = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(worker, &bytes, &length), UCS_OK);
+        std::string copy(reinterpret_cast<const char*>(bytes), length);
+        ucp_worker_release_address(worker, bytes);
+        return copy;
+    }
+    ucp_ep_h connect(const std::string& to) {
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = reinterpret_cast<const ucp_address_t*>(to.data());
+        ucp_ep_h made = nullptr;
+        EXPECT_EQ(ucp_ep_create(worker, &params, &made), UCS_OK);
+        return made;
+    }
+
+    ucp_context_h context = nullptr;
+    ucp_worker_h worker = nullptr;
+};
+
+/** Two workers of this process, or one that speaks to itself. */
+class TransferTest : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        cuda_test::use_device(0);
+        const char* const transports = std::getenv("UCX_TLS");
+        first = new Side;
+        const bool alone = transports != nullptr && std::string(transports) == "self";
+        second = alone ? first : new Side;
+        there = first->connect(second->address());
+        back = alone ? there : second->connect(first->address());
+    }
+    static void TearDownTestSuite() {
+        const ucp_request_param_t plain{};
+        (void)wait(ucp_ep_close_nbx(there, &plain));
+        if (back != there) (void)wait(ucp_ep_close_nbx(back, &plain));
+        if (second != first) delete second;
+        delete first;
+    }
+    void SetUp() override { cuda_test::use_device(0); }
+
+    static void progress() {
+        ucp_worker_progress(first->worker);
+        if (second != first) ucp_worker_progress(second->worker);
+    }
+    static ucs_status_t wait(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        while (ucp_request_check_status(operation) == UCS_INPROGRESS) progress();
+        const ucs_status_t status = ucp_request_check_status(operation);
+        ucp_request_free(operation);
+        return status;
+    }
+    static ucs_status_t flush() {
+        const ucp_request_param_t plain{};
+        return wait(ucp_ep_flush_nbx(there, &plain));
+    }
+
+    /** For each pair of kinds and each length: `transfer` moves `source` to `target`. */
+    static void for_all(const std::function<void(Buffer& source, Buffer& target)>& transfer) {
+        uint32_t seed = 0;
+        constexpr Kind kFew[] = {Kind::kHeap, Kind::kDevice};
+        for (const size_t length : {1, 8, 3000, 70000, 600003}) {
+            // Every pair with a message that goes at once and one that is announced.
+            const bool all = length == 8 || length == 70000;
+            const std::span<const Kind> kinds =
+                all ? std::span<const Kind>(cuda_test::kAllKinds) : kFew;
+            for (const Kind from : kinds) {
+                for (const Kind to : kinds) {
+                    SCOPED_TRACE(std::string(cuda_test::name_of(from)) + " to " +
+                                 cuda_test::name_of(to) + ", " + std::to_string(length));
+                    Buffer source(from, length);
+                    Buffer target(to, length + 64);
+                    target.fill(~++seed);
+                    source.fill(seed);
+                    transfer(source, target);
+                    ASSERT_TRUE(target.holds(seed, 0, length));
+                    ASSERT_TRUE(target.holds(~seed, length, 64)) << "written past the end";
+                    ASSERT_FALSE(HasFatalFailure());
+                }
+            }
+        }
+    }
+
+    struct Mapped {
+        Mapped(Side& side, ucp_ep_h from, void* address, size_t length) : side(side) {
+            ucp_mem_map_params_t params{};
+            params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            params.address = address;
+            params.length = length;
+            EXPECT_EQ(ucp_mem_map(side.context, &params, &memory), UCS_OK);
+            unpack(from);
+        }
+        void unpack(ucp_ep_h from) {
+            void* bytes = nullptr;
+            size_t size = 0;
+            EXPECT_EQ(ucp_rkey_pack(side.context, memory, &bytes, &size), UCS_OK);
+            EXPECT_EQ(ucp_ep_rkey_unpack(from, bytes, &key), UCS_OK);
+            ucp_rkey_buffer_release(bytes);
+        }
+        ~Mapped() {
+            ucp_rkey_destroy(key);
+            ucp_mem_unmap(side.context, memory);
+        }
+        Side& side;
+        ucp_mem_h memory = nullptr;
+        ucp_rkey_h key = nullptr;
+    };
+
+    static Side *first, *second;
+    static ucp_ep_h there, back;
+    const ucp_request_param_t plain{};
+};
+
+Side* TransferTest::first;
+Side* TransferTest::second;
+ucp_ep_h TransferTest::there;
+ucp_ep_h TransferTest::back;
+
+uint64_t place(const Buffer& buffer) {
+    return reinterpret_cast<uintptr_t>(buffer.data());
+}
+
+TEST_F(TransferTest, TheContextKnowsTheTypes) {
+    ucp_context_attr_t attributes{};
+    attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+    ASSERT_EQ(ucp_context_query(first->context, &attributes), UCS_OK);
+    EXPECT_EQ(attributes.memory_types, UCS_BIT(UCS_MEMORY_TYPE_HOST) |
+                                           UCS_BIT(UCS_MEMORY_TYPE_CUDA) |
+                                           UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED));
+}
+
+TEST_F(TransferTest, TagMessages) {
+    for_all([&](Buffer& source, Buffer& target) {
+        ucs_status_ptr_t receive =
+            ucp_tag_recv_nbx(second->worker, target.data(), source.length(), 5, ~0ul, &plain);
+        ucs_status_ptr_t send = ucp_tag_send_nbx(there, source.data(), source.length(), 5, &plain);
+        ASSERT_EQ(wait(send), UCS_OK);
+        ASSERT_EQ(wait(receive), UCS_OK);
+    });
+}
+
+TEST_F(TransferTest, TagMessagesThatNobodyExpects) {
+    for_all([&](Buffer& source, Buffer& target) {
+        ucs_status_ptr_t send =
+            ucp_tag_send_sync_nbx(there, source.data(), source.length(), 6, &plain);
+        ucp_tag_recv_info_t info;
+        while (ucp_tag_probe_nb(second->worker, 6, ~0ul, 0, &info) == nullptr) progress();
+        ucs_status_ptr_t receive =
+            ucp_tag_recv_nbx(second->worker, target.data(), source.length(), 6, ~0ul, &plain);
+        ASSERT_EQ(wait(receive), UCS_OK);
+        ASSERT_EQ(wait(send), UCS_OK);
+    });
+}
+
+struct Arrived {
+    ucp_worker_h worker;
+    Buffer* target;
+    size_t length;
+    bool is_done = false;
+    ucs_status_t status = UCS_OK;
+};
+
+TEST_F(TransferTest, ActiveMessages) {
+    Arrived arrived{second->worker, nullptr, 0};
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = 3;
+    handler.arg = &arrived;
+    handler.cb = [](void* arg, const void*, size_t, void* data, size_t length,
+                    const ucp_am_recv_param_t* param) -> ucs_status_t {
+        auto& told = *static_cast<Arrived*>(arg);
+        if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+            told.status = length == told.length ? UCS_OK : UCS_ERR_MESSAGE_TRUNCATED;
+            namespace abi = uct::cuda::abi;
+            if (is_on_device(told.target->kind())) {
+                if (cuda_test::driver().copy(place(*told.target), reinterpret_cast<uintptr_t>(data),
+                                             length) != abi::kSuccess)
+                    told.status = UCS_ERR_IO_ERROR;
+            } else {
+                std::memcpy(told.target->data(), data, length);
+            }
+            told.is_done = true;
+            return UCS_OK;
+        }
+        ucp_request_param_t receive{};
+        receive.op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        receive.user_data = arg;
+        receive.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user) {
+            static_cast<Arrived*>(user)->status = status;
+            static_cast<Arrived*>(user)->is_done = true;
+            ucp_request_free(request);
+        };
+        (void)ucp_am_recv_data_nbx(told.worker, data, told.target->data(), told.length, &receive);
+        return UCS_INPROGRESS;
+    };
+    ASSERT_EQ(ucp_worker_set_am_recv_handler(second->worker, &handler), UCS_OK);
+    for (const unsigned flags : {0u, unsigned{UCP_AM_SEND_FLAG_RNDV}}) {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags = flags;
+        for_all([&](Buffer& source, Buffer& target) {
+            arrived.target = &target;
+            arrived.length = source.length();
+            arrived.is_done = false;
+            const uint64_t header = 77;
+            ASSERT_EQ(wait(ucp_am_send_nbx(there, 3, &header, sizeof(header), source.data(),
+                                           source.length(), &params)),
+                      UCS_OK);
+            while (!arrived.is_done) progress();
+            ASSERT_EQ(arrived.status, UCS_OK);
+        });
+    }
+}
+
+TEST_F(TransferTest, Streams) {
+    ucp_request_param_t whole{};
+    whole.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    whole.flags = UCP_STREAM_RECV_FLAG_WAITALL;
+    for_all([&](Buffer& source, Buffer& target) {
+        size_t length = 0;
+        ucs_status_ptr_t receive =
+            ucp_stream_recv_nbx(back, target.data(), source.length(), &length, &whole);
+        ASSERT_EQ(wait(ucp_stream_send_nbx(there, source.data(), source.length(), &plain)), UCS_OK);
+        ASSERT_EQ(wait(receive), UCS_OK);
+    });
+}
+
+TEST_F(TransferTest, Puts) {
+    for_all([&](Buffer& source, Buffer& target) {
+        const Mapped mapped(*second, there, target.data(), target.length());
+        ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), source.length(), place(target), mapped.key,
+                                   &plain)),
+                  UCS_OK);
+        ASSERT_EQ(flush(), UCS_OK);
+    });
+}
+
+TEST_F(TransferTest, Gets) {
+    for_all([&](Buffer& source, Buffer& target) {
+        const Mapped mapped(*second, there, source.data(), source.length());
+        ASSERT_EQ(wait(ucp_get_nbx(there, target.data(), source.length(), place(source), mapped.key,
+                                   &plain)),
+                  UCS_OK);
+    });
+}
+
+TEST_F(TransferTest, PiecesOfSeveralKinds) {
+    std::vector<std::unique_ptr<Buffer>> sources, targets;
+    std::vector<ucp_dt_iov_t> from, to;
+    size_t total = 0;
+    for (size_t i = 0; i < 30; ++i) {
+        const size_t length = 1 + i * 711;
+        sources.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i % 7], length));
+        targets.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i / 7], length));
+        sources.back()->fill(i);
+        from.push_back({sources.back()->data(), length});
+        to.push_back({targets.back()->data(), length});
+        total += length;
+    }
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    params.datatype = ucp_dt_make_iov();
+    for (int round = 0; round < 2; ++round) {
+        ucs_status_ptr_t receive =
+            ucp_tag_recv_nbx(second->worker, to.data(), to.size(), 9, ~0ul, &params);
+        ASSERT_EQ(wait(ucp_tag_send_nbx(there, from.data(), from.size(), 9, &params)), UCS_OK);
+        ASSERT_EQ(wait(receive), UCS_OK);
+        for (size_t i = 0; i < from.size(); ++i) ASSERT_TRUE(targets[i]->holds(i)) << i;
+    }
+}
+
+TEST_F(TransferTest, AMessageLongerThanTheBuffer) {
+    for (const size_t length : {size_t{1000}, size_t{500000}}) {
+        Buffer source(Kind::kDevice, length);
+        Buffer target(Kind::kDevice, length);
+        source.fill(1);
+        target.fill(2);
+        ucs_status_ptr_t receive =
+            ucp_tag_recv_nbx(second->worker, target.data(), length / 2, 4, ~0ul, &plain);
+        ASSERT_EQ(wait(ucp_tag_send_nbx(there, source.data(), length, 4, &plain)), UCS_OK);
+        EXPECT_EQ(wait(receive), UCS_ERR_MESSAGE_TRUNCATED);
+        EXPECT_TRUE(target.holds(2, length / 2, length / 2));
+    }
+}
+
+TEST_F(TransferTest, ManyAtATime) {
+    constexpr size_t kMessages = 200, kLength = 20000;
+    std::vector<std::unique_ptr<Buffer>> sources, targets;
+    std::vector<ucs_status_ptr_t> operations;
+    for (size_t i = 0; i < kMessages; ++i) {
+        sources.push_back(std::make_unique<Buffer>(Kind::kDevice, kLength));
+        targets.push_back(std::make_unique<Buffer>(Kind::kDevice, kLength));
+        sources.back()->fill(i);
+        operations.push_back(
+            ucp_tag_recv_nbx(second->worker, targets[i]->data(), kLength, i, ~0ul, &plain));
+    }
+    for (size_t i = 0; i < kMessages; ++i)
+        operations.push_back(ucp_tag_send_nbx(there, sources[i]->data(), kLength, i, &plain));
+    for (ucs_status_ptr_t operation : operations) ASSERT_EQ(wait(operation), UCS_OK);
+    for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(targets[i]->holds(i)) << i;
+}
+
+TEST_F(TransferTest, AtomicOperationsHaveTheirOperandsAnywhere) {
+    for (const Kind kind : cuda_test::kAllKinds) {
+        alignas(8) uint64_t word = 40;
+        const Mapped mapped(*second, there, &word, sizeof(word));
+        Buffer operand(kind, 8);
+        Buffer result(kind, 8);
+        operand.fill(3);
+        uint64_t value = 0;
+        std::memcpy(&value, operand.bytes().data(), 8);
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+        params.datatype = ucp_dt_make_contig(8);
+        params.reply_buffer = result.data();
+        ASSERT_EQ(wait(ucp_atomic_op_nbx(there, UCP_ATOMIC_OP_ADD, operand.data(), 1,
+                                         reinterpret_cast<uintptr_t>(&word), mapped.key, &params)),
+                  UCS_OK);
+        EXPECT_EQ(word, 40 + value) << cuda_test::name_of(kind);
+        uint64_t old = 0;
+        std::memcpy(&old, result.bytes().data(), 8);
+        EXPECT_EQ(old, 40u) << cuda_test::name_of(kind);
+    }
+}
+
+TEST_F(TransferTest, AtomicOperationsOnDeviceMemoryAreRefused) {
+    Buffer target(Kind::kDevice, 8);
+    const Mapped mapped(*second, there, target.data(), 8);
+    const uint64_t one = 1;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    params.datatype = ucp_dt_make_contig(8);
+    EXPECT_EQ(wait(ucp_atomic_op_nbx(there, UCP_ATOMIC_OP_ADD, &one, 1, place(target), mapped.key,
+                                     &params)),
+              UCS_ERR_UNSUPPORTED);
+}
+
+TEST_F(TransferTest, WhatIsDeclaredIsChecked) {
+    Buffer device(Kind::kDevice, 100);
+    Buffer host(Kind::kHeap, 100);
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    const auto send = [&](Buffer& buffer, ucs_memory_type_t type) {
+        params.memory_type = type;
+        return wait(ucp_tag_send_nbx(there, buffer.data(), 100, 1, &params));
+    };
+    EXPECT_EQ(send(host, UCS_MEMORY_TYPE_ROCM), UCS_ERR_UNSUPPORTED);
+    EXPECT_EQ(send(host, UCS_MEMORY_TYPE_CUDA), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(send(device, UCS_MEMORY_TYPE_HOST), UCS_ERR_INVALID_PARAM);
+    device.fill(1);
+    params.memory_type = UCS_MEMORY_TYPE_CUDA;
+    Buffer target(Kind::kDevice, 100);
+    ucs_status_ptr_t receive =
+        ucp_tag_recv_nbx(second->worker, target.data(), 100, 1, ~0ul, &params);
+    EXPECT_EQ(send(device, UCS_MEMORY_TYPE_CUDA), UCS_OK);
+    EXPECT_EQ(wait(receive), UCS_OK);
+    EXPECT_TRUE(target.holds(1));
+}
+
+TEST_F(TransferTest, TheLibraryAllocatesDeviceMemory) {
+    for (const ucs_memory_type_t type : {UCS_MEMORY_TYPE_CUDA, UCS_MEMORY_TYPE_CUDA_MANAGED}) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                            UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+        params.length = 50000;
+        params.flags = UCP_MEM_MAP_ALLOCATE;
+        params.memory_type = type;
+        ucp_mem_h memory = nullptr;
+        ASSERT_EQ(ucp_mem_map(second->context, &params, &memory), UCS_OK);
+        ucp_mem_attr_t attributes{};
+        attributes.field_mask =
+            UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH | UCP_MEM_ATTR_FIELD_MEM_TYPE;
+        ASSERT_EQ(ucp_mem_query(memory, &attributes), UCS_OK);
+        EXPECT_EQ(attributes.mem_type, type);
+        void* bytes = nullptr;
+        size_t size = 0;
+        ucp_rkey_h key = nullptr;
+        ASSERT_EQ(ucp_rkey_pack(second->context, memory, &bytes, &size), UCS_OK);
+        ASSERT_EQ(ucp_ep_rkey_unpack(there, bytes, &key), UCS_OK);
+        ucp_rkey_buffer_release(bytes);
+        Buffer source(Kind::kDevice, 50000);
+        Buffer copy(Kind::kHeap, 50000);
+        source.fill(4);
+        const auto address = reinterpret_cast<uintptr_t>(attributes.address);
+        ASSERT_EQ(wait(ucp_put_nbx(there, source.data(), 50000, address, key, &plain)), UCS_OK);
+        ASSERT_EQ(flush(), UCS_OK);
+        ASSERT_EQ(wait(ucp_get_nbx(there, copy.data(), 50000, address, key, &plain)), UCS_OK);
+        EXPECT_TRUE(copy.holds(4));
+        void* pointer = nullptr;
+        EXPECT_NE(ucp_rkey_ptr(key, address, &pointer), UCS_OK) << "no processor reaches it";
+        ucp_rkey_destroy(key);
+        EXPECT_EQ(ucp_mem_unmap(second->context, memory), UCS_OK);
+    }
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                        UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+    params.length = 100;
+    params.flags = UCP_MEM_MAP_ALLOCATE;
+    params.memory_type = UCS_MEMORY_TYPE_ROCM;
+    ucp_mem_h memory = nullptr;
+    EXPECT_EQ(ucp_mem_map(second->context, &params, &memory), UCS_ERR_UNSUPPORTED);
+}
+
+TEST_F(TransferTest, WhateverIsCurrent) {
+    if (cuda_test::device_count() < 2) GTEST_SKIP() << "one device";
+    cuda_test::use_device(1);
+    Buffer source(Kind::kDevice, 100000);
+    source.fill(5);
+    cuda_test::use_device(0);
+    Buffer target(Kind::kPool, 100000);
+    ASSERT_EQ(cuda_test::driver().context_set(nullptr), uct::cuda::abi::kSuccess);
+    ucs_status_ptr_t receive =
+        ucp_tag_recv_nbx(second->worker, target.data(), 100000, 2, ~0ul, &plain);
+    EXPECT_EQ(wait(ucp_tag_send_nbx(there, source.data(), 100000, 2, &plain)), UCS_OK);
+    EXPECT_EQ(wait(receive), UCS_OK);
+    cuda_test::use_device(0);
+    EXPECT_TRUE(target.holds(5));
+}
+
+// Addresses that were host memory and are a device's now, and the other way.
+TEST_F(TransferTest, AddressesThatAreUsedAgain) {
+    for (int round = 0; round < 30; ++round) {
+        for (const Kind kind : {Kind::kHeap, Kind::kDevice, Kind::kManaged, Kind::kVirtual}) {
+            Buffer source(kind, 3 << 20);
+            Buffer target(kind, 1000);
+            source.fill(round);
+            ucs_status_ptr_t receive =
+                ucp_tag_recv_nbx(second->worker, target.data(), 1000, 2, ~0ul, &plain);
+            ASSERT_EQ(wait(ucp_tag_send_nbx(there, source.data(), 1000, 2, &plain)), UCS_OK);
+            ASSERT_EQ(wait(receive), UCS_OK);
+            ASSERT_TRUE(target.holds(round));
+        }
+    }
+}
+
+// Last: the context of the device is of no more use.
+TEST_F(TransferTest, ZADeviceThatFails) {
+    if (cuda_test::is_real()) return;
+    uct::cuda::abi::Context own = nullptr;
+    ASSERT_EQ(cuda_test::driver().context_create(&own, 0, 0), uct::cuda::abi::kSuccess);
+    Buffer source(Kind::kDevice, 100000);
+    Buffer target(Kind::kHeap, 100000);
+    cuda_test::set_faults("run:719");
+    ucs_status_ptr_t receive =
+        ucp_tag_recv_nbx(second->worker, target.data(), 100000, 8, ~0ul, &plain);
+    EXPECT_NE(wait(ucp_tag_send_nbx(there, source.data(), 100000, 8, &plain)), UCS_OK);
+    cuda_test::set_faults("");
+    ucp_request_cancel(second->worker, receive);
+    (void)wait(receive);
+}
+
+}  // namespace
