@@ -118,7 +118,6 @@ ucs_status_t CopyContext::begin(Direction direction, void* to, const void* from,
 
 ucs_status_t CopyContext::begin_list(Direction direction, std::span<const KernelPiece> pieces,
                                      Ticket* ticket) {
-    if (!Config::get().preload) load_kernels();
     const abi::Function function = copy_pieces_.load(std::memory_order_acquire);
     if (function == nullptr) return UCS_ERR_UNSUPPORTED;
     if (const int error = error_.load(std::memory_order_relaxed); error != UCS_OK)
@@ -176,8 +175,12 @@ ucs_status_t CopyContext::wait(const Ticket& ticket) {
     }
 }
 
+bool CopyContext::takes_lists() {
+    if (!Config::get().preload) load_kernels();
+    return copy_pieces_.load(std::memory_order_acquire) != nullptr;
+}
+
 void CopyContext::load_kernels() {
-    if (has_kernels()) return;
     std::lock_guard lock(kernels_mutex_);
     if (module_ != nullptr) return;
     CurrentContext current(driver_, handle_);

@@ -58,7 +58,8 @@ class CopyContext {
      * end: so it is done when the program has just begun, and never within a send.
      */
     void load_kernels();
-    bool has_kernels() const { return copy_pieces_.load(std::memory_order_acquire) != nullptr; }
+    /** Is the kernel for lists loaded? With UCX_CUDA_PRELOAD=n it is now. */
+    bool takes_lists();
 
   private:
     static constexpr size_t kEvents = 64;

@@ -128,7 +128,7 @@ ucs_status_t StagedTransfer::transfer_list(Window& window, Direction direction, 
     ucs::MemoryPiece next = part(offset, length);
     const size_t least = index_ + kLeastList;
     if (least > pieces_.size() || context_of(next.address, &context) != UCS_OK ||
-        context == nullptr || !context->has_kernels())
+        context == nullptr || !context->takes_lists())
         return UCS_ERR_UNSUPPORTED;
     window.list = pool_.take();
     if (window.list == nullptr) return UCS_ERR_UNSUPPORTED;
