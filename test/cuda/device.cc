@@ -152,10 +152,13 @@ std::byte Buffer::expected(uint32_t seed, size_t place) {
 
 void Buffer::set(const std::vector<std::byte>& bytes) {
     if (length_ == 0) return;
-    if (is_on_device(kind_))
+    if (is_on_device(kind_)) {
         check(driver().copy(pointer(data_), pointer(bytes.data()), length_), "cuMemcpy");
-    else
+        // From pageable memory it returns before the bytes have landed.
+        check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+    } else {
         std::memcpy(data_, bytes.data(), length_);
+    }
 }
 
 void Buffer::fill(uint32_t seed) {
