@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "ucp/mem/domain_set.h"
+#include "ucs/memory/memory_type.h"
 
 namespace ucp {
 
