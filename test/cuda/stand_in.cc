@@ -419,7 +419,9 @@ Result device_get_uuid(abi::Uuid* uuid, abi::Device device) {
 }
 
 Result device_get_attribute(int* value, abi::DeviceAttribute attribute, abi::Device) {
-    *value = attribute == abi::kComputeCapabilityMajor ? 9 : 0;
+    *value = attribute == abi::kComputeCapabilityMajor
+                 ? 9
+                 : (attribute == abi::kHostAddressesOnDevice ? 1 : 0);
     return abi::kSuccess;
 }
 
@@ -705,7 +707,8 @@ Result host_unregister(void* pointer) {
 
 Result host_get_device_pointer(abi::DevicePointer* pointer, void* host, unsigned) {
     Lock lock(state().mutex);
-    if (find_region(reinterpret_cast<uintptr_t>(host)) == nullptr) return abi::kInvalidValue;
+    // The start of a registration only, as the real one.
+    if (state().regions.count(reinterpret_cast<uintptr_t>(host)) == 0) return abi::kInvalidValue;
     *pointer = reinterpret_cast<uintptr_t>(host);
     return abi::kSuccess;
 }

@@ -58,6 +58,7 @@ enum DeviceAttribute : int {
     kPciDomainId = 50,
     kComputeCapabilityMajor = 75,
     kComputeCapabilityMinor = 76,
+    kHostAddressesOnDevice = 91,  //!< registered memory has one address for both
 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;

@@ -49,6 +49,8 @@ static_assert(abi::kPciDeviceId == +CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
 static_assert(abi::kPciDomainId == +CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
 static_assert(abi::kComputeCapabilityMajor == +CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(abi::kComputeCapabilityMinor == +CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(abi::kHostAddressesOnDevice ==
+              +CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
 static_assert(abi::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(abi::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(abi::kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);

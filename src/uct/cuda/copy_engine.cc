@@ -124,16 +124,13 @@ ucs_status_t CopyContext::begin_list(Direction direction, std::span<const Kernel
         return static_cast<ucs_status_t>(error);
     CurrentContext current(driver_, handle_);
     if (current.result() != abi::kSuccess) return failed(current.result(), "entering the context");
-    abi::DevicePointer list = 0;
-    abi::Result result =
-        driver_.host_get_device_pointer(&list, const_cast<KernelPiece*>(pieces.data()), 0);
-    if (result != abi::kSuccess) return UCS_ERR_UNSUPPORTED;
+    abi::DevicePointer list = device_pointer(pieces.data());
     auto count = static_cast<unsigned>(pieces.size());
     void* arguments[] = {&list, &count};
     Lane& lane = lane_of(direction);
     std::lock_guard lock(lane.mutex);
-    result = driver_.launch(function, std::min(count, kListBlocks), 1, 1, kListThreads, 1, 1, 0,
-                            lane.stream, arguments, nullptr);
+    abi::Result result = driver_.launch(function, std::min(count, kListBlocks), 1, 1, kListThreads,
+                                        1, 1, 0, lane.stream, arguments, nullptr);
     if (result == abi::kSuccess) result = mark(lane);
     if (result != abi::kSuccess) return failed(result, "a kernel");
     *ticket = {this, direction, lane.begun};
@@ -183,6 +180,9 @@ bool CopyContext::takes_lists() {
 void CopyContext::load_kernels() {
     std::lock_guard lock(kernels_mutex_);
     if (module_ != nullptr) return;
+    int one_address = 0;
+    (void)driver_.device_get_attribute(&one_address, abi::kHostAddressesOnDevice, device_);
+    if (one_address == 0) return;
     CurrentContext current(driver_, handle_);
     abi::Function function = nullptr;
     abi::Result result = driver_.module_load(&module_, kernel_image);

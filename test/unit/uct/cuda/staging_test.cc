@@ -155,6 +155,24 @@ TEST_F(StagingTest, ManySmallPiecesByOneKernel) {
         ASSERT_EQ(bytes[i / kPiece * 2 * kPiece + i % kPiece], Buffer::expected(8, i));
 }
 
+TEST_F(StagingTest, SmallPiecesGoByTheKernel) {
+    if (cuda_test::is_real()) return;
+    abi::Context own = nullptr;
+    ASSERT_EQ(driver().context_create(&own, 0, 0), abi::kSuccess);
+    memory.prepare();
+    Buffer device(Kind::kDevice, 10000);
+    std::vector<ucs::MemoryPiece> pieces;
+    for (size_t i = 0; i < 100; ++i) pieces.push_back({device.data() + i * 100, 50});
+    std::vector<std::byte> host(5000);
+    cuda_test::set_faults("cuLaunchKernel:719");
+    ucs::StagedCopy& copy = open(pieces);
+    EXPECT_EQ(copy.read(0, host.data(), host.size()), UCS_ERR_IO_ERROR) << "no kernel was launched";
+    (void)copy.finish();
+    cuda_test::set_faults("");
+    (void)driver().context_destroy(own);
+    cuda_test::use_device(0);
+}
+
 TEST_F(StagingTest, WithoutAFreeChunk) {
     std::vector<std::byte*> taken;
     while (std::byte* chunk = memory.staging().take()) taken.push_back(chunk);
