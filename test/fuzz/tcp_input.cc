@@ -3,7 +3,9 @@
 // What a connection brings, to an interface of the tcp transport over the loopback. The stream
 // comes from a peer that has the address, so that the fuzzer gets past the greeting.
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -163,7 +163,7 @@ void Channel::shut_down() {
 
 bool Channel::is_gone() const {
     char byte;
-    const ssize_t n = recv(socket_.descriptor(), &byte, sizeof(byte), MSG_PEEK);
+    const ssize_t n = recv(socket_.descriptor(), &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
     return n == 0 || (n < 0 && !would_block());
 }
 

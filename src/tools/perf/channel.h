@@ -16,7 +16,8 @@ namespace tools::perf {
 // All of these throw std::system_error, or std::runtime_error for malformed input.
 class Channel {
   public:
-    explicit Channel(ucs::net::Socket socket) : socket_(std::move(socket)) {}
+    // One that the other process was started with; it may block.
+    explicit Channel(int descriptor) : socket_(descriptor) {}
 
     // Tries for a few seconds: the server may be about to start.
     static Channel connect(const std::string& host, uint16_t port);
@@ -39,6 +40,7 @@ class Channel {
     bool is_gone() const;
 
   private:
+    explicit Channel(ucs::net::Socket socket) : socket_(std::move(socket)) {}
     static Channel listen(const std::string& host, uint16_t port);
     uint16_t port() const;
     Channel accept_one() const;

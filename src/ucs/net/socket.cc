@@ -64,7 +64,7 @@ ucs_status_t Socket::listen() {
     return ::listen(descriptor(), SOMAXCONN) == 0 ? UCS_OK : status_of(errno);
 }
 
-ucs_status_t Socket::accept(Socket* socket) {
+ucs_status_t Socket::accept(Socket* socket) const {
     Socket made(accept4(descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!made) return UCS_ERR_NO_RESOURCE;
     *socket = std::move(made);

@@ -37,7 +37,7 @@ class Socket {
     ucs_status_t bind(const SocketAddress& address, Reuse reuse = Reuse::kYes);
     ucs_status_t listen();
     /** @return UCS_OK, or UCS_ERR_NO_RESOURCE: nobody calls, or no descriptor is left */
-    ucs_status_t accept(Socket* socket);
+    ucs_status_t accept(Socket* socket) const;
     /** @return UCS_INPROGRESS: writable when decided, then error() says how; or an error */
     ucs_status_t connect(const SocketAddress& address);
     /** What happened to the socket since the last call. */

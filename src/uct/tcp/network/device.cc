@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "ucs/sys/host.h"
+#include "ucs/sys/random.h"
 
 namespace uct::tcp {
 

@@ -36,7 +36,7 @@ class MemoryGateTest : public ::testing::Test {
     ~MemoryGateTest() override {
         detector.in_use = false;
         (void)gate.classify(&detector, 1);  // closes it
-        runtime().memory_detectors = nullptr;
+        runtime().memory_detectors.reset();
     }
     ucs_memory_type_t type_of(const void* address) {
         return gate.is_plain(address) ? UCS_MEMORY_TYPE_HOST : gate.classify(address, 1).type;
