@@ -50,25 +50,14 @@ class Gate {
     void touch_if_armed(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
         if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
     }
-    /**
-     * What a short send does first: it is counted if the tracker is armed.
-     * @param tracker  the bits that say so
-     * @return false: the buffer may lie in the memory of a device; the long way finds out
-     */
-    bool pass(ucs::UsageTracker::Hook& hook, uint64_t peer, const void* buffer, size_t bytes,
-              uint32_t tracker) {
-        const uint32_t raised = bits() & (tracker | kDevices);
-        if (raised == 0) [[likely]]
-            return true;
-        if ((raised & tracker) != 0) touch(hook, peer, bytes);
-        return (raised & kDevices) == 0 || is_host(buffer);
+    static bool is_known_host(const void* buffer) {
+        return ucs::MemoryGate::instance().is_known(reinterpret_cast<uintptr_t>(buffer));
     }
     /** With kDevices set. */
     bool is_host(const void* buffer) {
-        ucs::MemoryGate& memory = ucs::MemoryGate::instance();
-        if (memory.is_known(reinterpret_cast<uintptr_t>(buffer))) [[likely]]
+        if (is_known_host(buffer)) [[likely]]
             return true;
-        memory.settle(bits_);
+        ucs::MemoryGate::instance().settle(bits_);
         return false;
     }
 
