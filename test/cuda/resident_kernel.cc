@@ -82,9 +82,8 @@ int main() {
              driver().stream_create(&stream, cu::kStreamNonBlocking) == cu::kSuccess,
          "the program's kernel");
     void* arguments[] = {&host};
-    need(
-        driver().launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr) == cu::kSuccess,
-        "its launch");
+    need(driver().launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr) == cu::kSuccess,
+         "its launch");
     while (words[0] == 0) {
     }
 

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "fuzz/victim.h"
-#include "ucp/select/worker_address.h"
 #include "ucp/lanes/messages.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/select/worker_address.h"
 
 namespace ucp::fuzz {
 

@@ -34,7 +34,8 @@ std::vector<Input> remote_keys() {
     Victim victim(Victim::Links::kScalable);
     char mapped[64];
     Memory* memory = nullptr;
-    if (Memory::create(victim.context().domains(), mapped, sizeof(mapped), &memory) != UCS_OK) return {};
+    if (Memory::create(victim.context().domains(), mapped, sizeof(mapped), &memory) != UCS_OK)
+        return {};
     std::vector<std::byte> key(packed_key_size(*memory));
     pack_key(*memory, key);
     Memory::destroy(memory);

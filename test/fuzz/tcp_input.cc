@@ -5,7 +5,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>

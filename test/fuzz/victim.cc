@@ -5,13 +5,13 @@
 #include <chrono>
 #include <cstring>
 
-#include "ucp/proto/am/am_handlers.h"
 #include "ucp/api/ucp.h"
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/base/handles.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
+#include "ucp/proto/am/am_handlers.h"
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucs/config/source.h"
@@ -176,7 +176,8 @@ void Victim::connect(std::span<const std::byte> address) {
     Endpoint* made = nullptr;
     if (victim_.worker->create_endpoint(params, &made) != UCS_OK) return;
     const ucp_request_param_t param{};
-    requests_.push_back(victim_.worker->tags().send(*made, source_, 10, 1, TagMode::kNormal, OpParams(&param)));
+    requests_.push_back(
+        victim_.worker->tags().send(*made, source_, 10, 1, TagMode::kNormal, OpParams(&param)));
     step(10);
 }
 

@@ -7,7 +7,8 @@
 static int is_done(ucp_worker_h worker, ucs_status_ptr_t request) {
     ucs_status_t status = UCS_PTR_RAW_STATUS(request);
     if (UCS_PTR_IS_PTR(request)) {
-        while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) ucp_worker_progress(worker);
+        while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
+            ucp_worker_progress(worker);
         ucp_request_free(request);
     }
     if (status != UCS_OK) fprintf(stderr, "%s\n", ucs_status_string(status));
@@ -35,7 +36,8 @@ int main(void) {
     memset(&param, 0, sizeof(param));
     if (ucp_init(&params, NULL, &context) != UCS_OK) return 1;
     if (ucp_worker_create(context, &worker_params, &worker) != UCS_OK) return 1;
-    if (ucp_worker_get_address(worker, (ucp_address_t**)&ep_params.address, &length) != UCS_OK) return 1;
+    if (ucp_worker_get_address(worker, (ucp_address_t**)&ep_params.address, &length) != UCS_OK)
+        return 1;
     if (ucp_ep_create(worker, &ep_params, &ep) != UCS_OK) return 1;
 
     ucs_status_ptr_t send = ucp_tag_send_nbx(ep, "hello", 6, 7, &param);

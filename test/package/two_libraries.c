@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loads the libraries named in this order into one process; a context and a worker of each live at the same time. */
+/* Loads the libraries named in this order into one process; a context and a worker of each live at
+ * the same time. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

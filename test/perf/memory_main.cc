@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "perf/pair.h"
-#include "ucp/select/worker_address.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/select/worker_address.h"
 
 namespace {
 

@@ -31,7 +31,7 @@ class Soak {
         TrafficOptions traffic;
         unsigned cap = 1;
         bool bulk_queue_pairs = true;  //!< bulk transfers may have some of their own
-        unsigned switch_every = 60;  //!< steps between two requests for a lane, in the mean
+        unsigned switch_every = 60;    //!< steps between two requests for a lane, in the mean
         RndvScheme scheme = RndvScheme::kAuto;
         bool early_zcopy = false, early_rndv = false;
         unsigned window = 16;

@@ -8,8 +8,8 @@
  * UCS_ERR_REJECTED (the server's program does not want it), UCS_ERR_NOT_CONNECTED (nobody listens
  * there, or something else does), UCS_ERR_UNREACHABLE (no way to the address, or no transport in
  * common), UCS_ERR_CONNECTION_RESET (the server went away meanwhile). Later, at either side:
- * UCS_ERR_CONNECTION_RESET when the peer has closed its endpoint or is gone; what it had sent before
- * has been received by then.
+ * UCS_ERR_CONNECTION_RESET when the peer has closed its endpoint or is gone; what it had sent
+ * before has been received by then.
  */
 #ifndef SWIFTLANE_UCP_LISTENER_H_
 #define SWIFTLANE_UCP_LISTENER_H_

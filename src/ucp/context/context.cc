@@ -9,8 +9,8 @@
 #include "ucp/select/transport_names.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
-#include "ucs/sys/random.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
 #include "uct/api/module.h"
 

@@ -24,9 +24,9 @@ namespace ucp {
 class DomainSet {
   public:
     struct Options {
-        bool is_shared = false;        //!< workers of several threads use the context
-        bool exports_memory = false;   //!< UCP_FEATURE_EXPORTED_MEMH
-        uint64_t identity = 0;         //!< of the context, in remote keys
+        bool is_shared = false;       //!< workers of several threads use the context
+        bool exports_memory = false;  //!< UCP_FEATURE_EXPORTED_MEMH
+        uint64_t identity = 0;        //!< of the context, in remote keys
     };
 
     DomainSet() = default;

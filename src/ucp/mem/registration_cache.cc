@@ -5,9 +5,9 @@
 #include <new>
 
 #include "ucp/mem/domain.h"
-#include "ucs/type/bits.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
+#include "ucs/type/bits.h"
 
 namespace ucp {
 

@@ -37,7 +37,8 @@ class RemoteMemory {
     ~RemoteMemory() { close(); }
 
     /** @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed */
-    ucs_status_t open(DomainSet& domains, const PackedKey& packed, std::span<const DomainPair> pairs);
+    ucs_status_t open(DomainSet& domains, const PackedKey& packed,
+                      std::span<const DomainPair> pairs);
     void close();
 
     uct::RemoteKey find(DomainPair pair) const {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <mutex>
 
-#include "ucs/memory/gate.h"
 #include "ucs/datastruct/usage_tracker.h"
+#include "ucs/memory/gate.h"
 
 namespace ucp {
 

@@ -121,13 +121,15 @@ void Socket::reset_on_close() {
 }
 
 SocketAddress Socket::local() const {
-    return SocketAddress::written_by(
-        [&](sockaddr* address, socklen_t* length) { return getsockname(descriptor(), address, length); });
+    return SocketAddress::written_by([&](sockaddr* address, socklen_t* length) {
+        return getsockname(descriptor(), address, length);
+    });
 }
 
 SocketAddress Socket::peer() const {
-    return SocketAddress::written_by(
-        [&](sockaddr* address, socklen_t* length) { return getpeername(descriptor(), address, length); });
+    return SocketAddress::written_by([&](sockaddr* address, socklen_t* length) {
+        return getpeername(descriptor(), address, length);
+    });
 }
 
 }  // namespace ucs::net

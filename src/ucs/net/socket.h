@@ -63,7 +63,8 @@ class Socket {
         return sendmsg(descriptor(), &message, MSG_NOSIGNAL);
     }
 
-    /** Wait until it can be read or written; the one call here that waits. @return false: not yet */
+    /** Wait until it can be read or written; the one call here that waits. @return false: not yet
+     */
     bool wait(short events, int milliseconds) const;
 
     /** What was written still goes out; nothing more will. */

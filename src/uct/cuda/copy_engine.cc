@@ -199,8 +199,7 @@ void CopyContext::load_kernels() {
     copy_pieces_.store(function, std::memory_order_release);
 }
 
-// --- the contexts of the process
-// -----------------------------------------------------------------------------------
+// --- the contexts of the process ---
 
 CopyEngine* CopyEngine::get() {
     static const Driver* const driver = Driver::get();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/cuda/memory.h"
 
-#include "ucs/type/bits.h"
 #include "ucs/log/log.h"
+#include "ucs/type/bits.h"
 
 namespace uct::cuda {
 

@@ -11,8 +11,7 @@
 
 namespace uct::cuda {
 
-// --- the pool
-// -----------------------------------------------------------------------------------
+// --- the pool ---
 
 void StagingPool::fill() {
     constexpr size_t kLeast = 2 * kChunk, kMost = size_t{64} << 20;
@@ -70,8 +69,7 @@ void StagingPool::put_transfer(StagedTransfer* transfer) {
     transfers_.emplace_back(transfer);
 }
 
-// --- a transfer
-// -----------------------------------------------------------------------------------
+// --- a transfer ---
 
 void StagedTransfer::open(CopyEngine& engine, std::span<const ucs::MemoryPiece> pieces) {
     engine_ = &engine;

@@ -101,8 +101,8 @@ struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
     static constexpr uint32_t kVersion = 3;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
-    static constexpr uint32_t kClosing = 1;  //!< what was sent before is still read
-    static constexpr uint32_t kGone = 2;     //!< nothing is read any more; `tail` is exact
+    static constexpr uint32_t kClosing = 1;                //!< what was sent before is still read
+    static constexpr uint32_t kGone = 2;  //!< nothing is read any more; `tail` is exact
 
     // Constant.
     alignas(kLine) uint64_t magic;

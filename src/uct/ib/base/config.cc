@@ -35,8 +35,8 @@ constexpr ucs::config::Field<C> kCommon[] = {
                             "is copied to; datagrams are cut at the path MTU. The same on all "
                             "hosts of a job."),
     field<&C::service_level>("SL", "0", "InfiniBand service level.", {.most = "15"}),
-    field<&C::traffic_class>("TRAFFIC_CLASS", "0",
-                             "Traffic class of packets with a GRH.", {.most = "255"}),
+    field<&C::traffic_class>("TRAFFIC_CLASS", "0", "Traffic class of packets with a GRH.",
+                             {.most = "255"}),
     field<&C::hop_limit>("HOP_LIMIT", "255", "Hop limit of packets with a GRH.", {.most = "255"}),
     field<&C::gid_index>("GID_INDEX", "auto",
                          "Entry of the port's GID table. auto: 0 on InfiniBand; on Ethernet RoCE "

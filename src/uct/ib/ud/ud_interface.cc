@@ -38,8 +38,8 @@ constexpr ucs::config::Field<UdConfig> kUdFields[] = {
     field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
                                     "Factor on the wait after each retransmission in a row.",
                                     {.least = "1"}),
-    field<&UdConfig::max_window>("MAX_WINDOW", "256",
-                                 "Packets in flight to a peer at most.", {"4", "256"}),
+    field<&UdConfig::max_window>("MAX_WINDOW", "256", "Packets in flight to a peer at most.",
+                                 {"4", "256"}),
 };
 
 const ucs::config::Table<UdConfig> reliability_table("ud_verbs reliability", {"UD_VERBS_", "UD_"},

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "ucs/type/bits.h"
 #include "ucs/runtime/runtime.h"
+#include "ucs/type/bits.h"
 
 namespace uct::tcp {
 

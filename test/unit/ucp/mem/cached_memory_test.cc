@@ -46,7 +46,8 @@ class CachedMemory : public testing::Test {
     }
     void use(Cluster& cluster) {
         Memory* memory = nullptr;
-        ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
+        ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_),
+                                           &memory),
                   UCS_OK);
         EXPECT_NE(memory->handle(0), nullptr);
         Memory::destroy(memory);
@@ -173,8 +174,9 @@ TEST_F(CachedMemory, AForkForgetsAll) {
 TEST_F(CachedMemory, ABufferThatAPeerMayStillWriteIsForNobodyElse) {
     Cluster cluster;
     Memory* memory = nullptr;
-    ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
-              UCS_OK);
+    ASSERT_EQ(
+        Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
+        UCS_OK);
     EXPECT_NE(memory->handle(0), nullptr);
     memory->distrust();
     Memory::destroy(memory);

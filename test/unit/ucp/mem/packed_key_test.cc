@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/packed_key.h"
 
-#include "ucp/select/worker_address.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/select/worker_address.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {
@@ -12,8 +12,9 @@ namespace {
 class PackedKeys : public testing::Test {
   protected:
     PackedKeys() {
-        EXPECT_EQ(Memory::create(cluster_.b().context().domains(), memory_, sizeof(memory_), &mapped_),
-                  UCS_OK);
+        EXPECT_EQ(
+            Memory::create(cluster_.b().context().domains(), memory_, sizeof(memory_), &mapped_),
+            UCS_OK);
         packed_.resize(packed_key_size(*mapped_));
         pack_key(*mapped_, packed_);
     }
@@ -97,7 +98,8 @@ TEST(RemoteKeyPointer, LeadsToMemoryOfTheSameContext) {
     Cluster cluster(settings);
     char memory[100];
     Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.a.context().domains(), memory, sizeof(memory), &mapped), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster.a.context().domains(), memory, sizeof(memory), &mapped),
+              UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*mapped));
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;

@@ -90,7 +90,8 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
 void expect_alive(Cluster& cluster) {
     uint64_t word = 0;
     Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.b().context().domains(), &word, sizeof(word), &mapped), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster.b().context().domains(), &word, sizeof(word), &mapped),
+              UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*mapped));
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;
@@ -112,7 +113,7 @@ TEST(BadMessages, AreDroppedWithAWarning) {
         SCOPED_TRACE(message.what);
         ucs::LogCapture log;
         victim.interfaces().deliver(static_cast<uint8_t>(message.id), message.bytes.data(),
-                            message.bytes.size());
+                                    message.bytes.size());
         EXPECT_FALSE(log.entries().empty());
     }
     EXPECT_EQ(victim.tags().matcher().unexpected_count(), 0u);

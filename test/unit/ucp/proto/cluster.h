@@ -15,8 +15,8 @@
 #include "common/mock_transport.h"
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucp/dt/buffer.h"
+#include "ucp/worker/worker.h"
 #include "ucs/config/source.h"
 #include "ucs/sys/time.h"
 
@@ -130,7 +130,8 @@ class Cluster {
     }
     ucs_status_t flush() {
         const ucp_request_param_t param{};
-        Request* request = a.worker().requests().begin(OpParams(&param), Request::CallbackKind::kSend);
+        Request* request =
+            a.worker().requests().begin(OpParams(&param), Request::CallbackKind::kSend);
         make_flush_of(*request);
         return wait(endpoint().submit(*request, OpParams(&param)));
     }

@@ -27,7 +27,8 @@ TEST_P(DuringPromotion, NothingIsLostAndFencesHold) {
     Cluster cluster(settings());
     uint64_t words[4] = {};
     Memory* mapped = nullptr;
-    ASSERT_EQ(Memory::create(cluster.b().context().domains(), words, sizeof(words), &mapped), UCS_OK);
+    ASSERT_EQ(Memory::create(cluster.b().context().domains(), words, sizeof(words), &mapped),
+              UCS_OK);
     std::vector<std::byte> packed(packed_key_size(*mapped));
     pack_key(*mapped, packed);
     ucp_rkey_h key = nullptr;
@@ -53,8 +54,9 @@ TEST_P(DuringPromotion, NothingIsLostAndFencesHold) {
             Bytes target(source.size());
             const ucs_status_ptr_t receiving = ucp_tag_recv_nbx(cluster.b().handle(), target.data(),
                                                                 target.size(), round, ~0ul, &param);
-            EXPECT_EQ(cluster.wait(cluster.a.worker().tags().send(cluster.endpoint(), source.data(), source.size(), round,
-                                            TagMode::kNormal, OpParams(&param))),
+            EXPECT_EQ(cluster.wait(cluster.a.worker().tags().send(
+                          cluster.endpoint(), source.data(), source.size(), round, TagMode::kNormal,
+                          OpParams(&param))),
                       UCS_OK);
             EXPECT_EQ(cluster.wait(receiving), UCS_OK);
             ASSERT_TRUE(source == target);

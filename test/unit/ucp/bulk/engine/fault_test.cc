@@ -383,8 +383,8 @@ struct OwnedPath : BulkCluster {
         endpoint_of = &unwrap(endpoint);
         const std::span<const Rail> rails = worker.rails().rails(cluster.uuid(1));
         EXPECT_EQ(rails.size(), 1u);
-        EXPECT_EQ(worker.interfaces()[rails[0].interface]
-                      .transport->create_endpoint(rails[0].address(), &owner.transport),
+        EXPECT_EQ(worker.interfaces()[rails[0].interface].transport->create_endpoint(
+                      rails[0].address(), &owner.transport),
                   UCS_OK);
         path = worker.bulk().add_path(
             *endpoint_of,

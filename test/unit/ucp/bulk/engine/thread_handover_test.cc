@@ -50,7 +50,8 @@ class Handover : public testing::Test, private PathOwner {
                                              .chain = options().config.bulk_max_wr_per_post},
                                 .max_retries = 3,
                                 .stall_timeout = kStall};
-        worker.bulk().use_threads(std::make_unique<ThreadPool>(worker.host(), worker.context(), 1, rules));
+        worker.bulk().use_threads(
+            std::make_unique<ThreadPool>(worker.host(), worker.context(), 1, rules));
         const BulkThread::Params params{clock_, pool().events, rules, counters_, {}, 1, 1};
         EXPECT_EQ(BulkThread::start(params, domain_, "fake", &thread_), UCS_OK);
         std::shared_ptr<ThreadQueuePair> queue_pair;

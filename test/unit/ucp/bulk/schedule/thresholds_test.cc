@@ -131,7 +131,8 @@ class Announcing : public testing::Test {
 TEST_F(Announcing, OverOneDeviceOnlyWhatIsLongIsAnnounced) {
     open(1);
     EXPECT_EQ(send(kMiddle, 4), 0u);
-    const size_t threshold = rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
+    const size_t threshold =
+        rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
     EXPECT_GT(threshold, 128u << 10);
     EXPECT_EQ(send(threshold - 1), 0u);
     EXPECT_EQ(send(threshold), 1u);
@@ -151,7 +152,8 @@ TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {
     EXPECT_EQ(send(kMiddle), 0u);
     hear();
     EXPECT_EQ(send(kMiddle), 0u);
-    const size_t threshold = rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
+    const size_t threshold =
+        rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
     EXPECT_LT(threshold, 128u << 10);
     hear();
     EXPECT_EQ(send(threshold - 1), 0u);

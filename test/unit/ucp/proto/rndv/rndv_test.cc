@@ -17,7 +17,8 @@ ucs_status_ptr_t send(Cluster& cluster, TypedBuffer& data, uint64_t tag,
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
     param.datatype = data.type();
-    return cluster.a.worker().tags().send(cluster.endpoint(), data.buffer(), data.count(), tag, mode, OpParams(&param));
+    return cluster.a.worker().tags().send(cluster.endpoint(), data.buffer(), data.count(), tag,
+                                          mode, OpParams(&param));
 }
 
 ucs_status_ptr_t receive(Cluster& cluster, TypedBuffer& data, uint64_t tag, uint64_t mask) {

@@ -11,8 +11,8 @@ namespace {
 
 ucs_status_ptr_t send(Cluster& cluster, const Bytes& data, uint64_t tag) {
     const ucp_request_param_t param{};
-    return cluster.a.worker().tags().send(cluster.endpoint(), data.data(), data.size(), tag, TagMode::kNormal,
-                    OpParams(&param));
+    return cluster.a.worker().tags().send(cluster.endpoint(), data.data(), data.size(), tag,
+                                          TagMode::kNormal, OpParams(&param));
 }
 
 ucs_status_ptr_t receive(Cluster& cluster, Bytes& data, uint64_t tag, uint64_t mask) {
@@ -85,8 +85,8 @@ TEST(TagReceive, PostedInMemoryThatHoldsAnything) {
                 Bytes target(room);
                 post(target);
                 const ucp_request_param_t sent{};
-                const ucs_status_ptr_t sending =
-                    cluster.a.worker().tags().send(cluster.endpoint(), data.data(), length, 7, mode, OpParams(&sent));
+                const ucs_status_ptr_t sending = cluster.a.worker().tags().send(
+                    cluster.endpoint(), data.data(), length, 7, mode, OpParams(&sent));
                 ucp_tag_recv_info_t info{};
                 ASSERT_TRUE(cluster.until(
                     [&] { return ucp_request_test(param.request, &info) != UCS_INPROGRESS; }));
@@ -195,7 +195,8 @@ TEST(TagReceive, AMessageThatNeverBecomesWholeIsAnErrorInItsPlace) {
         const ucp_ep_h busy = cluster.b().connect(cluster.b());
         const ucp_request_param_t param{};
         for (int i = 0; i < 1000; ++i) {
-            cluster.b().worker().tags().send(unwrap(busy), "", 0, 6, TagMode::kNormal, OpParams(&param));
+            cluster.b().worker().tags().send(unwrap(busy), "", 0, 6, TagMode::kNormal,
+                                             OpParams(&param));
             cluster.clock().advance(std::chrono::milliseconds(2));
             cluster.step();
         }
@@ -237,8 +238,8 @@ TEST(TagReceive, TypesMayPackWholeElementsOnly) {
         ucp_request_param_t param{};
         param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
         param.datatype = type;
-        const ucs_status_ptr_t sending =
-            cluster.a.worker().tags().send(cluster.endpoint(), data.data(), 1, 5, TagMode::kNormal, OpParams(&param));
+        const ucs_status_ptr_t sending = cluster.a.worker().tags().send(
+            cluster.endpoint(), data.data(), 1, 5, TagMode::kNormal, OpParams(&param));
         EXPECT_EQ(cluster.wait(receiving), UCS_OK);
         EXPECT_EQ(cluster.wait(sending), UCS_OK);
         EXPECT_EQ(target, data);
