@@ -66,6 +66,11 @@ void ucp_config_release(ucp_config_t* config) {
 ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) {
     std::string error;
     const ucs_status_t status = config->source.modify(name, value, error);
+    // As UCX: programs name variables of other versions. ucp_init() warns of them, once.
+    if (status == UCS_ERR_NO_ELEM) {
+        config->source.set(ucs::config::without_ucx(name), value);
+        return UCS_OK;
+    }
     if (status != UCS_OK) ucs::log_error("{}", error);
     return status;
 }

@@ -91,7 +91,9 @@ ucs_status_t Wakeup::arm() {
     const bool is_due = take(timer_);
     const bool is_called = source_.has_callers();
     if (is_due || is_called) source_.look_soon();
-    if (is_signalled || is_due || is_called || source_.has_work()) return UCS_ERR_BUSY;
+    const bool has_progressed = source_.take_progressed();
+    if (is_signalled || is_due || is_called || has_progressed || source_.has_work())
+        return UCS_ERR_BUSY;
     for (const WorkerInterface& interface : interfaces_.list()) {
         if (!can_wake(interface.transport->attributes())) {
             if (interface.transport->progress() != 0) return UCS_ERR_BUSY;

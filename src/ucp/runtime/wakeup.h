@@ -36,6 +36,8 @@ class Wakeup {
         virtual ucs::Time now() const = 0;
         /** The next progress looks at what it looks at only now and then. */
         virtual void look_soon() = 0;
+        /** Whether progress has found anything since this was last asked. */
+        virtual bool take_progressed() = 0;
         /** Connections by socket address have something to do. Asks the system. */
         virtual bool has_callers() const = 0;
 
@@ -53,7 +55,11 @@ class Wakeup {
     int descriptor() const { return poll_; }
     /** Wake up when this one is readable as well. */
     ucs_status_t watch(int descriptor);
-    /** @return UCS_ERR_BUSY if something is there already: progress first */
+    /**
+     * @return UCS_ERR_BUSY if something is there already: progress first. Once also if progress has
+     *         found anything since the last call: its requests may be complete, and the program has
+     *         not looked at them yet.
+     */
     ucs_status_t arm();
     /** Sleep until the descriptor is readable. */
     ucs_status_t wait() const;

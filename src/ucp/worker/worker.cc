@@ -156,6 +156,7 @@ unsigned Worker::progress() {
     } else {
         --progress_countdown_;
     }
+    if (events != 0) has_progressed_ = true;
     in_progress_ = false;
     return events;
 }

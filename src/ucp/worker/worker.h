@@ -117,6 +117,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void marker_posted(Endpoint& endpoint) override { lanes_.marker_posted(endpoint); }
     // Wakeup::Source
     void look_soon() override { progress_countdown_ = 0; }
+    bool take_progressed() override { return std::exchange(has_progressed_, false); }
     bool has_callers() const override {
         return connections_ != nullptr && connections_->has_work();
     }
@@ -130,6 +131,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     Wakeup::External external_;
     unsigned progress_countdown_ = 0;
     bool in_progress_ = false;
+    bool has_progressed_ = false;  //!< something was found since the program last went to sleep
 
     RequestPool requests_;
     InterfaceSet interfaces_;

@@ -42,13 +42,15 @@ class Source {
     // `error` says which variable and what is expected. Defined with the registry of tables.
     ucs_status_t modify(std::string_view name, std::string_view value, std::string& error);
 
+    // The same whether or not a table knows the variable; the value is not looked at.
+    void set(std::string_view bare_name, std::string_view value);
+
     // Null if the user has not set it.
     const Setting* find(std::string_view name) const;
 
     const std::map<std::string, Setting, std::less<>>& settings() const { return settings_; }
 
   private:
-    void set(std::string_view bare_name, std::string_view value);
     void take(std::string_view environment_prefix);
     ucs_status_t take_file(std::string_view file, std::string& error);
 

@@ -405,6 +405,23 @@ TEST(Library, AContextSaysWhatItIs) {
     EXPECT_STREQ(attr.name, "older calls");
 }
 
+// Programs name variables that other versions have: the library works without them, and says so.
+TEST(Library, UnknownSettingsAreTaken) {
+    ucp_config_t* config = nullptr;
+    ASSERT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
+    EXPECT_EQ(ucp_config_modify(config, "HANDLE_ERRORS", "bt"), UCS_OK);
+    EXPECT_EQ(ucp_config_modify(config, "UCX_CM_REUSEADDR", "y"), UCS_OK);
+    EXPECT_EQ(ucp_config_modify(config, "TLS", "self"), UCS_OK);
+    EXPECT_EQ(ucp_config_modify(config, "BULK_SLICE_SIZE", "much"), UCS_ERR_INVALID_PARAM);
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_TAG;
+    ucp_context_h context = nullptr;
+    EXPECT_EQ(ucp_init(&params, config, &context), UCS_OK);
+    if (context != nullptr) ucp_cleanup(context);
+    ucp_config_release(config);
+}
+
 TEST(Library, SettingsArePrintedAsAsked) {
     ucp_config_t* config = nullptr;
     ASSERT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);

@@ -70,6 +70,33 @@ TEST(Wakeup, ASignalWakesOnce) {
     EXPECT_FALSE(sleeper.is_readable());
 }
 
+// A request may be complete since the last progress, and the program look at it only after it has
+// asked whether it may sleep.
+TEST(Wakeup, WhatProgressFoundIsNotSleptOver) {
+    Sleeper sleeper;
+    ucp_ep_h endpoint = nullptr;
+    ucp_address_t* address = nullptr;
+    size_t length = 0;
+    ASSERT_EQ(ucp_worker_get_address(sleeper.worker, &address, &length), UCS_OK);
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address = address;
+    ASSERT_EQ(ucp_ep_create(sleeper.worker, &params, &endpoint), UCS_OK);
+    ucp_worker_release_address(sleeper.worker, address);
+    sleeper.settle();
+    ucp_request_param_t flush{};
+    flush.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    const ucs_status_ptr_t request = ucp_ep_flush_nbx(endpoint, &flush);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(sleeper.worker);
+    EXPECT_EQ(ucp_worker_arm(sleeper.worker), UCS_ERR_BUSY);
+    EXPECT_EQ(ucp_worker_arm(sleeper.worker), UCS_OK);
+    ucp_request_free(request);
+    flush.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    flush.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(ucp_ep_close_nbx(endpoint, &flush), nullptr);
+}
+
 // Whoever sleeps after arming is woken by what comes between, however the threads run.
 TEST(Wakeup, NoSignalIsLostInTheRace) {
     constexpr unsigned kRounds = 3000;
