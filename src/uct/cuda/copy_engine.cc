@@ -116,6 +116,17 @@ ucs_status_t CopyContext::begin(Direction direction, void* to, const void* from,
     return UCS_OK;
 }
 
+// The registration of staging memory ends with the context that was current when it was made.
+// Copies go on without it; a kernel would read what is not there.
+bool CopyContext::is_mapped(const void* host) const {
+    unsigned type = 0;
+    abi::PointerAttribute attributes[] = {abi::kPointerMemoryType};
+    void* values[] = {&type};
+    return driver_.pointer_get_attributes(1, attributes, values, device_pointer(host)) ==
+               abi::kSuccess &&
+           type == abi::kMemoryTypeHost;
+}
+
 ucs_status_t CopyContext::begin_list(Direction direction, std::span<const KernelPiece> pieces,
                                      Ticket* ticket) {
     const abi::Function function = copy_pieces_.load(std::memory_order_acquire);
@@ -124,6 +135,7 @@ ucs_status_t CopyContext::begin_list(Direction direction, std::span<const Kernel
         return static_cast<ucs_status_t>(error);
     CurrentContext current(driver_, handle_);
     if (current.result() != abi::kSuccess) return failed(current.result(), "entering the context");
+    if (!is_mapped(pieces.data())) return UCS_ERR_UNSUPPORTED;
     abi::DevicePointer list = device_pointer(pieces.data());
     auto count = static_cast<unsigned>(pieces.size());
     void* arguments[] = {&list, &count};

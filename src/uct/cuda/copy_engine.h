@@ -45,7 +45,7 @@ class CopyContext {
     /**
      * The same for many pieces by one kernel, which reads and writes pinned host memory as well.
      * `pieces` stays as it is until the copy has ended, and lies in pinned memory.
-     * @return UCS_ERR_UNSUPPORTED where the kernel is not loaded
+     * @return UCS_ERR_UNSUPPORTED where the kernel is not loaded, or cannot read the list
      */
     ucs_status_t begin_list(Direction direction, std::span<const KernelPiece> pieces,
                             Ticket* ticket);
@@ -74,6 +74,7 @@ class CopyContext {
         std::vector<abi::Event> events;  //!< instead of the flag where the device cannot write it
     };
 
+    bool is_mapped(const void* host) const;
     CopyContext(const Driver& driver, abi::Context handle, abi::Device device)
         : driver_(driver), handle_(handle), device_(device) {}
     bool make_lanes();
