@@ -25,11 +25,6 @@ Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_i
     update_fast_path();
 }
 
-bool Endpoint::pass_raised(const void* buffer, size_t bytes, uint32_t tracker) {
-    if ((gate().bits() & tracker) != 0) touch(bytes);
-    return (gate().bits() & Gate::kDevices) == 0 || gate().is_host(buffer);
-}
-
 Endpoint::~Endpoint() = default;
 
 EndpointExtras& Endpoint::make_extras() {

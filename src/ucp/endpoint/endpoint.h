@@ -73,9 +73,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         const uint32_t raised = gate().bits() & (tracker | Gate::kDevices);
         if (raised == 0) [[likely]]
             return true;
-        if (raised == Gate::kDevices && Gate::is_known_host(buffer)) [[likely]]
+        if ((raised & tracker) != 0) touch(bytes);
+        if ((raised & Gate::kDevices) == 0 || Gate::is_known_host(buffer)) [[likely]]
             return true;
-        return pass_raised(buffer, bytes, tracker);
+        return gate().is_host(buffer);
     }
     void touch_if_armed(size_t bytes) { gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes); }
 
@@ -271,7 +272,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void clear_flag(Flag flag) { flags_ &= ~static_cast<uint32_t>(flag); }
 
   private:
-    bool pass_raised(const void* buffer, size_t bytes, uint32_t tracker);
     class MakingWay;
 
     /** HELLO, which tells the peer this worker's address. */
