@@ -27,8 +27,7 @@
 namespace abi = uct::cuda::abi;
 using abi::Result;
 
-// --- what the driver's handles point to; never freed, so that a stale one is recognised
-// -----------------------------------------------------------------------------------
+// --- what the driver's handles point to; never freed, so that a stale one is recognised ---
 
 namespace uct::cuda::abi {
 
@@ -191,8 +190,7 @@ Result check_context() {
 #define STAND_IN_CONTEXT() \
     if (const Result problem = check_context(); problem != abi::kSuccess) return problem
 
-// --- memory
-// -----------------------------------------------------------------------------------
+// --- memory ---
 
 Region* find_region(uintptr_t address) {
     State& s = state();
@@ -304,8 +302,7 @@ std::byte* reach(uintptr_t address, size_t length) {
     return reinterpret_cast<std::byte*>(address);
 }
 
-// --- streams
-// -----------------------------------------------------------------------------------
+// --- streams ---
 
 void run(StreamObject& stream) {
     static const int delay = setting("STAND_IN_CUDA_DELAY", 20);
@@ -366,8 +363,7 @@ void copy_bytes(ContextObject& context, uintptr_t to, uintptr_t from, size_t len
         std::memmove(target, source, length);
 }
 
-// --- the interface
-// -----------------------------------------------------------------------------------
+// --- the interface ---
 
 Result get_error_name(Result error, const char** name) {
     switch (error) {
@@ -901,8 +897,7 @@ Result set_bytes(abi::DevicePointer to, unsigned char value, size_t length) {
     return stream_synchronize(nullptr);
 }
 
-// --- kernels
-// -----------------------------------------------------------------------------------
+// --- kernels ---
 
 Result module_load(abi::Module* module, const void*) {
     STAND_IN_CALL("cuModuleLoadData");
@@ -977,8 +972,7 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
     return abi::kSuccess;
 }
 
-// --- between processes
-// -----------------------------------------------------------------------------------
+// --- between processes ---
 
 struct Exported {
     pid_t process;

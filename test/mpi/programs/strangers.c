@@ -48,7 +48,8 @@ static void find_listeners(void) {
     if (table != NULL) fclose(table);
 }
 
-/* As of a job whose secret and key are others: magic and version as in src/uct/tcp/wire/format.h. */
+/* As of a job whose secret and key are others: magic and version as in src/uct/tcp/wire/format.h.
+ */
 static void make_greeting(unsigned char* bytes) {
     static const unsigned char start[] = {'S', 'L', 'T', 'P', 2, 0, 0, 0};
     for (int i = 0; i < kGreeting; ++i) bytes[i] = (unsigned char)rand();
