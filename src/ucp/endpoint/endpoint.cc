@@ -27,6 +27,11 @@ Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_i
 
 Endpoint::~Endpoint() = default;
 
+bool Endpoint::pass_devices(const void* buffer, size_t bytes, uint32_t tracker) {
+    if ((gate().bits() & tracker) != 0) touch(bytes);
+    return gate().is_host(buffer);
+}
+
 EndpointExtras& Endpoint::make_extras() {
     if (extras_ == nullptr) extras_ = std::make_unique<EndpointExtras>();
     return *extras_;

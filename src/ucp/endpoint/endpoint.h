@@ -73,10 +73,13 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         const uint32_t raised = gate().bits() & (tracker | Gate::kDevices);
         if (raised == 0) [[likely]]
             return true;
-        if ((raised & tracker) != 0) touch(bytes);
-        if ((raised & Gate::kDevices) == 0 || Gate::is_known_host(buffer)) [[likely]]
+        if (raised < Gate::kDevices) {  // the bits of the tracker are lower
+            touch(bytes);
             return true;
-        return gate().is_host(buffer);
+        }
+        if (raised == Gate::kDevices && Gate::is_known_host(buffer)) [[likely]]
+            return true;
+        return pass_devices(buffer, bytes, tracker);
     }
     void touch_if_armed(size_t bytes) { gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes); }
 
@@ -290,6 +293,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         Request* request;
     };
 
+    /** The rest of pass_gate() where devices are in use. */
+    bool pass_devices(const void* buffer, size_t bytes, uint32_t tracker);
     /** The next step of what waits; nothing if nothing waits or a direction is stopped. */
     std::optional<Step> next_step();
     std::optional<Step> step_of(Request& request);

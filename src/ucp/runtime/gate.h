@@ -44,10 +44,10 @@ class Gate {
     void arm(bool armed) { set(has_threads() ? kTrackerLocked : kTracker, armed); }
 
     /** The tracker is armed: count a send to the peer. */
-    void touch(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
+    void touch(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         tracker_->touch(hook, peer, bytes);
     }
-    void touch_if_armed(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
+    void touch_if_armed(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
     }
     static bool is_known_host(const void* buffer) {
