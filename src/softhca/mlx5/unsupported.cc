@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: it defines functions of the library's headers without their parameters.
 #include <cerrno>
 
 /// The part of mlx5dv that the emulation has not: steering, DEVX, crypto, signatures, scheduling.

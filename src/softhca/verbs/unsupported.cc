@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: it defines functions of the library's headers without their parameters.
 #include <cerrno>
 
 /// What a libibverbs exports besides and the emulation has not: the drivers' private interface to

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: <linux/if.h> and <net/if.h> exclude each other.
 #include "uct/tcp/network/carrier.h"
 
 #include <linux/if.h>
