@@ -11,6 +11,7 @@ namespace uct::tcp {
 
 Association::Association(const AssociationContext& context, uint64_t peer, bool mapped)
     : context_(context),
+      patience_(user_timeout(context.rail.config())),
       peer_(peer),
       number_(context.owner.new_association_number()),
       mapped_(mapped),
@@ -128,6 +129,30 @@ void Association::begin_session(bool accepted) {
     session_ = std::make_unique<Session>(*this, connection(0));
     live_session_ = session_.get();
     session_->begin(accepted);
+}
+
+// --- silence
+
+void Association::watch() {
+    if (patience_ != ucs::kForever) context_.events.look_after(*this);
+}
+
+void Association::check(ucs::Time now) {
+    // Often enough to be in time, seldom enough to be nothing beside what is sent.
+    constexpr ucs::Duration kOftenest = std::chrono::milliseconds(25);
+    constexpr ucs::Duration kSeldomest = std::chrono::seconds(1);
+    next_check_ = now + std::clamp(patience_ / 8, kOftenest, kSeldomest);
+    drop_silent(now);
+    const bool waits = std::ranges::any_of(connections_, [](const auto& connection) {
+        return connection != nullptr && connection->has_bytes_under_way();
+    });
+    if (is_watched() && (!waits || live_session_ != nullptr)) WatchHook::unlink();
+}
+
+void Association::drop_silent(ucs::Time now) {
+    for (const auto& connection : connections_) {
+        if (connection != nullptr) connection->drop_if_silent(now, patience_);
+    }
 }
 
 // --- the end

@@ -55,7 +55,7 @@ using AssociationHook =
  * Messages, small writes and atomics keep to connection 0 and so keep their order; large reads and
  * writes take the other connections, so that messages never wait behind them.
  */
-class Association final : public AssociationHook {
+class Association final : public AssociationHook, public Watched {
   public:
     static constexpr unsigned kMaxConnections = wire::kMaxConnections;
 
@@ -152,6 +152,15 @@ class Association final : public AssociationHook {
     void begin_session(bool accepted);
     void session_over() { live_session_ = nullptr; }
 
+    // --- silence of the peer's host: looked for by the session, or here ---
+
+    /** Something was sent: look after its answers. */
+    void watch();
+    bool is_watched() const { return WatchHook::is_linked(); }
+    void check(ucs::Time now) override;
+    /** End the connections on which nothing was answered for too long. */
+    void drop_silent(ucs::Time now);
+
     // --- its bulk connections: all but the first ---
 
     /** What every greeting of a connection says, of whatever connection or session. */
@@ -225,6 +234,7 @@ class Association final : public AssociationHook {
     void release(RemoteOperation& operation);
 
     const AssociationContext context_;
+    const ucs::Duration patience_;  //!< user_timeout()
     const uint64_t peer_;
     uint32_t number_;
     uint32_t peer_number_ = 0;

@@ -16,6 +16,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/** It is looked after so often. */
+constexpr ucs::Duration kWatch = milliseconds(25);
 /** An answer to what was sent again may still be on its way: so long, or two round trips. */
 constexpr ucs::Duration kAnswerTime = milliseconds(50);
 /** After the kernel has given a connection up, other ways have so long. */
@@ -222,7 +224,9 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
 }
 
 void Session::check(ucs::Time now) {
-    if (!connection_.is_open()) return;
+    next_check_ = now + kWatch;
+    association_.drop_silent(now);
+    if (is_over_ || !connection_.is_open()) return;
     bool is_idle = is_home_, is_stuck = false;
     ucs::Duration patience = kAnswerTime;
     trim();

@@ -223,6 +223,7 @@ void TcpConnection::opened(Beginning beginning) {
     was_open_ = true;
     attempts_ = 0;
     peer_left_ = false;
+    silence_.over();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
     if (index_ > 0) limit_send_ahead(socket_, association_.rail().config());
@@ -369,6 +370,10 @@ void TcpConnection::end_output() {
 
 bool TcpConnection::has_bytes_under_way() const {
     return is_open() && under_way(socket_) > 0;
+}
+
+void TcpConnection::drop_if_silent(ucs::Time now, ucs::Duration patience) {
+    if (is_open() && silence_.lasts(Unanswered::of(socket_), now, patience)) ended(ETIMEDOUT);
 }
 
 void TcpConnection::abort() {

@@ -10,6 +10,7 @@
 #include "uct/tcp/events/event_target.h"
 #include "uct/tcp/events/timer.h"
 #include "uct/tcp/network/options.h"
+#include "uct/tcp/network/silence.h"
 #include "uct/tcp/queues/output_queue.h"
 #include "uct/tcp/queues/receive_pool.h"
 #include "uct/tcp/wire/format.h"
@@ -114,6 +115,8 @@ class TcpConnection final : public EventTarget, public Timer {
     void close();
     /** The same, and what the kernel has still to send is not sent. */
     void abort();
+    /** Give the connection up if the other end's kernel has not answered for too long. */
+    void drop_if_silent(ucs::Time now, ucs::Duration patience);
     /** Has the other end's kernel not got all that this one's was given? */
     bool has_bytes_under_way() const;
 
@@ -177,6 +180,7 @@ class TcpConnection final : public EventTarget, public Timer {
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
     uint64_t received_ = 0;
+    Silence silence_;
     Socket socket_;
     OutputQueue queue_;
 

@@ -48,6 +48,8 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     if (Session* session = association_.session(); session != nullptr) {
         if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
         if (!session->is_watched()) session->watch();
+    } else if (!association_.is_watched()) {
+        association_.watch();
     }
     return static_cast<size_t>(taken);
 }

@@ -67,12 +67,17 @@ void EventLoop::run_timers(ucs::Time now) {
 
 void EventLoop::check_watched(ucs::Time now) {
     if (now < next_watch_) return;
-    next_watch_ = now + kWatch;
     // They live until the end of progress(), but one may take others out of the list.
     std::vector<Watched*> due;
-    for (Watched& watched : watched_) due.push_back(&watched);
+    for (Watched& watched : watched_) {
+        if (watched.next_check() <= now) due.push_back(&watched);
+    }
     for (Watched* watched : due) {
         if (watched->is_linked()) watched->check(now);
+    }
+    next_watch_ = ucs::kNever;
+    for (const Watched& watched : watched_) {
+        next_watch_ = std::min(next_watch_, watched.next_check());
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -28,7 +29,10 @@ class EventLoop {
     bool watch(int descriptor, EventTarget& target, uint32_t events, bool is_new);
     void stop_watching(int descriptor);
     void add_timer(Timer& timer) { timers_.push_back(timer); }
-    void look_after(Watched& watched) { watched_.push_back(watched); }
+    void look_after(Watched& watched) {
+        watched_.push_back(watched);
+        next_watch_ = std::min(next_watch_, watched.next_check());
+    }
 
     /** Hand on what has happened to the descriptors. @return how much */
     unsigned poll();
@@ -43,8 +47,7 @@ class EventLoop {
     bool arm(ucs::Time next, ucs::Time now);
 
   private:
-    /** Those watched are looked at so often; one in so many calls reads the clock. */
-    static constexpr ucs::Duration kWatch = std::chrono::milliseconds(25);
+    /** While there is somebody to look after, one in so many calls reads the clock. */
     static constexpr unsigned kWatchCalls = 64;
 
     const std::string name_;
@@ -54,7 +57,7 @@ class EventLoop {
     TimerList timers_;
     WatchList watched_;
     unsigned watch_calls_ = 0;
-    ucs::Time next_watch_{};
+    ucs::Time next_watch_ = ucs::kNever;  //!< not after the first next_check()
 };
 
 }  // namespace uct::tcp

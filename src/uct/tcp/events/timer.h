@@ -33,10 +33,13 @@ using WatchHook =
 /** What has to be looked at from time to time while it is in the list. */
 class Watched : public WatchHook {
   public:
+    ucs::Time next_check() const { return next_check_; }
+    /** Sets the time of the next check, which holds if it leaves the list and comes back. */
     virtual void check(ucs::Time now) = 0;
 
   protected:
     ~Watched() = default;
+    ucs::Time next_check_{};
 };
 
 using WatchList = boost::intrusive::list<Watched, boost::intrusive::base_hook<WatchHook>,

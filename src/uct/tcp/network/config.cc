@@ -50,9 +50,9 @@ constexpr ucs::config::Field<C> kFields[] = {
                        {.most = "127"}),
     field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds."),
     field<&C::user_timeout>("USER_TIMEOUT", "auto",
-                            "How long sent bytes may stay unacknowledged before the peer counts "
-                            "as dead. auto: KEEPIDLE + KEEPCNT * KEEPINTVL; inf: as the kernel "
-                            "does."),
+                            "How long the kernel of a peer may leave packets unanswered before "
+                            "the peer counts as dead. One whose program does not read answers. "
+                            "auto: KEEPIDLE + KEEPCNT * KEEPINTVL; inf: as the kernel does."),
     field<&C::failover>("FAILOVER", "try",
                         "Messages move to another interface when theirs fails, and nothing is "
                         "lost. try: where either end has several; y: also over the same one, when "

@@ -34,18 +34,11 @@ int whole_seconds(ucs::Duration span) {
 }
 
 void set_keep_alive(Socket& socket, const Config& config) {
-    if (config.keepidle != ucs::kForever) {
-        set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
-        set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
-        set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
-        set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(config.keepcnt), "TCP_KEEPCNT");
-    }
-    const ucs::Duration patience = user_timeout(config);
-    if (patience == ucs::kForever) return;
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(
-        std::min(patience, ucs::Duration(std::chrono::hours(24))));
-    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds.count()),
-        "TCP_USER_TIMEOUT");
+    if (config.keepidle == ucs::kForever) return;
+    set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+    set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
+    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(config.keepintvl), "TCP_KEEPINTVL");
+    set(socket, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(config.keepcnt), "TCP_KEEPCNT");
 }
 
 void set_buffers(Socket& socket, const Config& config) {

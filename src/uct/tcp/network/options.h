@@ -32,7 +32,7 @@ Socket open_listener(const NetworkDevice& device, const Config& config, uint64_t
 Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool on_link,
                      const Config& config, int* cause);
 
-/** How long bytes may stay without an acknowledgement before a peer counts as dead. */
+/** How long a peer's kernel may leave packets unanswered before the peer counts as dead. */
 ucs::Duration user_timeout(const Config& config);
 
 /** Bytes that the other end's kernel has not acknowledged. */
