@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: its rule waits for the image that it takes in.
 #include "cuda/spin_kernel.h"
 
 #if defined(TEST_KERNEL_IMAGE)
