@@ -21,6 +21,7 @@
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/wire/address.h"
 #include "uct/tcp/wire/format.h"
+#include "uct/tcp/wire/proof.h"
 
 namespace ucp::fuzz {
 
@@ -92,13 +93,21 @@ ucs::Descriptor Listener::connect() {
     hello.magic = wire::kMagic;
     hello.version = wire::kVersion;
     hello.sender = 7;
+    hello.oldest = wire::kOldestVersion;
     hello.receiver = where.id;
-    hello.secret = where.secret;
     hello.max_frame = static_cast<uint32_t>(tcp.max_message());
     hello.association = ++next_link_;
-    return send(made.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello)
-               ? std::move(made)
-               : ucs::Descriptor();
+    if (send(made.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) return {};
+    wire::Challenge challenge;
+    for (int i = 0; i < 100; ++i) {
+        progress();
+        const ssize_t got = recv(made.get(), &challenge, sizeof(challenge), MSG_DONTWAIT);
+        if (got != sizeof(challenge)) continue;
+        const auto proof = wire::client_proof(wire::key_of(where.secret, ""), hello, challenge);
+        if (send(made.get(), &proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) break;
+        return made;
+    }
+    return {};
 }
 
 /** Words of the stream that begin with k or m become the region's key or an address in it. */
@@ -168,7 +177,7 @@ std::vector<Input> tcp_streams() {
     add(answers, wire::FrameType::kFlushReply, wire::Reply{1, 0});
     add(answers, wire::FrameType::kCut, wire::Cut{3, 0});
     add(answers, wire::FrameType::kCutDone, wire::Cut{3, 0});
-    add(answers, wire::FrameType::kRoutes, wire::Routes{}, sizeof(wire::Route));
+    add(answers, wire::FrameType::kRoutes, wire::Route{});
     return {message, memory, answers};
 }
 

@@ -115,8 +115,8 @@ wire::Hello Association::hello() const {
     wire::Hello hello{};
     hello.magic = wire::kMagic;
     hello.version = wire::kVersion;
+    hello.oldest = wire::kOldestVersion;
     hello.sender = context_.rail.id();
-    hello.job_key = context_.rail.job_key();
     hello.max_frame = static_cast<uint32_t>(context_.rail.max_message());
     hello.association = number();
     hello.bulk_epoch = bulk_epoch_;

@@ -146,6 +146,10 @@ class Association final : public AssociationHook, public Watched {
 
     // --- its session ---
 
+    /** What both ends have shared since the first connection was made. */
+    const wire::Key& session_key() const { return session_key_; }
+    void set_session_key(const wire::Key& key) { session_key_ = key; }
+
     /** Null if there is none: what breaks is broken. */
     Session* session() const { return live_session_; }
     /** @param accepted  over a connection that the peer has made */
@@ -251,6 +255,7 @@ class Association final : public AssociationHook, public Watched {
     std::optional<Target> target_;
     std::array<std::unique_ptr<TcpConnection>, kMaxConnections> connections_;
     std::unique_ptr<Session> session_;
+    wire::Key session_key_{};
     Session* live_session_ = nullptr;  //!< until it is over
     std::vector<RemoteOperation*> operations_;
     FenceDone fence_done_;

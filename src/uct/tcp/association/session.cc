@@ -54,10 +54,8 @@ void Session::begin(bool accepted) {
     way_ = home_ = present();
     struct {
         wire::Frame frame;
-        wire::Routes routes;
         std::array<wire::Route, wire::kMaxRoutes> list;
     } message{};
-    message.routes.secret = rail_.secret();
     size_t count = 0;
     const auto add = [&](const Rail& member) {
         if (count == message.list.size()) return;
@@ -71,8 +69,8 @@ void Session::begin(bool accepted) {
         if (helps && !rail_.device().loopback) add(*member);
     }
     const size_t payload = count * sizeof(wire::Route);
-    message.frame = head_of(wire::FrameType::kRoutes, message.routes, payload).frame;
-    const iovec piece{&message, sizeof(message.frame) + sizeof(message.routes) + payload};
+    message.frame = {static_cast<uint32_t>(payload), wire::FrameType::kRoutes, 0, wire::kMark};
+    const iovec piece{&message, sizeof(message.frame) + payload};
     connection_.send({&piece, 1}, piece.iov_len);
 }
 
@@ -114,12 +112,8 @@ void Session::trim() {
 // --- what is known of the peer
 
 void Session::on_routes(std::span<const std::byte> payload) {
-    wire::Routes routes;
-    std::memcpy(&routes, payload.data(), sizeof(routes));
-    secret_ = routes.secret;
     std::vector<Peer> told;
-    for (payload = payload.subspan(sizeof(routes)); payload.size() >= sizeof(wire::Route);
-         payload = payload.subspan(sizeof(wire::Route))) {
+    for (; payload.size() >= sizeof(wire::Route); payload = payload.subspan(sizeof(wire::Route))) {
         wire::Route route;
         std::memcpy(&route, payload.data(), sizeof(route));
         const auto device = DeviceAddress::read(route.device);

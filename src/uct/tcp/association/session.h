@@ -6,13 +6,14 @@
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "ucs/sys/time.h"
 #include "uct/tcp/events/event_target.h"
 #include "uct/tcp/events/timer.h"
+#include "uct/tcp/network/admission.h"
+#include "uct/tcp/network/greeting.h"
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/network/rail.h"
 #include "uct/tcp/queues/history.h"
@@ -86,7 +87,7 @@ class Session final : public EventTarget, public Timer, public Watched {
 
     wire::Answer judge(const wire::Hello& hello) const;
     /** The peer goes on over this connection. */
-    void accept(const wire::Hello& hello, Socket socket, bool is_new);
+    void accept(const Admission& admission, Socket socket, bool is_new);
 
     /** How the association's other connections are to be made: null for the usual way. */
     struct Course {
@@ -135,6 +136,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     void attempt_failed(int error);
     void connected();
     void greeted();
+    void welcomed(const wire::Welcome& welcome);
     void go_on(Socket socket, bool is_new);
     void drop_attempt();
 
@@ -161,10 +163,8 @@ class Session final : public EventTarget, public Timer, public Watched {
     Course course_{};
     Course trying_{};
     Socket candidate_;
-    size_t welcome_received_ = 0;
-    wire::Welcome welcome_{};
-    std::optional<wire::Secret> secret_;  //!< as the peer has told it
-    std::vector<Peer> peers_;             //!< the peer interface's own first
+    Greeting greeting_;
+    std::vector<Peer> peers_;  //!< the peer interface's own first
 };
 
 }  // namespace uct::tcp

@@ -141,48 +141,53 @@ void Session::connected() {
     wire::Hello hello = association_.hello();
     hello.flags = wire::kCanResume | wire::kResumes;
     hello.receiver = association_.peer();
-    hello.secret = secret_ ? *secret_ : association_.target()->listener.secret;
     hello.peer_association = association_.peer_number();
     hello.attempt = ++attempt_;
     hello.received = connection_.received();
-    if (candidate_.send(&hello, sizeof(hello)) != sizeof(hello) ||
+    if (!greeting_.begin(candidate_, hello, association_.session_key()) ||
         !association_.events().watch(candidate_.descriptor(), *this, EPOLLIN, false)) {
         attempt_failed(ECONNRESET);
         return;
     }
-    welcome_received_ = 0;
     set_phase(Phase::kGreeting, kGreetingCheck);
 }
 
 void Session::greeted() {
-    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
-    const ssize_t got =
-        candidate_.receive(bytes + welcome_received_, sizeof(welcome_) - welcome_received_);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-        attempt_failed(got == 0 ? ECONNRESET : errno);
-        return;
+    switch (greeting_.read(candidate_)) {
+        case Greeting::State::kUnderWay:
+            break;
+        case Greeting::State::kBroken:
+            attempt_failed(errno == 0 ? ECONNRESET : errno);
+            break;
+        case Greeting::State::kRefused:
+            ucs::log_error("{}: messages to {:016x} cannot go on over {}: {}", rail_.device().name,
+                           association_.peer(), trying_.to.ip.text(), greeting_.reason());
+            association_.fail(UCS_ERR_REJECTED);
+            break;
+        case Greeting::State::kOver:
+            welcomed(greeting_.welcome());
+            break;
     }
-    welcome_received_ += static_cast<size_t>(got);
-    if (welcome_received_ < sizeof(welcome_)) return;
-    const bool is_sound = welcome_.magic == wire::kMagic && welcome_.version == wire::kVersion;
-    if (is_sound && welcome_.answer == wire::Answer::kWelcome) {
-        if (!history_.replay_from(welcome_.received)) {
+}
+
+void Session::welcomed(const wire::Welcome& welcome) {
+    if (welcome.answer == wire::Answer::kWelcome) {
+        if (!history_.replay_from(welcome.received)) {
             association_.fail(UCS_ERR_IO_ERROR);
             return;
         }
         trusted_at_ = 0;
-        peer_attempt_ = std::max(peer_attempt_, welcome_.attempt);
+        peer_attempt_ = std::max(peer_attempt_, welcome.attempt);
         go_on(std::move(candidate_), false);
         if (is_over_) return;
         // The peer keeps all until it knows that its welcome has come.
         const wire::Frame here{0, wire::FrameType::kHere, 0, wire::kMark};
         const iovec piece{const_cast<wire::Frame*>(&here), sizeof(here)};
         connection_.send({&piece, 1}, sizeof(here));
-    } else if (is_sound && welcome_.answer == wire::Answer::kYield) {
+    } else if (welcome.answer == wire::Answer::kYield) {
         drop_attempt();
         set_phase(Phase::kYielded, kYieldTime);
-    } else if (is_sound && welcome_.answer == wire::Answer::kStale) {
+    } else if (welcome.answer == wire::Answer::kStale) {
         attempt_failed(EAGAIN);
     } else {
         association_.fail(UCS_ERR_CONNECTION_RESET);
@@ -195,7 +200,8 @@ wire::Answer Session::judge(const wire::Hello& hello) const {
     return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
 }
 
-void Session::accept(const wire::Hello& hello, Socket socket, bool is_new) {
+void Session::accept(const Admission& admission, Socket socket, bool is_new) {
+    const wire::Hello& hello = admission.hello;
     drop_attempt();
     if (connection_.is_open()) connection_.hand_over();
     if (is_over_ || connection_.is_open()) return;
@@ -204,17 +210,14 @@ void Session::accept(const wire::Hello& hello, Socket socket, bool is_new) {
         association_.fail(UCS_ERR_IO_ERROR);
         return;
     }
-    wire::Welcome welcome{};
-    welcome.magic = wire::kMagic;
-    welcome.version = wire::kVersion;
-    welcome.answer = wire::Answer::kWelcome;
+    wire::Welcome welcome = Admission::answer(wire::Answer::kWelcome);
     welcome.max_frame = static_cast<uint32_t>(rail_.max_message());
     welcome.association = association_.number();
     welcome.received = connection_.received();
     welcome.flags = wire::kCanResume | wire::kResumes;
     welcome.attempt = attempt_;
     trusted_at_ = connection_.received() + 1;
-    if (socket.send(&welcome, sizeof(welcome)) == sizeof(welcome)) {
+    if (admission.send(socket, welcome)) {
         go_on(std::move(socket), is_new);
     } else {
         broken(ECONNRESET);

@@ -116,54 +116,64 @@ void TcpConnection::on_connected() {
     }
     wire::Hello hello = association_.hello();
     hello.connection = index_;
-    hello.receiver = association_.target()->listener.id;
-    hello.secret = association_.target()->listener.secret;
+    const ListenerAddress& listener = association_.target()->listener;
+    hello.receiver = listener.id;
     hello.flags = rail.session_flags();
-    if (socket_.send(&hello, sizeof(hello)) != sizeof(hello)) {
+    greeting_ = std::make_unique<Greeting>();
+    if (!greeting_->begin(socket_, hello, rail.key_of(listener.secret))) {
         retry();
         return;
     }
     wait_until(State::kGreeting, rail.config().conn_timeout);
-    welcome_received_ = 0;
     watch(EPOLLIN);
 }
 
-void TcpConnection::on_welcome() {
-    auto* bytes = reinterpret_cast<std::byte*>(&welcome_);
-    const ssize_t got =
-        socket_.receive(bytes + welcome_received_, sizeof(welcome_) - welcome_received_);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got < 0 && errno == ETIMEDOUT) {
-        report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
-        return;
+void TcpConnection::on_greeting() {
+    switch (greeting_->read(socket_)) {
+        case Greeting::State::kUnderWay:
+            break;
+        case Greeting::State::kOver:
+            on_welcome(greeting_->welcome());
+            break;
+        case Greeting::State::kRefused:
+            refused(greeting_->reason());
+            break;
+        case Greeting::State::kBroken:
+            if (errno == ETIMEDOUT) {
+                report_failure(UCS_ERR_ENDPOINT_TIMEOUT);
+            } else {
+                retry();
+            }
+            break;
     }
-    if (got <= 0) {
-        retry();
-        return;
-    }
-    welcome_received_ += static_cast<size_t>(got);
-    if (welcome_received_ < sizeof(welcome_)) return;
+}
+
+/** It would be no better the next time. */
+void TcpConnection::refused(const std::string& reason) {
+    ucs::log_error("{}: no connection to {}: {}", association_.rail().device().name,
+                   association_.target()->device.ip.text(), reason);
+    close();
+    fail_later(UCS_ERR_REJECTED);
+}
+
+void TcpConnection::on_welcome(const wire::Welcome& welcome) {
     Rail& rail = association_.rail();
-    if (welcome_.magic != wire::kMagic || welcome_.version != wire::kVersion ||
-        welcome_.connection != index_ || welcome_.answer == wire::Answer::kStale) {
+    if (welcome.connection != index_ || welcome.answer == wire::Answer::kStale) {
         retry();
-    } else if (welcome_.answer == wire::Answer::kYield) {
+    } else if (welcome.answer == wire::Answer::kYield) {
         close();
         wait_until(State::kYielded, rail.config().conn_timeout);
-    } else if (welcome_.answer == wire::Answer::kCutOff) {
+    } else if (welcome.answer == wire::Answer::kCutOff) {
         close();
         if (!association_.begin_anew()) fail_later(UCS_ERR_CONNECTION_RESET);
-    } else if (welcome_.answer != wire::Answer::kWelcome ||
-               welcome_.max_frame != rail.max_message()) {
-        ucs::log_error(
-            "{}: {} takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the "
-            "same everywhere",
-            rail.device().name, association_.target()->device.ip.text());
-        close();
-        fail_later(UCS_ERR_REJECTED);
+    } else if (welcome.answer != wire::Answer::kWelcome ||
+               welcome.max_frame != rail.max_message()) {
+        refused(
+            "it takes messages of another size: UCX_TCP_RX_SEG_SIZE must be the same everywhere");
     } else {
-        association_.set_peer_number(welcome_.association);
-        const bool resumes = index_ == 0 && rail.keeps_sessions_with(welcome_.flags);
+        association_.set_peer_number(welcome.association);
+        if (index_ == 0) association_.set_session_key(greeting_->session_key());
+        const bool resumes = index_ == 0 && rail.keeps_sessions_with(welcome.flags);
         opened(resumes ? Beginning::kOwnSession : Beginning::kNothing);
     }
 }
@@ -224,6 +234,7 @@ void TcpConnection::opened(Beginning beginning) {
     attempts_ = 0;
     peer_left_ = false;
     silence_.over();
+    greeting_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
     if (index_ > 0) limit_send_ahead(socket_, association_.rail().config());
@@ -289,7 +300,7 @@ unsigned TcpConnection::on_event(uint32_t events) {
             on_connected();
             return 1;
         case State::kGreeting:
-            on_welcome();
+            on_greeting();
             return 1;
         case State::kOpen:
             break;
@@ -389,6 +400,7 @@ void TcpConnection::close() {
     drop_buffer();
     payload_ = {};
     bulk_expected_ = false;
+    greeting_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
 }
 

@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "uct/tcp/events/event_target.h"
 #include "uct/tcp/events/timer.h"
+#include "uct/tcp/network/greeting.h"
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/network/silence.h"
 #include "uct/tcp/queues/output_queue.h"
@@ -137,7 +139,9 @@ class TcpConnection final : public EventTarget, public Timer {
     void fail_later(ucs_status_t status);
     void wait_until(State state, ucs::Duration span);
     void on_connected();
-    void on_welcome();
+    void on_greeting();
+    void on_welcome(const wire::Welcome& welcome);
+    void refused(const std::string& reason);
     void retry();
     void report_failure(ucs_status_t status);
     /** What begins with a connection that stands. */
@@ -188,8 +192,7 @@ class TcpConnection final : public EventTarget, public Timer {
     size_t input_begin_ = 0;
     size_t input_end_ = 0;
     Payload payload_;
-    size_t welcome_received_ = 0;
-    wire::Welcome welcome_{};
+    std::unique_ptr<Greeting> greeting_;  //!< while it is made
 };
 
 }  // namespace uct::tcp

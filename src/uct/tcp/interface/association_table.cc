@@ -108,38 +108,47 @@ wire::Answer AssociationTable::answer_to(const wire::Hello& hello) {
                                                                            : wire::Answer::kWelcome;
 }
 
-void AssociationTable::resume(const wire::Hello& hello, Socket socket, bool is_new) {
+/** The one whose session goes on, or null. */
+Association* AssociationTable::resumed_by(const wire::Hello& hello) const {
     const auto known = by_peer_.find(hello.sender);
-    Association* association = known == by_peer_.end() ? nullptr : known->second;
+    if (known == by_peer_.end()) return nullptr;
+    Association& association = *known->second;
+    const bool is_meant = association.session() != nullptr && hello.connection == 0 &&
+                          association.number() == hello.peer_association &&
+                          association.peer_number() == hello.association;
+    return is_meant ? &association : nullptr;
+}
+
+std::optional<wire::Key> AssociationTable::key_for(const wire::Hello& hello) const {
+    if ((hello.flags & wire::kResumes) == 0) return context_.rail.key_of(context_.rail.secret());
+    const Association* association = resumed_by(hello);
+    if (association == nullptr) return std::nullopt;
+    return association->session_key();
+}
+
+void AssociationTable::resume(const Admission& admission, Socket socket, bool is_new) {
+    const wire::Hello& hello = admission.hello;
+    Association* association = resumed_by(hello);
     Session* session = association == nullptr ? nullptr : association->session();
-    wire::Welcome refusal{};
-    refusal.magic = wire::kMagic;
-    refusal.version = wire::kVersion;
-    refusal.answer = wire::Answer::kUnknown;
-    if (session != nullptr && association->number() == hello.peer_association &&
-        association->peer_number() == hello.association && hello.connection == 0) {
-        refusal.answer = session->judge(hello);
-    }
-    if (refusal.answer == wire::Answer::kWelcome) {
-        session->accept(hello, std::move(socket), is_new);
+    const wire::Answer answer = session == nullptr ? wire::Answer::kUnknown : session->judge(hello);
+    if (answer == wire::Answer::kWelcome) {
+        session->accept(admission, std::move(socket), is_new);
     } else {
-        [[maybe_unused]] const ssize_t sent = socket.send(&refusal, sizeof(refusal));
+        admission.send(socket, Admission::answer(answer));
     }
     look_at_associations();
 }
 
-void AssociationTable::welcome(const wire::Hello& hello, Socket socket, bool is_new) {
+void AssociationTable::welcome(const Admission& admission, Socket socket, bool is_new) {
+    const wire::Hello& hello = admission.hello;
     if ((hello.flags & wire::kResumes) != 0) {
-        resume(hello, std::move(socket), is_new);
+        resume(admission, std::move(socket), is_new);
         return;
     }
     if (context_.rail.is_leaving()) return;
-    wire::Welcome welcome{};
-    welcome.magic = wire::kMagic;
-    welcome.version = wire::kVersion;
+    wire::Welcome welcome = Admission::answer(answer_to(hello));
     welcome.connection = hello.connection;
     welcome.max_frame = static_cast<uint32_t>(context_.rail.max_message());
-    welcome.answer = answer_to(hello);
     Association* association = nullptr;
     if (welcome.answer == wire::Answer::kWelcome) {
         // What this worker sends to itself arrives on an association of its own.
@@ -147,18 +156,18 @@ void AssociationTable::welcome(const wire::Hello& hello, Socket socket, bool is_
             hello.sender == context_.rail.id() ? &make(hello.sender, false) : &to(hello.sender);
         if (association->peer_number() == 0) association->set_bulk_epoch(hello.bulk_epoch);
         association->set_peer_number(hello.association);
+        if (hello.connection == 0) association->set_session_key(admission.session_key());
         welcome.association = association->number();
         welcome.flags = association->is_mapped() ? context_.rail.session_flags() : uint8_t{0};
     }
-    const bool sent =
-        socket.send(&welcome, sizeof(welcome)) == static_cast<ssize_t>(sizeof(welcome));
+    const bool sent = admission.send(socket, welcome);
     Session* session =
         association != nullptr && hello.connection == 0 ? association->session() : nullptr;
     if (sent && session != nullptr) {
         session->begin_again(std::move(socket), is_new);
     } else if (sent && association != nullptr) {
         const bool resumes = hello.connection == 0 && association->is_mapped() &&
-                             context_.rail.keeps_sessions_with(hello.flags);
+                             context_.rail.keeps_sessions_with(static_cast<uint8_t>(hello.flags));
         association->connection(hello.connection).adopt(std::move(socket), is_new, resumes);
     }
     look_at_associations();

@@ -3,6 +3,7 @@
 
 #include <boost/intrusive/list.hpp>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 #include "uct/tcp/association/association.h"
@@ -33,8 +34,10 @@ class AssociationTable final : public AssociationOwner {
     List::const_iterator begin() const { return associations_.begin(); }
     List::const_iterator end() const { return associations_.end(); }
 
-    /** The Hello was right: its connection goes to the association that it names. */
-    void welcome(const wire::Hello& hello, Socket socket, bool is_new);
+    /** Somebody is of the job: the connection goes to the association that its Hello names. */
+    void welcome(const Admission& admission, Socket socket, bool is_new);
+    /** As Rail::key_for(). */
+    std::optional<wire::Key> key_for(const wire::Hello& hello) const;
     /** As Interface::cut_off(). */
     void cut_off(uint64_t peer);
     ucs_status_t flush(Completion* completion);
@@ -49,7 +52,8 @@ class AssociationTable final : public AssociationOwner {
   private:
     Association& make(uint64_t peer, bool mapped);
     wire::Answer answer_to(const wire::Hello& hello);
-    void resume(const wire::Hello& hello, Socket socket, bool is_new);
+    Association* resumed_by(const wire::Hello& hello) const;
+    void resume(const Admission& admission, Socket socket, bool is_new);
 
     const AssociationContext context_;
     List associations_;

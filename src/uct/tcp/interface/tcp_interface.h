@@ -57,8 +57,11 @@ class TcpInterface final : public Interface, public Rail {
 
     // --- of the other rails of the worker ---
 
-    void welcome(const wire::Hello& hello, Socket socket, bool is_new) override {
-        associations_.welcome(hello, std::move(socket), is_new);
+    void welcome(const Admission& admission, Socket socket, bool is_new) override {
+        associations_.welcome(admission, std::move(socket), is_new);
+    }
+    std::optional<wire::Key> key_for(const wire::Hello& hello) const override {
+        return associations_.key_for(hello);
     }
     void on_carrier(const NetworkDevice& device, bool is_up) override;
 

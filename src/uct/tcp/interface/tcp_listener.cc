@@ -17,47 +17,92 @@ namespace {
 constexpr int kAcceptsPerTurn = 16;
 constexpr ucs::Duration kPause = std::chrono::milliseconds(100);
 
-/** Neither the time taken nor the result says how much of the secret was right. */
-bool equal_secrets(const wire::Secret& a, const wire::Secret& b) {
-    return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
-}
-
 }  // namespace
 
 unsigned Handshake::on_event(uint32_t events) {
     if (is_over()) return 0;
-    auto* bytes = reinterpret_cast<std::byte*>(&hello_);
-    const ssize_t got = socket_.receive(bytes + received_, sizeof(hello_) - received_);
+    const bool proves = challenge_.has_value();
+    auto* bytes = proves ? proof_.data() : reinterpret_cast<std::byte*>(&hello_);
+    const size_t length = proves ? sizeof(proof_) : sizeof(hello_);
+    const ssize_t got = socket_.receive(bytes + received_, length - received_);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    received_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
     if (got <= 0) {
         refuse("it left without a word");
-        return 1;
+    } else if (proves) {
+        if (received_ == length) on_proof();
+    } else {
+        on_hello();
     }
-    received_ += static_cast<size_t>(got);
+    return 1;
+}
+
+void Handshake::on_hello() {
     if (received_ >= sizeof(hello_.magic) && hello_.magic != wire::kMagic) {
         refuse("it speaks another protocol");
-        return 1;
+        return;
     }
-    if (received_ < sizeof(hello_)) return 1;
-    // A session may come by the listener of another interface of its worker.
-    Rail& own = listener_.rail();
-    Rail* receiver = own.relative(hello_.receiver);
-    if (hello_.version != wire::kVersion) {
+    if (received_ < sizeof(wire::Preamble)) return;
+    const uint16_t version = wire::common_version(hello_.version, hello_.oldest);
+    if (version == 0) {
+        send_challenge(wire::kVersion, wire::Answer::kOtherVersion);
+        listener_.note_other_version(socket_.peer(), hello_);
         refuse("it has another version");
-    } else if (receiver == nullptr || !equal_secrets(hello_.secret, receiver->secret())) {
+        return;
+    }
+    if (received_ < sizeof(hello_)) return;
+    if (listener_.rail().relative(hello_.receiver) == nullptr) {
         refuse("it does not know this worker's address");
-    } else if (hello_.job_key != own.job_key()) {
-        refuse("it has another UCX_TCP_JOB_KEY");
     } else if (hello_.sender == 0 || hello_.association == 0 ||
                hello_.connection >= wire::kMaxConnections) {
         refuse("its greeting is malformed");
-    } else {
-        const bool is_new = receiver != &own;
-        if (is_new) listener_.events().stop_watching(socket_.descriptor());
-        receiver->welcome(hello_, std::move(socket_), is_new);
-        refuse("");
+    } else if (!send_challenge(version, wire::Answer::kProve)) {
+        refuse("it left without a word");
     }
-    return 1;
+    received_ = 0;
+}
+
+bool Handshake::send_challenge(uint16_t version, wire::Answer answer) {
+    challenge_.emplace();
+    challenge_->magic = wire::kMagic;
+    challenge_->version = version;
+    challenge_->oldest = wire::kOldestVersion;
+    challenge_->answer = answer;
+    challenge_->nonce = ucs::net::new_nonce();
+    return socket_.send(&*challenge_, sizeof(*challenge_)) == sizeof(*challenge_);
+}
+
+/** Whoever it is: without a seal. */
+void Handshake::reply(wire::Answer answer) {
+    wire::Welcome welcome = Admission::answer(answer);
+    welcome.version = challenge_->version;
+    [[maybe_unused]] const ssize_t sent = socket_.send(&welcome, sizeof(welcome));
+}
+
+void Handshake::on_proof() {
+    // A session may come by the listener of another interface of its worker.
+    Rail& own = listener_.rail();
+    Rail* receiver = own.relative(hello_.receiver);
+    if (receiver == nullptr) {
+        refuse("it does not know this worker's address");
+        return;
+    }
+    const std::optional<wire::Key> known = receiver->key_for(hello_);
+    if (!known) {
+        reply(wire::Answer::kUnknown);
+        refuse("it knows of a session that is over");
+        return;
+    }
+    const wire::Key& key = *known;
+    if (!ucs::net::are_equal(proof_, wire::client_proof(key, hello_, *challenge_))) {
+        reply(wire::Answer::kNoProof);
+        refuse("it does not know this worker's secret, or has another UCX_TCP_JOB_KEY");
+        return;
+    }
+    const bool is_new = receiver != &own;
+    if (is_new) listener_.events().stop_watching(socket_.descriptor());
+    receiver->welcome({key, hello_, *challenge_}, std::move(socket_), is_new);
+    refuse("");
 }
 
 void Handshake::refuse(const char* why) {
@@ -155,6 +200,17 @@ void TcpListener::on_deadline(ucs::Time now) {
         if (handshake.deadline() > now) break;
         if (!handshake.is_over()) handshake.refuse("it has not said who it is in time");
     }
+}
+
+void TcpListener::note_other_version(const SocketAddress& peer, const wire::Hello& hello) {
+    // Once: who asks again is told the same.
+    const auto level = has_told_version_ ? ucs::LogLevel::kDiag : ucs::LogLevel::kWarn;
+    has_told_version_ = true;
+    ucs::log(level,
+             "{}: {} speaks versions {} to {} of the protocol and this library {} to {}: it is "
+             "refused; use one version of the library everywhere",
+             rail_.device().name, peer.is_known() ? peer.ip().text() : "somebody", hello.oldest,
+             hello.version, wire::kOldestVersion, wire::kVersion);
 }
 
 void TcpListener::note_over() {

@@ -4,6 +4,7 @@
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "ucs/sys/time.h"
 #include "uct/tcp/events/event_loop.h"
@@ -30,11 +31,18 @@ class Handshake final : public EventTarget,
     void refuse(const char* why);
 
   private:
+    void on_hello();
+    bool send_challenge(uint16_t version, wire::Answer answer);
+    void reply(wire::Answer answer);
+    void on_proof();
+
     TcpListener& listener_;
     Socket socket_;
     ucs::Time deadline_;
-    size_t received_ = 0;
+    size_t received_ = 0;  //!< of the message that is due
     wire::Hello hello_{};
+    std::optional<wire::Challenge> challenge_;  //!< once it was sent
+    wire::Proof proof_{};
 };
 
 /**
@@ -59,6 +67,7 @@ class TcpListener final : public EventTarget {
     /** Free those that are over; between batches of events. */
     void reap();
     void note_over();
+    void note_other_version(const SocketAddress& peer, const wire::Hello& hello);
     Rail& rail() const { return rail_; }
     EventLoop& events() const { return events_; }
     /** Those who have yet to prove themselves. */
@@ -73,6 +82,7 @@ class TcpListener final : public EventTarget {
     Socket socket_;
     uint16_t port_ = 0;
     bool has_over_ = false;
+    bool has_told_version_ = false;
     ucs::Time resume_at_ = ucs::kNever;
     // Oldest first, so earliest deadline first.
     boost::intrusive::list<Handshake, boost::intrusive::constant_time_size<false>> handshakes_;

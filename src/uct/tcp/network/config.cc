@@ -77,7 +77,8 @@ constexpr ucs::config::Field<C> kFields[] = {
                               "way to the newest."),
     field<&C::job_key>("JOB_KEY", "",
                        "A word that all processes of a job share, asked for besides the secret "
-                       "that each worker address carries."),
+                       "that each worker address carries. It never travels; as long as `openssl "
+                       "rand -hex 16` makes it, it cannot be guessed either."),
 };
 
 const ucs::config::Table<C> table("tcp transport", {"TCP_"}, kFields);

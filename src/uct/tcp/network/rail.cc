@@ -12,12 +12,6 @@ namespace uct::tcp {
 
 namespace {
 
-uint64_t hash_of(const std::string& text) {
-    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-    for (const char letter : text) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3u;
-    return hash;
-}
-
 uint64_t nonzero_id() {
     for (;;) {
         if (const uint64_t drawn = ucs::unique_id(); drawn != 0) return drawn;
@@ -42,7 +36,6 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
       config_(config),
       params_(params),
       place_(network_namespace_id()),
-      job_key_(config.job_key.empty() ? 0 : hash_of(config.job_key)),
       max_message_(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment) -
                    sizeof(wire::Frame)),
       carrier_(device_),

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "uct/api/interface.h"
+#include "uct/tcp/network/admission.h"
 #include "uct/tcp/network/carrier.h"
 #include "uct/tcp/network/config.h"
 #include "uct/tcp/network/device.h"
@@ -42,7 +44,10 @@ class Rail {
 
     uint64_t id() const { return address_.id; }
     const wire::Secret& secret() const { return address_.secret; }
-    uint64_t job_key() const { return job_key_; }
+    /** What peers of the listener with that secret share. */
+    wire::Key key_of(const wire::Secret& secret) const {
+        return wire::key_of(secret, config_.job_key);
+    }
     uint64_t place() const { return place_; }
     uint16_t port() const { return address_.port; }
     void set_port(uint16_t port) { address_.port = port; }
@@ -70,10 +75,12 @@ class Rail {
     // --- what the rails of a worker tell each other ---
 
     /**
-     * The Hello was right: its connection is this one's.
+     * Somebody is of the job: the connection is this one's.
      * @param is_new  another rail has watched the socket so far
      */
-    virtual void welcome(const wire::Hello& hello, Socket socket, bool is_new) = 0;
+    virtual void welcome(const Admission& admission, Socket socket, bool is_new) = 0;
+    /** The key that the sender of a Hello is to know. @return nothing: there is no such session */
+    virtual std::optional<wire::Key> key_for(const wire::Hello& hello) const = 0;
     /** A device of this worker has lost its link, or has it back. */
     virtual void on_carrier(const NetworkDevice& device, bool is_up) = 0;
 
@@ -87,7 +94,6 @@ class Rail {
     const Config config_;
     const InterfaceParams params_;
     const uint64_t place_;
-    const uint64_t job_key_;
     const size_t max_message_;
     ListenerAddress address_;
     Carrier carrier_;

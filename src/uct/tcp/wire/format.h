@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ucs/net/mac.h"
+
 /**
  * What travels on a connection, all of it little-endian.
  *
- * Whoever connects sends a Hello and waits for the Welcome; then both send frames. A frame is a
+ * Whoever connects sends a Hello, proves to know the job's key when the Challenge comes, and waits
+ * for the Welcome, which proves the same of the other end; then both send frames. A frame is a
  * Frame header, the fixed header of its type, its payload, and zeros up to a multiple of 8: so
  * messages lie aligned in a receive buffer. Nothing here is trusted: a frame that breaks a rule
  * ends the connection.
@@ -19,7 +22,9 @@ namespace uct::tcp::wire {
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
 inline constexpr uint32_t kMagic = 0x50544c53;  // "SLTP"
-inline constexpr uint16_t kVersion = 2;
+/** The versions of the protocol that this library speaks. */
+inline constexpr uint16_t kVersion = 3;
+inline constexpr uint16_t kOldestVersion = 3;
 inline constexpr size_t kAlignment = 8;
 
 constexpr size_t padding(size_t length) {
@@ -31,16 +36,30 @@ using Secret = std::array<uint64_t, 2>;
 /** Between two interfaces. */
 inline constexpr unsigned kMaxConnections = 8;
 
-/** Proves that the sender was given the listener's address, by the secret in it. */
+/** What Hello and Challenge begin with, in all versions from 3 on. */
+struct Preamble {
+    uint32_t magic;
+    uint16_t version;  //!< the newest that the sender speaks
+    uint16_t oldest;   //!< the oldest
+};
+static_assert(sizeof(Preamble) == 8);
+
+/** The version that both ends speak; 0: none. */
+constexpr uint16_t common_version(uint16_t newest, uint16_t oldest) {
+    const uint16_t version = newest < kVersion ? newest : kVersion;
+    return version >= oldest && version >= kOldestVersion ? version : uint16_t{0};
+}
+
+/** Later versions add nothing to it: what they have to say more follows the Challenge. */
 struct Hello {
     uint32_t magic;
     uint16_t version;
+    uint16_t oldest;
     uint8_t connection;  //!< which of the connections between the two interfaces
-    uint8_t flags;       //!< Hello::Flag
-    uint64_t sender;     //!< id of the interface that connects
-    uint64_t receiver;   //!< id of the interface that listens
-    Secret secret;       //!< the receiver's
-    uint64_t job_key;    //!< hash of UCX_TCP_JOB_KEY
+    uint8_t reserved[3];
+    uint32_t flags;     //!< of Flag; those that are not known are passed over
+    uint64_t sender;    //!< id of the interface that connects
+    uint64_t receiver;  //!< id of the interface that listens
     uint32_t max_frame;
     uint32_t association;  //!< the sender's Association: another one than before has forgotten the
                            //!< old connections
@@ -48,11 +67,13 @@ struct Hello {
     // Of a connection that carries on a session (kResumes):
     uint32_t peer_association;  //!< the receiver's Association
     uint32_t attempt;           //!< counts up: an earlier one comes too late
-    uint64_t received;          //!< bytes of the receiver's stream that the sender has
+    uint32_t reserved_too;
+    uint64_t received;  //!< bytes of the receiver's stream that the sender has
+    ucs::net::Nonce nonce;
 };
-static_assert(sizeof(Hello) == 80);
+static_assert(sizeof(Hello) == 96);
 
-/** In Hello and Welcome. */
+/** In Hello and Welcome: what the sender can, and what it does. */
 enum Flag : uint8_t {
     kCanResume = 1,  //!< can carry on a session over another connection
     kManyWays = 2,   //!< and has more than one interface to do so
@@ -61,13 +82,31 @@ enum Flag : uint8_t {
 
 enum class Answer : uint8_t {
     kWelcome = 1,
-    kYield = 2,     //!< both connected at once, and the other connection stays
-    kMismatch = 3,  //!< the peer's messages may be longer than ours
-    kCutOff = 4,    //!< what this association sends must not be written any more: begin anew
-    kUnknown = 5,   //!< there is no such session
-    kStale = 6,     //!< overtaken by what was agreed on meanwhile
+    kYield = 2,         //!< both connected at once, and the other connection stays
+    kMismatch = 3,      //!< the peer's messages may be longer than ours
+    kCutOff = 4,        //!< what this association sends must not be written any more: begin anew
+    kUnknown = 5,       //!< there is no such session
+    kStale = 6,         //!< overtaken by what was agreed on meanwhile
+    kProve = 7,         //!< of a Challenge: a proof is to follow
+    kOtherVersion = 8,  //!< of a Challenge: there is no version that both speak
+    kNoProof = 9,       //!< the proof is of another key
 };
 
+/** The listener's answer to a Hello. It proves nothing yet: strangers learn nothing from it. */
+struct Challenge {
+    uint32_t magic;
+    uint16_t version;  //!< of an answer kProve: the one that counts from here on
+    uint16_t oldest;
+    Answer answer;
+    uint8_t reserved[7];
+    ucs::net::Nonce nonce;
+};
+static_assert(sizeof(Challenge) == 48);
+
+/** The answer to a Challenge: client_proof(). */
+using Proof = ucs::net::Mac;
+
+/** What becomes of the connection. */
 struct Welcome {
     uint32_t magic;
     uint16_t version;
@@ -79,8 +118,10 @@ struct Welcome {
     uint8_t flags;
     uint8_t reserved[3];
     uint32_t attempt;  //!< the last of the sender's own, which counts no more
+    /** server_proof() of all before it. None of kNoProof, and where no session gives a key. */
+    ucs::net::Mac seal;
 };
-static_assert(sizeof(Welcome) == 32);
+static_assert(sizeof(Welcome) == 64);
 
 enum class FrameType : uint8_t {
     kMessage = 1,  //!< id: the active-message id; payload
@@ -93,7 +134,7 @@ enum class FrameType : uint8_t {
     kFlushReply,   //!< Reply
     kRefused,      //!< Refused: an operation of that endpoint broke the rules of memory access
     kLeave,        //!< the sender goes away in good order
-    kRoutes,       //!< Routes; a Route for each way to the sender
+    kRoutes,       //!< a Route for each way to the sender
     kCut,          //!< Cut: the sender has closed its bulk connections of earlier epochs
     kCutDone,      //!< Cut: so has the one who answers
     kHere,         //!< nothing: what was sent on this connection has come to somebody
@@ -155,16 +196,13 @@ struct Refused {
 };
 inline constexpr uint32_t kNoOperation = ~uint32_t{0};
 
-/** How to connect to the sender: its secret and where its worker listens. */
-struct Routes {
-    Secret secret;
-};
+/** One way to connect to the sender: where its worker listens. */
 struct Route {
     std::array<std::byte, 26> device;  //!< DeviceAddress
     uint16_t port;
     uint32_t reserved;
 };
-static_assert(sizeof(Routes) == 16 && sizeof(Route) == 32);
+static_assert(sizeof(Route) == 32);
 inline constexpr size_t kMaxRoutes = 15;
 
 /** Bulk connections belong to an epoch of their association; one that gives them up begins the
@@ -204,7 +242,7 @@ constexpr Shape shape_of(FrameType type) {
         case FrameType::kRefused:
             return {sizeof(Refused), false};
         case FrameType::kRoutes:
-            return {sizeof(Routes), true};
+            return {0, true};
         case FrameType::kCut:
         case FrameType::kCutDone:
             return {sizeof(Cut), false};
@@ -227,9 +265,8 @@ constexpr bool is_sound(const Frame& frame, size_t max_message) {
     if (!shape.payload) return frame.length == shape.fixed && frame.id == 0;
     if (frame.type == FrameType::kMessage) return frame.length <= max_message;
     if (frame.type == FrameType::kRoutes) {
-        return frame.length >= shape.fixed &&
-               frame.length <= shape.fixed + kMaxRoutes * sizeof(Route) &&
-               (frame.length - shape.fixed) % sizeof(Route) == 0 && frame.id == 0;
+        return frame.length <= kMaxRoutes * sizeof(Route) && frame.length % sizeof(Route) == 0 &&
+               frame.id == 0;
     }
     return frame.length >= shape.fixed && frame.length - shape.fixed <= kMaxPayload &&
            frame.id == 0;

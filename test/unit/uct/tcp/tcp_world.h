@@ -8,13 +8,16 @@
 
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "uct/tcp/interface/tcp_interface.h"
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/wire/address.h"
 #include "uct/tcp/wire/format.h"
+#include "uct/tcp/wire/proof.h"
 #include "unit/uct/world.h"
 
 /** A World over TCP with a look inside, and peers that do not keep to the protocol. */
@@ -95,10 +98,10 @@ class RawPeer {
         tcp::wire::Hello hello{};
         hello.magic = tcp::wire::kMagic;
         hello.version = tcp::wire::kVersion;
+        hello.oldest = tcp::wire::kOldestVersion;
         hello.sender = 0x1234567;
         hello.association = next_link_++;
         hello.receiver = listener.id;
-        hello.secret = listener.secret;
         hello.max_frame = static_cast<uint32_t>(world_.tcp(target_).max_message());
         return hello;
     }
@@ -121,21 +124,50 @@ class RawPeer {
         const ssize_t got = recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
         return got == 0 || (got < 0 && errno != EAGAIN);
     }
-    /** Greets, and waits for the answer. @param rest  what came behind it */
-    tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr) {
+    /** Says Hello. @return the challenge, unless the connection ends */
+    std::optional<tcp::wire::Challenge> ask(const tcp::wire::Hello& hello) {
+        hello_ = hello;
         send(hello);
-        std::string answer;
-        tcp::wire::Welcome welcome{};
+        return read_one<tcp::wire::Challenge>();
+    }
+    /** Proves to know a key: by default, what the address and no job key give. */
+    void prove(const tcp::wire::Challenge& challenge, std::optional<tcp::wire::Key> key = {}) {
+        challenge_ = challenge;
+        key_ = key ? *key : tcp::wire::key_of(world_.listener(target_).secret, "");
+        send(tcp::wire::client_proof(key_, hello_, challenge_));
+    }
+    /** Greets, and waits for the answer. @param rest  what came behind it */
+    tcp::wire::Welcome greet(const tcp::wire::Hello& hello, std::string* rest = nullptr,
+                             std::optional<tcp::wire::Key> key = {}) {
+        const auto challenge = ask(hello);
+        if (!challenge) return {};
+        EXPECT_EQ(challenge->magic, tcp::wire::kMagic);
+        EXPECT_EQ(challenge->answer, tcp::wire::Answer::kProve);
+        prove(*challenge, key);
+        const auto welcome = read_one<tcp::wire::Welcome>();
+        if (!welcome) return {};
+        EXPECT_EQ(welcome->magic, tcp::wire::kMagic);
+        if (rest != nullptr) *rest = std::exchange(unread_, {}) + read();
+        return *welcome;
+    }
+    /** Of the session that the greeting began. */
+    tcp::wire::Key session_key() const { return tcp::wire::session_key(key_, hello_, challenge_); }
+    bool is_sealed(const tcp::wire::Welcome& welcome) const {
+        return ucs::net::are_equal(welcome.seal,
+                                   tcp::wire::server_proof(key_, hello_, challenge_, welcome));
+    }
+    /** The next bytes, unless the connection ends before they are all here. */
+    template <typename T>
+    std::optional<T> read_one() {
         world_.until([&] {
-            answer += read();
-            return answer.size() >= sizeof(welcome);
+            unread_ += read();
+            return unread_.size() >= sizeof(T) || is_closed();
         });
-        if (answer.size() < sizeof(welcome)) return welcome;
-        std::memcpy(&welcome, answer.data(), sizeof(welcome));
-        EXPECT_EQ(welcome.magic, tcp::wire::kMagic);
-        answer.erase(0, sizeof(welcome));
-        if (rest != nullptr) *rest = answer;
-        return welcome;
+        if (unread_.size() < sizeof(T)) return std::nullopt;
+        T value;
+        std::memcpy(&value, unread_.data(), sizeof(T));
+        unread_.erase(0, sizeof(T));
+        return value;
     }
     /** Greets properly, and is welcome. */
     void enter() {
@@ -150,6 +182,10 @@ class RawPeer {
     TcpWorld& world_;
     size_t target_;
     ucs::Descriptor socket_;
+    std::string unread_;
+    tcp::wire::Key key_{};
+    tcp::wire::Hello hello_{};
+    tcp::wire::Challenge challenge_{};
     static inline uint32_t next_link_ = 1;
 };
 

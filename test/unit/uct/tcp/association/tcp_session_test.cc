@@ -51,7 +51,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     hello.peer_association = welcome.association;
     hello.attempt = 1;
     hello.received = stream.size();
-    EXPECT_EQ(second.greet(hello).answer, wire::Answer::kWelcome);
+    EXPECT_EQ(second.greet(hello, nullptr, first.session_key()).answer, wire::Answer::kWelcome);
     EXPECT_LT(sent, kMost);
     world.peer(0).on_message = nullptr;
     world.tcp(0).abandon();
@@ -85,15 +85,12 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     ASSERT_EQ(ucs::net::Socket::open(AF_INET, &listener), UCS_OK);
     ASSERT_EQ(listener.bind({world.device(0).ip, 0, 0}), UCS_OK);
     ASSERT_EQ(listener.listen(), UCS_OK);
-    struct {
-        wire::Routes routes{{1, 2}};
-        wire::Route route{};
-    } known;
-    world.device(0).write(known.route.device);
-    known.route.port = listener.local().port();
+    wire::Route known{};
+    world.device(0).write(known.device);
+    known.port = listener.local().port();
     const std::string bytes(reinterpret_cast<const char*>(&known), sizeof(known));
     peer.send(frame_of(wire::FrameType::kRoutes, bytes));
-    peer.send(frame_of(wire::FrameType::kRoutes, bytes.substr(0, sizeof(wire::Routes))));
+    peer.send(frame_of(wire::FrameType::kRoutes, ""));
     peer.close();
     ucs::net::Socket accepted;
     world.until([&] { return listener.accept(&accepted) == UCS_OK; });
@@ -101,7 +98,16 @@ TEST(TcpSessions, RoutesThatNameNoWayTakeNoneAway) {
     wire::Hello hello{};
     world.until([&] { return accepted.receive(&hello, sizeof(hello)) == sizeof(hello); });
     EXPECT_EQ(hello.flags & wire::kResumes, wire::kResumes);
-    EXPECT_EQ(hello.secret, known.routes.secret);
+    // It proves to know what the first greeting has given both, and nobody else.
+    wire::Challenge challenge{};
+    challenge.magic = wire::kMagic;
+    challenge.version = wire::kVersion;
+    challenge.oldest = wire::kOldestVersion;
+    challenge.answer = wire::Answer::kProve;
+    ASSERT_EQ(accepted.send(&challenge, sizeof(challenge)), ssize_t{sizeof(challenge)});
+    wire::Proof proof{};
+    world.until([&] { return accepted.receive(&proof, sizeof(proof)) == sizeof(proof); });
+    EXPECT_EQ(proof, wire::client_proof(peer.session_key(), hello, challenge));
     world.tcp(0).abandon();
 }
 

@@ -12,9 +12,13 @@
 namespace uct::test {
 namespace {
 
+using tcp::wire::Answer;
+using tcp::wire::Challenge;
 using tcp::wire::Frame;
 using tcp::wire::FrameType;
 using tcp::wire::Hello;
+using tcp::wire::key_of;
+using tcp::wire::Welcome;
 
 template <typename T>
 std::string bytes_of(const T& value) {
@@ -34,12 +38,9 @@ TEST(TcpStrangers, WrongGreetingsAreRefused) {
         std::function<void(Hello&)> change;
     } rows[] = {
         {"magic", [](Hello& hello) { hello.magic ^= 1; }},
-        {"version", [](Hello& hello) { ++hello.version; }},
-        {"first half of the secret", [](Hello& hello) { hello.secret[0] ^= 1; }},
-        {"second half of the secret", [](Hello& hello) { hello.secret[1] ^= uint64_t{1} << 63; }},
-        {"no secret", [](Hello& hello) { hello.secret = {}; }},
+        {"version", [](Hello& hello) { hello.version = 2; }},
+        {"a version to come", [](Hello& hello) { hello.version = hello.oldest = 4; }},
         {"another receiver", [](Hello& hello) { ++hello.receiver; }},
-        {"another job's key", [](Hello& hello) { ++hello.job_key; }},
         {"no sender", [](Hello& hello) { hello.sender = 0; }},
         {"connection", [](Hello& hello) { hello.connection = tcp::wire::kMaxConnections; }},
     };
@@ -51,7 +52,7 @@ TEST(TcpStrangers, WrongGreetingsAreRefused) {
         stranger.send(hello);
         // What follows a wrong greeting is never looked at.
         stranger.send(bytes_of(Frame{0, FrameType::kMessage, 1, tcp::wire::kMark}));
-        world.until([&] { return stranger.is_closed(); });
+        world.until([&] { return (stranger.read(), stranger.is_closed()); });
         EXPECT_EQ(world.tcp(1).handshakes(), 0u);
     }
     EXPECT_TRUE(world.peer(1).received.empty());
@@ -92,10 +93,18 @@ TEST(TcpStrangers, WhoSaysNothingIsPutOutInTime) {
 TEST(TcpStrangers, AGreetingMayComeByteByByte) {
     TcpWorld world;
     RawPeer slow(world, 1);
-    for (const char byte : bytes_of(slow.hello())) {
-        slow.send(byte);
-        world.progress_some(3);
-    }
+    const Hello hello = slow.hello();
+    const auto say = [&](const std::string& bytes) {
+        for (const char byte : bytes) {
+            slow.send(byte);
+            world.progress_some(3);
+        }
+    };
+    say(bytes_of(hello));
+    const auto challenge = slow.read_one<Challenge>();
+    ASSERT_TRUE(challenge);
+    EXPECT_EQ(challenge->answer, Answer::kProve);
+    say(bytes_of(client_proof(key_of(world.listener(1).secret, ""), hello, *challenge)));
     world.until([&] { return world.tcp(1).open_connections() == 1; });
 }
 
@@ -109,7 +118,10 @@ TEST(TcpStrangers, TenThousandKnockAndTheJobGoesOn) {
         RawPeer& stranger = knocking.emplace_back(world, 1);
         if (i % 4 == 1) stranger.send(random_bytes(random));
         if (i % 4 == 2) stranger.send(std::string(bytes_of(stranger.hello()), 0, 40));
-        if (i % 4 == 3) stranger.send(stranger.hello());  // without the job's key
+        if (i % 4 == 3) {  // without the job's key
+            stranger.send(stranger.hello());
+            stranger.send(std::string(sizeof(tcp::wire::Proof), 'x'));
+        }
         if (knocking.size() > 100) knocking.pop_front();
         if (i % 10 != 0) continue;
         world.progress_some(3);
@@ -123,10 +135,188 @@ TEST(TcpStrangers, TenThousandKnockAndTheJobGoesOn) {
 
 TEST(TcpStrangers, AJobKeyKeepsOtherJobsOut) {
     TcpWorld world(2, {{"TCP_JOB_KEY", "ours"}});
-    RawPeer other(world, 1);
-    other.send(other.hello());
-    world.until([&] { return other.is_closed(); });
+    for (const char* key : {"", "Ours", "ours ", "theirs"}) {
+        SCOPED_TRACE(key);
+        RawPeer other(world, 1);
+        const auto welcome =
+            other.greet(other.hello(), nullptr, key_of(world.listener(1).secret, key));
+        EXPECT_EQ(welcome.answer, Answer::kNoProof);
+        // Nothing that the listener says helps to find the key.
+        EXPECT_EQ(welcome.seal, ucs::net::Mac{});
+        world.until([&] { return (other.read(), other.is_closed()); });
+    }
+    RawPeer own(world, 1);
+    EXPECT_EQ(own.greet(own.hello(), nullptr, key_of(world.listener(1).secret, "ours")).answer,
+              Answer::kWelcome);
     world.expect_traffic(0, 1);
+}
+
+TEST(TcpStrangers, WhoKnowsTheJobKeyAloneIsRefused) {
+    TcpWorld world(2, {{"TCP_JOB_KEY", "ours"}});
+    const tcp::wire::Secret secret = world.listener(1).secret;
+    for (const tcp::wire::Secret& guess :
+         {tcp::wire::Secret{}, {secret[0] ^ 1, secret[1]}, {secret[0], secret[1] ^ 1}}) {
+        RawPeer other(world, 1);
+        const auto welcome = other.greet(other.hello(), nullptr, key_of(guess, "ours"));
+        EXPECT_EQ(welcome.answer, Answer::kNoProof);
+    }
+}
+
+TEST(TcpStrangers, AnAcceptedGreetingCannotBeReplayed) {
+    TcpWorld world;
+    const auto key = key_of(world.listener(1).secret, "");
+    RawPeer honest(world, 1), thief(world, 1);
+    const Hello hello = honest.hello();
+    const auto challenge = honest.ask(hello);
+    ASSERT_TRUE(challenge);
+    honest.prove(*challenge);
+    ASSERT_EQ(honest.read_one<Welcome>()->answer, Answer::kWelcome);
+    const auto other = thief.ask(hello);
+    ASSERT_TRUE(other);
+    EXPECT_NE(other->nonce, challenge->nonce);
+    thief.send(client_proof(key, hello, *challenge));
+    EXPECT_EQ(thief.read_one<Welcome>()->answer, Answer::kNoProof);
+}
+
+TEST(TcpStrangers, AWelcomeIsBoundToAllThatWasSaid) {
+    TcpWorld world;
+    RawPeer peer(world, 1);
+    Welcome welcome = peer.greet(peer.hello());
+    ASSERT_EQ(welcome.answer, Answer::kWelcome);
+    EXPECT_TRUE(peer.is_sealed(welcome));
+    ++welcome.association;
+    EXPECT_FALSE(peer.is_sealed(welcome));
+}
+
+/** Somebody listens at a peer's address who is not that peer. @return what it heard */
+class Impostor {
+  public:
+    explicit Impostor(TcpWorld& world) : world_(world) {
+        EXPECT_EQ(ucs::net::Socket::open(AF_INET, &listener_), UCS_OK);
+        EXPECT_EQ(listener_.bind({world.device(1).ip, 0, 0}), UCS_OK);
+        EXPECT_EQ(listener_.listen(), UCS_OK);
+        address_.resize(tcp::ListenerAddress::kLength);
+        tcp::ListenerAddress where = world.listener(1);
+        where.port = listener_.local().port();
+        where.id ^= 1;
+        where.write(address_);
+    }
+    RemoteAddress address() {
+        RemoteAddress remote = world_.address_of(1);
+        remote.interface = address_;
+        return remote;
+    }
+    template <typename T>
+    T hear() {
+        T value{};
+        size_t got = 0;
+        world_.until([&] {
+            if (!socket_ && listener_.accept(&socket_) != UCS_OK) return false;
+            const ssize_t more =
+                socket_.receive(reinterpret_cast<char*>(&value) + got, sizeof(T) - got);
+            got += more > 0 ? static_cast<size_t>(more) : 0;
+            return got == sizeof(T);
+        });
+        const auto* bytes = reinterpret_cast<const char*>(&value);
+        heard_.append(bytes, got);
+        return value;
+    }
+    template <typename T>
+    void say(const T& value) {
+        EXPECT_EQ(socket_.send(&value, sizeof(value)), ssize_t{sizeof(value)});
+    }
+    Challenge challenge() const {
+        Challenge challenge{};
+        challenge.magic = tcp::wire::kMagic;
+        challenge.version = tcp::wire::kVersion;
+        challenge.oldest = tcp::wire::kOldestVersion;
+        challenge.answer = Answer::kProve;
+        return challenge;
+    }
+    /** Who called has given up, and does not try again. */
+    void expect_given_up() {
+        world_.until([&] { return !world_.peer(0).failures.empty(); });
+        ASSERT_EQ(world_.peer(0).failures.size(), 1u);
+        EXPECT_EQ(world_.peer(0).failures[0].status, UCS_ERR_REJECTED);
+        ucs::net::Socket again;
+        EXPECT_NE(listener_.accept(&again), UCS_OK);
+    }
+    const std::string& heard() const { return heard_; }
+
+  private:
+    TcpWorld& world_;
+    ucs::net::Socket listener_, socket_;
+    std::vector<std::byte> address_;
+    std::string heard_;
+};
+
+TEST(TcpStrangers, WhoCannotProveToBeThePeerGetsNothing) {
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    TcpWorld world(2, {{"TCP_JOB_KEY", "our common word"}});
+    Impostor impostor(world);
+    std::unique_ptr<Endpoint> endpoint;
+    ASSERT_EQ(world.peer(0).interface->create_endpoint(impostor.address(), &endpoint), UCS_OK);
+    EXPECT_EQ(endpoint->am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+    impostor.hear<Hello>();
+    impostor.say(impostor.challenge());
+    const auto proof = impostor.hear<tcp::wire::Proof>();
+    Welcome welcome = tcp::Admission::answer(Answer::kWelcome);
+    welcome.max_frame = static_cast<uint32_t>(world.tcp(0).max_message());
+    welcome.association = 1;
+    welcome.seal = proof;  // its own words back
+    impostor.say(welcome);
+    impostor.expect_given_up();
+    EXPECT_TRUE(log.contains("cannot prove to be of this job"));
+    // Neither key nor secret has travelled.
+    const tcp::wire::Secret secret = world.listener(1).secret;
+    EXPECT_EQ(impostor.heard().find("our common word"), std::string::npos);
+    EXPECT_EQ(impostor.heard().find(bytes_of(secret[0])), std::string::npos);
+    endpoint.reset();
+}
+
+TEST(TcpStrangers, AnotherVersionIsRefusedOnceAndClearly) {
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    TcpWorld world;
+    Impostor later(world);
+    std::unique_ptr<Endpoint> endpoint;
+    ASSERT_EQ(world.peer(0).interface->create_endpoint(later.address(), &endpoint), UCS_OK);
+    EXPECT_EQ(endpoint->am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
+    later.hear<Hello>();
+    Challenge refusal = later.challenge();
+    refusal.version = 9;
+    refusal.oldest = 8;
+    refusal.answer = Answer::kOtherVersion;
+    later.say(refusal);
+    later.expect_given_up();
+    EXPECT_TRUE(log.contains("speaks versions 8 to 9"));
+    endpoint.reset();
+}
+
+TEST(TcpStrangers, TheListenerTellsWhichVersionsItSpeaks) {
+    ucs::LogCapture log(ucs::LogLevel::kWarn);
+    TcpWorld world;
+    for (const uint16_t version : {uint16_t{2}, uint16_t{7}}) {
+        RawPeer other(world, 1);
+        Hello hello = other.hello();
+        hello.version = hello.oldest = version;
+        const auto answer = other.ask(hello);
+        ASSERT_TRUE(answer);
+        EXPECT_EQ(answer->answer, Answer::kOtherVersion);
+        EXPECT_EQ(answer->version, tcp::wire::kVersion);
+        EXPECT_EQ(answer->oldest, tcp::wire::kOldestVersion);
+        world.until([&] { return (other.read(), other.is_closed()); });
+    }
+    EXPECT_TRUE(log.contains("speaks versions 2 to 2"));
+    // A later one that speaks this one as well is welcome.
+    RawPeer later(world, 1);
+    Hello hello = later.hello();
+    hello.version = 7;
+    const auto answer = later.ask(hello);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->answer, Answer::kProve);
+    EXPECT_EQ(answer->version, tcp::wire::kVersion);
+    later.prove(*answer);
+    EXPECT_EQ(later.read_one<Welcome>()->answer, Answer::kWelcome);
 }
 
 TEST(TcpStrangers, BrokenFramesEndTheirConnectionOnly) {
@@ -146,7 +336,8 @@ TEST(TcpStrangers, BrokenFramesEndTheirConnectionOnly) {
     } rows[] = {
         {"no mark", frame(0, FrameType::kMessage, 1, 0)},
         {"type zero", frame(0, FrameType{0})},
-        {"unknown type", frame(0, FrameType{11})},
+        {"unknown type", frame(0, FrameType{15})},
+        {"routes of the wrong size", frame(31, FrameType::kRoutes)},
         {"message too long", frame(limit + 1, FrameType::kMessage, 1)},
         {"message of no kind", frame(0, FrameType::kMessage, kMaxAmId)},
         {"put shorter than its header", frame(23, FrameType::kPut)},

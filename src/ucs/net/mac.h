@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <nettle/hmac.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace ucs::net {
+
+/** 256 bits that are used once. */
+using Nonce = std::array<std::byte, 32>;
+/** HMAC-SHA256 (RFC 2104, FIPS 180-4). */
+using Mac = std::array<std::byte, 32>;
+
+Nonce new_nonce();
+
+/** Computes a Mac over what is added, piece by piece. One thread. */
+class MacWriter {
+  public:
+    explicit MacWriter(std::span<const std::byte> key);
+    explicit MacWriter(std::string_view key) : MacWriter(std::as_bytes(std::span(key))) {}
+
+    MacWriter& add(std::span<const std::byte> bytes);
+    MacWriter& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
+    /** All bytes of an object, which has no padding. */
+    template <typename T>
+    MacWriter& add_object(const T& object) {
+        static_assert(std::has_unique_object_representations_v<T>);
+        return add(std::as_bytes(std::span(&object, 1)));
+    }
+    Mac end();
+
+  private:
+    hmac_sha256_ctx context_;
+};
+
+/** The time that it takes says nothing of how much is equal. */
+bool are_equal(const Mac& left, const Mac& right);
+
+}  // namespace ucs::net
