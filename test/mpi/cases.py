@@ -98,6 +98,9 @@ PROGRAMS = [
     Program("collectives", ranks=(8,), env=BUSY, quick=False),
     Program("onesided", ranks=(2, 3)),
     Program("onesided", ranks=(4,), env=BUSY, quick=False),
+    # MPICH's windows do not come to UCX with such keys.
+    Program("dynamic", ranks=(3,), runtimes=("openmpi",)),
+    Program("dynamic", ranks=(4,), runtimes=("openmpi",), env=BUSY, quick=False),
     Program("threads", ranks=(2, 3)),
     Program("renewed"),
     Program("communicators"),

@@ -9,12 +9,24 @@
 #include <string_view>
 
 #include "ucp/base/handles.h"
+#include "ucp/mem/domain_set.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/worker/worker.h"
 #include "ucs/config/values.h"
 
 using namespace ucp;
+
+namespace {
+
+/** The program has given a key away: see RegionTable about keys that name no memory. */
+ucs_status_t publish(const Memory& memory) {
+    if (memory.region() == 0) return UCS_OK;
+    DomainLock lock(memory.domains());
+    return memory.domains().regions().publish(memory);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -105,6 +117,11 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params,
         memory.pages().pack(buffer, memory.length());
     } else {
         pack_key(memory, {static_cast<std::byte*>(buffer), size});
+        const ucs_status_t status = publish(memory);
+        if (status != UCS_OK) {
+            std::free(buffer);
+            return status;
+        }
     }
     *buffer_p = buffer;
     *buffer_size_p = size;

@@ -73,6 +73,11 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
 
 ucs_status_t PackedKey::parse(const void* bytes, PackedKey* key) {
     if (bytes == nullptr) return UCS_ERR_INVALID_PARAM;
+    static constexpr std::byte kZeros[kAnonymousKey]{};
+    if (std::memcmp(bytes, kZeros, sizeof(kZeros)) == 0) {
+        *key = PackedKey();
+        return UCS_OK;
+    }
     PackedKeyHeader header;
     std::memcpy(&header, bytes, sizeof(header));
     if (header.magic != PackedKeyHeader::kMagic || header.size > kMaxPackedKey)

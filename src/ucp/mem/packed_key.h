@@ -38,6 +38,8 @@ struct PackedKeyEntry {
 #pragma pack(pop)
 
 inline constexpr size_t kMaxPackedKey = 16384;
+/** Bytes of a key to UCX without a memory domain: 8 of a map of domains, 1 of the memory's type. */
+inline constexpr size_t kAnonymousKey = 9;
 
 /**
  * Of a key's bytes behind the field. Against accidents, not against intent; word by word, since
@@ -45,15 +47,27 @@ inline constexpr size_t kMaxPackedKey = 16384;
  */
 uint32_t key_checksum(std::span<const std::byte> bytes);
 
-/** A remote key's bytes that have been checked: header and entries are consistent and in bounds. */
+/**
+ * A remote key's bytes that have been checked: header and entries are consistent and in bounds.
+ *
+ * Bytes that a program hands over may also be an anonymous key: kAnonymousKey zeros. To UCX they
+ * are a key of host memory that no memory domain reaches; it then accesses the memory by messages
+ * that name an address alone, and Open MPI 4.1 hands over such keys for regions of dynamic windows.
+ * Here too the accesses are emulated, and the target holds them to what its program has published
+ * (RegionTable). Such a key never comes in a message.
+ */
 class PackedKey {
   public:
-    /** Bytes that come without their length: it is read from the header, then checked as below. */
+    /**
+     * Bytes that come without their length: it is read from the header, then checked as below;
+     * or an anonymous key.
+     */
     static ucs_status_t parse(const void* bytes, PackedKey* key);
     /** @return UCS_ERR_INVALID_ADDR unless the bytes are exactly one key */
     static ucs_status_t parse(std::span<const std::byte> bytes, PackedKey* key);
 
     const PackedKeyHeader& header() const { return header_; }
+    bool is_anonymous() const { return header_.magic == 0; }
     /** The key of a domain of the owner; empty if there is none of that kind. */
     std::span<const std::byte> find(unsigned domain, uint32_t kind) const;
 

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ucs/datastruct/slot_table.h"
+#include "ucs/type/status.h"
 
 namespace ucp {
 
@@ -17,6 +19,10 @@ class Memory;
  * is no device then to hold the peer to what was mapped. So each emulated access presents the name
  * and the context's identity, a random number, and the target checks them, the range and the access
  * right here.
+ *
+ * A key may also name no memory at all (PackedKey::is_anonymous()). Its accesses have only an
+ * address, and reach memory that the program has published: that it mapped, for remote access, and
+ * packed a key of.
  */
 class RegionTable {
   public:
@@ -26,15 +32,25 @@ class RegionTable {
     /** @return a name; never 0 */
     uint64_t add(Memory& memory) { return slots_.insert(memory).packed() + 1; }
     /** No effect for names that are not in use. */
-    void remove(uint64_t region) { slots_.erase(Slots::Handle::unpack(region - 1)); }
-    /** Where a peer may access; null if it may not. @param prot  bits UCP_MEM_MAP_PROT_REMOTE_* */
+    void remove(uint64_t region);
+    /** Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY */
+    ucs_status_t publish(const Memory& memory);
+    /**
+     * Where a peer may access; null if it may not.
+     * @param identity, region  both 0: any published memory that holds the whole range
+     * @param prot  bits UCP_MEM_MAP_PROT_REMOTE_*
+     */
     void* access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
                  unsigned prot) const;
 
   private:
     using Slots = ucs::SlotTable<Memory>;
 
+    const Memory* find(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+                       unsigned prot) const;
+
     Slots slots_;
+    std::vector<const Memory*> published_;
     uint64_t identity_;
 };
 

@@ -43,6 +43,7 @@ void RemoteMemory::close() {
 
 ucs_status_t RemoteMemory::pointer(uint64_t address, void** pointer) const {
     if (domains_ == nullptr) return UCS_ERR_UNREACHABLE;
+    if (header_.identity == 0) return UCS_ERR_UNREACHABLE;
     if (!covers(address, 0)) return UCS_ERR_INVALID_ADDR;
     if (header_.memory_type != UCS_MEMORY_TYPE_HOST) return UCS_ERR_UNREACHABLE;
     if (header_.identity == domains_->regions().identity()) {

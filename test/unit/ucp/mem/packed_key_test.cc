@@ -92,6 +92,23 @@ TEST_F(PackedKeys, UnpackOnAnEndpoint) {
     EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, nullptr, &key), UCS_ERR_INVALID_PARAM);
 }
 
+TEST_F(PackedKeys, ZerosAreAKeyOfNoMemoryDomain) {
+    // As long as UCX's shortest key, so that a sanitizer sees reads past the end.
+    std::vector<std::byte> zeros(kAnonymousKey);
+    ucp_rkey_h key = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(cluster_.ep, zeros.data(), &key), UCS_OK);
+    void* pointer = nullptr;
+    EXPECT_EQ(ucp_rkey_ptr(key, reinterpret_cast<uintptr_t>(memory_), &pointer),
+              UCS_ERR_UNREACHABLE);
+    ucp_rkey_destroy(key);
+    // In a message it says nothing.
+    EXPECT_EQ(parse(zeros), UCS_ERR_INVALID_ADDR);
+    zeros.resize(sizeof(PackedKeyHeader));
+    EXPECT_EQ(parse(zeros), UCS_ERR_INVALID_ADDR);
+    zeros[8] = std::byte{1};
+    EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, zeros.data(), &key), UCS_ERR_INVALID_ADDR);
+}
+
 TEST(RemoteKeyPointer, LeadsToMemoryOfTheSameContext) {
     Settings settings;
     settings.loopback = true;

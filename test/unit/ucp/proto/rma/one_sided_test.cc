@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ucp/mem/memory.h"
+#include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
@@ -29,11 +30,18 @@ class Target {
         ucp_rkey_buffer_release(packed);
     }
     ~Target() {
-        ucp_rkey_destroy(key);
+        if (key != nullptr) ucp_rkey_destroy(key);
         EXPECT_EQ(ucp_mem_unmap(context_, memory), UCS_OK);
     }
     Target(const Target&) = delete;
     Target& operator=(const Target&) = delete;
+
+    /** Have a key that names no memory instead. */
+    void make_anonymous(ucp_ep_h endpoint) {
+        ucp_rkey_destroy(key);
+        const std::byte zeros[kAnonymousKey]{};
+        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint, zeros, &key), UCS_OK);
+    }
 
     ucp_mem_h memory = nullptr;
     ucp_rkey_h key = nullptr;
@@ -172,6 +180,35 @@ TEST_P(OneSided, OlderCallsAndFourMebibytes) {
     EXPECT_EQ(calls, 2);
 }
 
+TEST_P(OneSided, AnonymousKeysReachWhatWasPublished) {
+    Cluster cluster(settings(10));
+    const Bytes source = pattern(40000, 3);
+    Bytes memory(40001), other(100), result(source.size());
+    Target target(cluster, memory.data(), memory.size());
+    Target second(cluster, other.data(), other.size());
+    target.make_anonymous(cluster.ep);
+    const ucp_request_param_t param{};
+    EXPECT_EQ(cluster.wait(ucp_put_nbx(cluster.ep, source.data(), source.size(),
+                                       address_of(memory.data()) + 1, target.key, &param)),
+              UCS_OK);
+    EXPECT_EQ(memory[0], 0);
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), memory.begin() + 1));
+    EXPECT_EQ(cluster.wait(ucp_get_nbx(cluster.ep, result.data(), result.size(),
+                                       address_of(memory.data()) + 1, target.key, &param)),
+              UCS_OK);
+    EXPECT_EQ(result, source);
+    // Memory of another registration as well: only the address says what is meant.
+    alignas(8) uint64_t word = 40;
+    Target counter(cluster, &word, sizeof(word));
+    uint64_t before = 0;
+    const ucs_status_ptr_t add =
+        ucp_atomic_fetch_nb(cluster.ep, UCP_ATOMIC_FETCH_OP_FADD, 2, &before, sizeof(before),
+                            address_of(&word), target.key, [](void*, ucs_status_t) {});
+    EXPECT_EQ(cluster.wait(add), UCS_OK);
+    EXPECT_EQ(before, 40);
+    EXPECT_EQ(word, 42);
+}
+
 INSTANTIATE_TEST_SUITE_P(Abilities, OneSided, testing::ValuesIn(kAbilities),
                          [](const auto& info) { return info.param.name; });
 
@@ -216,6 +253,43 @@ TEST(OneSidedErrors, EmulationStaysInsideWhatIsMapped) {
             cluster.step();
             EXPECT_TRUE(cluster.endpoint().is_failed());
         }
+    }
+}
+
+TEST(OneSidedErrors, AnonymousKeysReachNothingElse) {
+    enum class Memory { kNeverMapped, kNoRight, kBesideMapped, kNeverPacked, kUnmapped };
+    ucs::LogCapture log;
+    for (const Memory wrong : {Memory::kNeverMapped, Memory::kNoRight, Memory::kBesideMapped,
+                               Memory::kNeverPacked, Memory::kUnmapped}) {
+        SCOPED_TRACE(static_cast<int>(wrong));
+        Cluster cluster;
+        Bytes memory(64), local(8, 1);
+        std::optional<Target> target;
+        target.emplace(cluster, memory.data(), 32,
+                       wrong == Memory::kNoRight ? UCP_MEM_MAP_PROT_REMOTE_READ
+                                                 : UCP_MEM_MAP_PROT_REMOTE_WRITE);
+        target->make_anonymous(cluster.ep);
+        const ucp_context_h context = wrap(&cluster.b().context());
+        ucp_mem_h unpacked = nullptr;
+        ucp_rkey_h key = std::exchange(target->key, nullptr);
+        uint64_t address = address_of(memory.data());
+        if (wrong == Memory::kBesideMapped) address += 25;
+        if (wrong == Memory::kNeverMapped) address += 40;
+        if (wrong == Memory::kUnmapped) target.reset();
+        if (wrong == Memory::kNeverPacked) {
+            ucp_mem_map_params_t params{};
+            params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+            address += 40;
+            params.address = reinterpret_cast<void*>(address);
+            params.length = 8;
+            ASSERT_EQ(ucp_mem_map(context, &params, &unpacked), UCS_OK);
+        }
+        const ucp_request_param_t param{};
+        EXPECT_EQ(cluster.wait(ucp_put_nbx(cluster.ep, local.data(), 8, address, key, &param)),
+                  UCS_ERR_INVALID_ADDR);
+        EXPECT_EQ(memory, Bytes(64));
+        ucp_rkey_destroy(key);
+        if (unpacked != nullptr) ucp_mem_unmap(context, unpacked);
     }
 }
 
