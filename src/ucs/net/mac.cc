@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/net/mac.h"
 
-#include <nettle/memops.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <cstring>
 
@@ -25,23 +27,22 @@ Nonce new_nonce() {
     return nonce;
 }
 
-MacWriter::MacWriter(std::span<const std::byte> key) {
-    hmac_sha256_set_key(&context_, key.size(), octets(key));
-}
-
 MacWriter& MacWriter::add(std::span<const std::byte> bytes) {
-    hmac_sha256_update(&context_, bytes.size(), octets(bytes));
+    message_.insert(message_.end(), bytes.begin(), bytes.end());
     return *this;
 }
 
 Mac MacWriter::end() {
     Mac mac;
-    hmac_sha256_digest(&context_, mac.size(), reinterpret_cast<uint8_t*>(mac.data()));
-    return mac;
+    unsigned length = 0;
+    const unsigned char* const done =
+        HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), octets(message_),
+             message_.size(), reinterpret_cast<unsigned char*>(mac.data()), &length);
+    return done != nullptr && length == mac.size() ? mac : new_nonce();
 }
 
 bool are_equal(const Mac& left, const Mac& right) {
-    return memeql_sec(left.data(), right.data(), left.size()) != 0;
+    return CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
 }
 
 }  // namespace ucs::net

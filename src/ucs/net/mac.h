@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <nettle/hmac.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace ucs::net {
 
@@ -22,7 +21,7 @@ Nonce new_nonce();
 /** Computes a Mac over what is added, piece by piece. One thread. */
 class MacWriter {
   public:
-    explicit MacWriter(std::span<const std::byte> key);
+    explicit MacWriter(std::span<const std::byte> key) : key_(key.begin(), key.end()) {}
     explicit MacWriter(std::string_view key) : MacWriter(std::as_bytes(std::span(key))) {}
 
     MacWriter& add(std::span<const std::byte> bytes);
@@ -33,10 +32,12 @@ class MacWriter {
         static_assert(std::has_unique_object_representations_v<T>);
         return add(std::as_bytes(std::span(&object, 1)));
     }
+    /** @return something that nobody can guess if the cryptographic library refuses the work */
     Mac end();
 
   private:
-    hmac_sha256_ctx context_;
+    std::vector<std::byte> key_;
+    std::vector<std::byte> message_;
 };
 
 /** The time that it takes says nothing of how much is equal. */
