@@ -161,6 +161,7 @@ void print_info(const Endpoint& endpoint, FILE* stream) {
         fprintf(stream, "#     dedicated lane: %s/%s\n", dedicated.transport.c_str(),
                 dedicated.device.c_str());
     }
+    fprintf(stream, "#\n%s#\n", endpoint.configuration().describe("#     ").c_str());
     const char* promotion = "yes";
     if (!endpoint.has_flag(Endpoint::kPromotable)) {
         promotion = "no: the two ends have nothing dedicated in common on these devices";

@@ -38,17 +38,18 @@ ucs_status_t check_declared(ucs_memory_type_t declared, const ucs::MemoryInfo& f
 
 ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memory_type_t declared,
                               ucs::StagedCopy** copy) {
+    ucs::MemoryInfo last;
+    bool is_empty = true;
     for (const ucs::MemoryPiece& piece : pieces) {
         if (piece.length == 0) continue;
-        const ucs::MemoryInfo found = memory_at(piece.address, piece.length);
-        if (found.owner != nullptr || &piece == &pieces.back() ||
-            declared == UCS_MEMORY_TYPE_HOST) {
-            const ucs_status_t status = check_declared(declared, found);
-            if (status != UCS_OK) return status;
-        }
-        if (found.owner != nullptr) return found.owner->open_copy(pieces, copy);
+        is_empty = false;
+        last = memory_at(piece.address, piece.length);
+        if (last.owner == nullptr && declared != UCS_MEMORY_TYPE_HOST) continue;
+        const ucs_status_t status = check_declared(declared, last);
+        if (status != UCS_OK) return status;
+        if (last.owner != nullptr) return last.owner->open_copy(pieces, copy);
     }
-    return UCS_OK;
+    return is_empty ? UCS_OK : check_declared(declared, last);
 }
 
 ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {

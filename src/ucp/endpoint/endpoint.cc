@@ -12,16 +12,16 @@
 
 namespace ucp {
 
-Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_index,
-                   DomainPair domains, std::unique_ptr<uct::Endpoint> scalable)
+Endpoint::Endpoint(EndpointHost& host, uint64_t remote_uuid, ConfigurationRef configuration,
+                   std::unique_ptr<uct::Endpoint> scalable)
     : tx_lane_(scalable.get()),
       host_(&host),
       remote_uuid_(remote_uuid),
       fence_seen_(host.fence_sequence),
-      scalable_index_(static_cast<uint8_t>(scalable_index)),
-      domains_(domains),
+      configuration_(std::move(configuration)),
       scalable_(std::move(scalable)),
       serial_(++host.serials) {
+    if (dedicated_index() != kNoInterface) set_flag(kPromotable);
     update_fast_path();
 }
 
@@ -47,21 +47,19 @@ void Endpoint::take_lanes(Endpoint& made) {
         backlog_->control_wait.end();
     }
     std::swap(scalable_, made.scalable_);
-    scalable_index_ = made.scalable_index_;
-    domains_ = made.domains_;
+    configuration_ = made.configuration_;
     remote_uuid_ = made.remote_uuid_;
-    dedicated_index_ = made.dedicated_index_;
     if (made.has_flag(kPromotable)) set_flag(kPromotable);
     update_fast_path();
 }
 
 Lane Endpoint::scalable_lane() const {
-    return {*scalable_, host_->interfaces.attributes(scalable_index_), domains_};
+    return {*scalable_, configuration_->scalable(), domains()};
 }
 
 Lane Endpoint::dedicated_lane() const {
     return {*lane_state_->dedicated, host_->interfaces.attributes(lane_state_->interface_index),
-            domains_};
+            domains()};
 }
 
 Lane Endpoint::one_sided_lane() {
@@ -78,7 +76,7 @@ void Endpoint::note_one_sided(const Lane& lane) {
 }
 
 unsigned Endpoint::interface_of(const Lane& lane) const {
-    return &lane.endpoint == scalable_.get() ? scalable_index_ : lane_state_->interface_index;
+    return &lane.endpoint == scalable_.get() ? scalable_index() : lane_state_->interface_index;
 }
 
 ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {

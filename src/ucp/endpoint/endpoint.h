@@ -14,6 +14,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
+#include "ucp/endpoint/configuration.h"
 #include "ucp/endpoint/endpoint_host.h"
 #include "ucp/endpoint/extras.h"
 #include "ucp/lanes/switch.h"
@@ -40,7 +41,7 @@ struct LaneState;
 class Endpoint : public boost::intrusive::list_base_hook<>,
                  public boost::intrusive::unordered_set_base_hook<> {
   public:
-    Endpoint(EndpointHost& host, uint64_t remote_uuid, unsigned scalable_index, DomainPair domains,
+    Endpoint(EndpointHost& host, uint64_t remote_uuid, ConfigurationRef configuration,
              std::unique_ptr<uct::Endpoint> scalable);
     ~Endpoint();
     Endpoint(const Endpoint&) = delete;
@@ -191,11 +192,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** ucp_ep_modify_nb(): @return UCS_ERR_INVALID_PARAM for what cannot be changed */
     ucs_status_t modify(const ucp_ep_params_t& params);
 
-    unsigned scalable_index() const { return scalable_index_; }
+    /** Its lanes by role and memory type, shared with all endpoints alike. */
+    const EndpointConfiguration& configuration() const { return *configuration_; }
+    unsigned scalable_index() const { return configuration_->lanes().scalable; }
     /** Transport of the dedicated lane that hot endpoints get; for kPromotable ones. */
-    unsigned dedicated_index() const { return dedicated_index_; }
-    void set_dedicated_index(unsigned index) { dedicated_index_ = static_cast<uint8_t>(index); }
-    DomainPair domains() const { return domains_; }
+    unsigned dedicated_index() const { return configuration_->lanes().dedicated; }
+    DomainPair domains() const { return configuration_->lanes().domains; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
@@ -336,13 +338,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint32_t fence_seen_ = 0;       //!< EndpointHost::fence_sequence that one-sided operations obey
     uint8_t one_sided_fenced_ = 0;  //!< lanes with ones before it that may not be done yet
     uint8_t one_sided_used_ = 0;    //!< lanes with one-sided operations since the last fence
-    uint8_t scalable_index_;        //!< place in the InterfaceSet
-    uint8_t dedicated_index_ = 0;
-    DomainPair domains_;  //!< of both lanes: they share a device at either end
+    bool has_backlog_ = false;      //!< a request waits
     ucs_status_t status_ = UCS_OK;
-    bool has_backlog_ = false;  //!< a request waits
-    Greeting greeting_ = Greeting::kNone;
-    Life life_ = Life::kOpen;
+    ConfigurationRef configuration_;
 
     std::unique_ptr<uct::Endpoint> scalable_;
     LaneState* lane_state_ = nullptr;
@@ -351,6 +349,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint32_t serial_;
     uint32_t remote_started_ = 0;
     uint32_t remote_finished_ = 0;
+    Greeting greeting_ = Greeting::kNone;
+    Life life_ = Life::kOpen;
     ucp_err_handler_cb_t error_callback_ = nullptr;
     void* error_argument_ = nullptr;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucp/endpoint/configuration.h"
 #include "ucp/runtime/deferred_work.h"
 #include "ucp/runtime/gate.h"
 #include "ucp/runtime/interface_set.h"
@@ -46,6 +47,7 @@ struct EndpointHost {
     RequestPool& requests;
     InterfaceSet& interfaces;
     EndpointEvents& events;
+    ConfigurationSet configurations;
     Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
     DeferredWork work;
 

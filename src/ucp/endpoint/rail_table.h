@@ -18,6 +18,7 @@ struct Rail {
     unsigned interface;  //!< place in the InterfaceSet
     int dedicated;       //!< the dedicated interface that both ends have on these devices, or -1
     DomainPair domains;  //!< for registrations and remote keys
+    float bandwidth;     //!< bytes per second, of the peer's end
     std::vector<std::byte> remote_device;
     std::vector<std::byte> remote_interface;
 

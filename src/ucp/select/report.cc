@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
+#include "ucp/select/text_table.h"
 
 namespace ucp::select {
 namespace {
@@ -12,39 +11,6 @@ namespace {
 std::string nanoseconds(double seconds) {
     return fmt::format("{:.0f}", seconds * 1e9);
 }
-
-/** Lines of cells; columns as wide as their widest cell. */
-class Table {
-  public:
-    void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
-
-    std::string text() const {
-        std::vector<size_t> widths;
-        for (const auto& line : lines_) {
-            widths.resize(std::max(widths.size(), line.size()));
-            for (size_t column = 0; column < line.size(); ++column) {
-                widths[column] = std::max(widths[column], line[column].size());
-            }
-        }
-        std::string text;
-        for (const auto& line : lines_) {
-            std::string row;
-            for (size_t column = 0; column < line.size(); ++column) {
-                const bool is_number = column >= kFirstNumber && column < kLastNumber;
-                row += is_number ? fmt::format("{:>{}}  ", line[column], widths[column])
-                                 : fmt::format("{:<{}}  ", line[column], widths[column]);
-            }
-            row.erase(row.find_last_not_of(' ') + 1);
-            text += "# " + row + "\n";
-        }
-        return text;
-    }
-
-  private:
-    static constexpr size_t kFirstNumber = 3;
-    static constexpr size_t kLastNumber = 8;
-    std::vector<std::vector<std::string>> lines_;
-};
 
 }  // namespace
 
@@ -56,9 +22,9 @@ std::string write(const Report& report, std::span<const Candidate> candidates) {
                     is_itself                             ? "itself"
                     : report.own.host == report.peer.host ? "on the same host"
                                                           : "on another host");
-    Table table;
-    table.add({"transport", "device", "reaches", "latency", "distance", "overhead",
-               fmt::format("{} B", kReferenceBytes), "sum [ns]", "why"});
+    TextTable table({"transport", "device", "reaches", "latency", "distance", "overhead",
+                     fmt::format("{} B", kReferenceBytes), "sum [ns]", "why"},
+                    3, 8);
     for (const Candidate& candidate : candidates) {
         const Report::Name& name = report.names[candidate.local];
         std::string reason(select::reason(candidate.outcome));
@@ -86,7 +52,7 @@ std::string write(const Report& report, std::span<const Candidate> candidates) {
         table.add(
             {left_out.transport, left_out.device, "-", "-", "-", "-", "-", "-", left_out.reason});
     }
-    return text + table.text() + "#\n";
+    return text + table.text("# ") + "#\n";
 }
 
 }  // namespace ucp::select

@@ -112,34 +112,35 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
                           ucs_status_string(status));
             continue;
         }
-        const DomainPair domains{static_cast<uint8_t>(local.domain), entry.domain};
-        auto made =
-            std::make_unique<Endpoint>(host_, remote.uuid, index, domains, std::move(scalable));
         select::find_partner(own_, remote, reach, candidate);
-        if (candidate.partner_local != select::kNone) {
-            made->set_dedicated_index(own_interfaces_[candidate.partner_local]);
-            made->set_flag(Endpoint::kPromotable);
+        if (!rails_.has(remote.uuid)) {
+            std::vector<Rail> rails = find_rails(remote, std::span(ranked).subspan(place));
+            if (!rails.empty()) rails_.set(remote.uuid, std::move(rails));
         }
+        auto made = std::make_unique<Endpoint>(
+            host_, remote.uuid,
+            host_.configurations.intern(host_.interfaces,
+                                        lanes_of(remote, candidate, rails_.rails(remote.uuid))),
+            std::move(scalable));
         ++local.endpoints_made;
         *endpoint = made.get();
         endpoints_.add(std::move(made));
-        keep_rails(remote, std::span(ranked).subspan(place));
         return UCS_OK;
     }
     return status;
 }
 
-void Connector::keep_rails(const WorkerAddress& remote, std::span<const select::Candidate> ranked) {
-    if (rails_.has(remote.uuid)) return;
+std::vector<Rail> Connector::find_rails(const WorkerAddress& remote,
+                                        std::span<const select::Candidate> ranked) const {
+    std::vector<Rail> rails;
     const std::vector<uint8_t> chosen = select::rails(ranked, own_, remote, selection_options());
-    if (chosen.size() < 2) return;
+    if (chosen.size() < 2) return rails;
     const auto reach = [this](uint8_t local, const AddressEntry& entry) {
         return reaches(local, entry);
     };
     const auto copy = [](std::span<const std::byte> bytes) {
         return std::vector<std::byte>(bytes.begin(), bytes.end());
     };
-    std::vector<Rail> rails;
     for (const uint8_t place : std::span(chosen).subspan(1)) {
         select::Candidate candidate = ranked[place];
         select::find_partner(own_, remote, reach, candidate);
@@ -151,10 +152,36 @@ void Connector::keep_rails(const WorkerAddress& remote, std::span<const select::
                               ? -1
                               : int{own_interfaces_[candidate.partner_local]},
              .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), entry.domain},
+             .bandwidth = entry.bandwidth,
              .remote_device = copy(entry.device),
              .remote_interface = copy(entry.interface)});
     }
-    rails_.set(remote.uuid, std::move(rails));
+    return rails;
+}
+
+EndpointLanes Connector::lanes_of(const WorkerAddress& remote, const select::Candidate& candidate,
+                                  std::span<const Rail> rails) const {
+    const AddressEntry& entry = remote.entries[candidate.remote];
+    const auto slower = [this](unsigned interface, float peer) {
+        return std::min(static_cast<float>(host_.interfaces.attributes(interface).bandwidth), peer);
+    };
+    EndpointLanes lanes;
+    lanes.scalable = own_interfaces_[candidate.local];
+    if (candidate.partner_local != select::kNone)
+        lanes.dedicated = own_interfaces_[candidate.partner_local];
+    lanes.domains = {static_cast<uint8_t>(host_.interfaces[lanes.scalable].domain), entry.domain};
+    lanes.latency =
+        std::max(static_cast<float>(host_.interfaces.attributes(lanes.scalable).latency.at(1)),
+                 entry.latency);
+    lanes.bandwidth = slower(lanes.scalable, entry.bandwidth);
+    for (const Rail& rail : rails) {
+        lanes.rails.push_back(
+            {.scalable = static_cast<uint8_t>(rail.interface),
+             .dedicated = rail.dedicated < 0 ? kNoInterface : static_cast<uint8_t>(rail.dedicated),
+             .domains = rail.domains,
+             .bandwidth = slower(rail.interface, rail.bandwidth)});
+    }
+    return lanes;
 }
 
 // --- endpoints ---
@@ -210,9 +237,14 @@ Endpoint& Connector::create_waiting() {
     // Any transport will do for the limits of messages: nothing goes out before connect_waiting().
     unsigned index = 0;
     while (host_.interfaces.attributes(index).reach != uct::Reach::kInterface) ++index;
-    const DomainPair domains{static_cast<uint8_t>(host_.interfaces[index].domain), 0};
-    auto made = std::make_unique<Endpoint>(host_, 0, index, domains,
-                                           std::make_unique<wireup::WaitingLane>());
+    const uct::InterfaceAttributes& attributes = host_.interfaces.attributes(index);
+    const EndpointLanes lanes{.scalable = static_cast<uint8_t>(index),
+                              .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), 0},
+                              .latency = static_cast<float>(attributes.latency.at(1)),
+                              .bandwidth = static_cast<float>(attributes.bandwidth)};
+    auto made =
+        std::make_unique<Endpoint>(host_, 0, host_.configurations.intern(host_.interfaces, lanes),
+                                   std::make_unique<wireup::WaitingLane>());
     Endpoint& waiting = *made;
     endpoints_.add(std::move(made));
     return waiting;
@@ -298,8 +330,15 @@ void Connector::explain(const WorkerAddress& peer, FILE* stream) {
         const TransportResource& closed = context_.resources()[resource];
         report.left_out.push_back({closed.transport, closed.device, "it could not be opened"});
     }
-    const std::string text =
+    std::string text =
         select::write(report, select::explain(own_, peer, reach, selection_options()));
+    std::vector<select::Candidate> ranked = select::rank(own_, peer, reach);
+    if (!ranked.empty()) {
+        select::find_partner(own_, peer, reach, ranked.front());
+        const EndpointConfiguration configuration(
+            host_.interfaces, lanes_of(peer, ranked.front(), find_rails(peer, ranked)));
+        text += "# Lanes of the endpoint\n#\n" + configuration.describe("# ") + "#\n";
+    }
     fwrite(text.data(), 1, text.size(), stream);
 }
 

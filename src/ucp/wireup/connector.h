@@ -56,7 +56,12 @@ class Connector {
     bool reaches(uint8_t local, const AddressEntry& remote) const;
     select::Options selection_options() const;
     ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint);
-    void keep_rails(const WorkerAddress& remote, std::span<const select::Candidate> ranked);
+    /** The rails beside the first of these. */
+    std::vector<Rail> find_rails(const WorkerAddress& remote,
+                                 std::span<const select::Candidate> ranked) const;
+    /** What an endpoint on that pair of transports has, as its configuration tells it. */
+    EndpointLanes lanes_of(const WorkerAddress& remote, const select::Candidate& candidate,
+                           std::span<const Rail> rails) const;
     std::string why_unreachable(const WorkerAddress& remote);
     void retire(Endpoint& endpoint);
 

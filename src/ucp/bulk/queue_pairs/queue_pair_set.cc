@@ -115,7 +115,8 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
                    rail.domains == DomainPair{offer.partner_domain, offer.domain};
         });
         is_open.push_back(found != own.end());
-        rails.push_back(found != own.end() ? *found : Rail{endpoint_.dedicated_index(), {}});
+        // Any interface will do for one that gets no queue pair: its place is kept.
+        rails.push_back(found != own.end() ? *found : Rail{endpoint_.scalable_index(), {}});
     }
     unsigned left = driver_.room();
     for (unsigned round = 0; round < wanted_each() && left != 0; ++round) {

@@ -252,7 +252,7 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
 ucs_status_ptr_t OneSided::put(Endpoint& endpoint, const void* buffer, size_t length,
                                uint64_t address, const RemoteMemory& remote,
                                const OpParams& params) {
-    if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL) &&
+    if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
         (length == 0 || put_at_once(endpoint, buffer, length, address, remote)))
         return UCS_STATUS_PTR(endpoint.status());
     return start(

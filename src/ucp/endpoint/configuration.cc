@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/endpoint/configuration.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ucp/select/text_table.h"
+#include "ucs/log/log.h"
+#include "ucs/memory/detector.h"
+
+namespace ucp {
+namespace {
+
+constexpr uint32_t kPuts = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
+constexpr uint32_t kGets = uct::kGetBcopy | uct::kGetZcopy;
+constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
+
+std::string_view name(Role role) {
+    switch (role) {
+        case Role::kMessages:
+            return "messages";
+        case Role::kRemoteMemory:
+            return "put, get";
+        case Role::kAtomics:
+            return "atomics";
+        case Role::kBulk:
+            return "bulk";
+    }
+    return "unknown";
+}
+
+std::string_view reason(Service service) {
+    switch (service) {
+        case Service::kNone:
+            return "not served";
+        case Service::kDirect:
+            return "directly";
+        case Service::kStaged:
+            return "staged in pinned host memory";
+        case Service::kByMessages:
+            return "by messages: the peer's processor acts";
+    }
+    return "unknown";
+}
+
+}  // namespace
+
+EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces, EndpointLanes lanes)
+    : interfaces_(interfaces),
+      lanes_(std::move(lanes)),
+      scalable_(&interfaces.attributes(lanes_.scalable)) {
+    for (size_t role = 0; role < kRoles; ++role) {
+        for (size_t type = 0; type < kMemoryTypes; ++type) {
+            uses_[role][type] =
+                use_of(static_cast<Role>(role), static_cast<ucs_memory_type_t>(type));
+        }
+    }
+}
+
+LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
+    LaneUse use{.scalable = lanes_.scalable, .dedicated = lanes_.dedicated};
+    if (type != UCS_MEMORY_TYPE_HOST) {
+        // Packing and unpacking go through pinned host memory, whatever lane carries the bytes.
+        const bool is_word = role == Role::kAtomics;  // in remote memory
+        const bool is_copied = ucs::MemoryDetectors::of_type(type) != nullptr;
+        use.service =
+            is_copied && !is_word && role != Role::kBulk ? Service::kStaged : Service::kNone;
+        return use;
+    }
+    const uint32_t has = scalable_->capabilities;
+    switch (role) {
+        case Role::kMessages:
+            use.service = Service::kDirect;
+            break;
+        case Role::kRemoteMemory:
+            use.service =
+                (has & kPuts) != 0 && (has & kGets) != 0 ? Service::kDirect : Service::kByMessages;
+            break;
+        case Role::kAtomics: {
+            const uint32_t wanted =
+                uct::kAtomicCpu |
+                (interfaces_.uses_device_atomics() ? uint32_t{uct::kAtomicDevice} : 0);
+            use.service = (has & wanted) != 0 ? Service::kDirect : Service::kByMessages;
+            break;
+        }
+        case Role::kBulk:
+            use.service = (has & kChains) != 0 ? Service::kDirect : Service::kNone;
+            use.has_rails = use.service != Service::kNone && !lanes_.rails.empty();
+            break;
+    }
+    return use;
+}
+
+std::string EndpointConfiguration::lane_name(uint8_t interface) const {
+    if (interface == kNoInterface) return "-";
+    const uct::InterfaceAttributes& attributes = interfaces_.attributes(interface);
+    return attributes.transport + "/" + attributes.device;
+}
+
+std::string EndpointConfiguration::rail_names() const {
+    std::string names;
+    for (const RailLanes& rail : lanes_.rails) {
+        names += (names.empty() ? "" : ", ") + lane_name(rail.scalable);
+    }
+    return names;
+}
+
+std::string EndpointConfiguration::describe(const std::string& indent) const {
+    select::TextTable table({"role", "memory", "scalable", "dedicated", "rails", "how"});
+    for (size_t role = 0; role < kRoles; ++role) {
+        const auto& uses = uses_[role];
+        for (size_t type = 0; type < kMemoryTypes; ++type) {
+            const LaneUse& use = uses[type];
+            // Types that are served alike share a line.
+            if (use.service == Service::kNone) continue;
+            size_t first = 0;
+            while (uses[first] != use) ++first;
+            if (first != type) continue;
+            std::string types = ucs_memory_type_names[type];
+            for (size_t other = type + 1; other < kMemoryTypes; ++other) {
+                if (uses[other] == use) types += fmt::format(", {}", ucs_memory_type_names[other]);
+            }
+            table.add({std::string(name(static_cast<Role>(role))), std::move(types),
+                       lane_name(use.scalable), lane_name(use.dedicated),
+                       use.has_rails ? rail_names() : "-", std::string(reason(use.service))});
+        }
+    }
+    std::string rest;
+    const auto& messages = uses_[static_cast<size_t>(Role::kMessages)];
+    for (size_t type = 0; type < kMemoryTypes; ++type) {
+        if (messages[type].service != Service::kNone || type == UCS_MEMORY_TYPE_RDMA) continue;
+        rest += fmt::format("{}{}", rest.empty() ? "" : ", ", ucs_memory_type_names[type]);
+    }
+    std::string text = table.text(indent);
+    if (!rest.empty()) text += fmt::format("{}no lane serves {} memory\n", indent, rest);
+    return text;
+}
+
+ConfigurationRef ConfigurationSet::intern(const InterfaceSet& interfaces,
+                                          const EndpointLanes& lanes) {
+    for (const ConfigurationRef& known : configurations_) {
+        if (known->lanes() == lanes) return known;
+    }
+    std::erase_if(configurations_,
+                  [](const ConfigurationRef& known) { return known->use_count() == 1; });
+    ConfigurationRef made(new EndpointConfiguration(interfaces, lanes));
+    configurations_.push_back(made);
+    if (ucs::log_enabled(ucs::LogLevel::kInfo))
+        ucs::log_info("a configuration of endpoints:\n{}", made->describe("  "));
+    return made;
+}
+
+}  // namespace ucp

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <boost/smart_ptr/intrusive_ptr.hpp>
+#include <boost/smart_ptr/intrusive_ref_counter.hpp>
+
+#include "ucp/mem/remote_memory.h"
+#include "ucp/runtime/interface_set.h"
+#include "ucs/memory/memory_type.h"
+
+namespace ucp {
+
+/** What an endpoint uses a lane for. */
+enum class Role : uint8_t {
+    kMessages,      //!< tags, active messages, streams, control messages
+    kRemoteMemory,  //!< put and get
+    kAtomics,
+    kBulk,  //!< puts, gets and announced data in slices over several paths (docs/bulk.md)
+};
+inline constexpr size_t kRoles = 4;
+inline constexpr size_t kMemoryTypes = UCS_MEMORY_TYPE_LAST;
+
+/** How buffers of one memory type take part in a role. */
+enum class Service : uint8_t {
+    kNone,        //!< not at all: UCS_ERR_UNSUPPORTED at the call
+    kDirect,      //!< the lane reads and writes the buffer
+    kStaged,      //!< through pinned host memory, in messages
+    kByMessages,  //!< the lane lacks the operation: messages ask the peer's processor for it
+};
+
+/** The lanes of one role for one memory type. */
+struct LaneUse {
+    Service service = Service::kNone;
+    bool has_rails = false;  //!< those of EndpointLanes take part
+    uint8_t scalable = 0;    //!< place in the InterfaceSet
+    uint8_t dedicated = 0;   //!< the same of its dedicated partner; kNoInterface: it has none
+    friend bool operator==(const LaneUse&, const LaneUse&) = default;
+};
+
+inline constexpr uint8_t kNoInterface = UINT8_MAX;
+
+/** A further device that joins the two workers, as configurations tell it. */
+struct RailLanes {
+    uint8_t scalable = 0;
+    uint8_t dedicated = kNoInterface;
+    DomainPair domains{};
+    float bandwidth = 0;  //!< bytes per second, of the slower end
+    friend bool operator==(const RailLanes&, const RailLanes&) = default;
+};
+
+/** All that tells one endpoint configuration from another. */
+struct EndpointLanes {
+    uint8_t scalable = 0;
+    uint8_t dedicated = kNoInterface;  //!< kNoInterface: it cannot be promoted
+    DomainPair domains{};              //!< of both lanes: they share a device at either end
+    float latency = 0;                 //!< seconds one way, of the slower end's device
+    float bandwidth = 0;               //!< bytes per second, of the slower end
+    std::vector<RailLanes> rails;      //!< beside the lanes, best first
+    friend bool operator==(const EndpointLanes&, const EndpointLanes&) = default;
+};
+
+/**
+ * What all endpoints with the same lanes share: for each role and memory type the scalable
+ * transport, its dedicated partner and the rails. Constant once made.
+ */
+class EndpointConfiguration
+    : public boost::intrusive_ref_counter<EndpointConfiguration, boost::thread_unsafe_counter> {
+  public:
+    /** @param interfaces  of the worker; outlive the configuration */
+    EndpointConfiguration(const InterfaceSet& interfaces, EndpointLanes lanes);
+
+    const EndpointLanes& lanes() const { return lanes_; }
+    /** Attributes of the scalable lane's transport. */
+    const uct::InterfaceAttributes& scalable() const { return *scalable_; }
+    /** The lanes of a role for buffers of a memory type; kNone for a type that nothing serves. */
+    const LaneUse& use(Role role, ucs_memory_type_t type) const {
+        return uses_[static_cast<size_t>(role)][type];
+    }
+    /** A table of all of them, for people: lines that begin with `indent`. */
+    std::string describe(const std::string& indent) const;
+
+  private:
+    LaneUse use_of(Role role, ucs_memory_type_t type) const;
+    std::string lane_name(uint8_t interface) const;
+    std::string rail_names() const;
+
+    const InterfaceSet& interfaces_;
+    const EndpointLanes lanes_;
+    const uct::InterfaceAttributes* const scalable_;
+    std::array<std::array<LaneUse, kMemoryTypes>, kRoles> uses_;
+};
+
+using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;
+
+/**
+ * The endpoint configurations of a worker, one for all endpoints alike. Thread rule: as the worker.
+ */
+class ConfigurationSet {
+  public:
+    /** The configuration with these lanes, made if no endpoint has it. Those unused go. */
+    ConfigurationRef intern(const InterfaceSet& interfaces, const EndpointLanes& lanes);
+    /** Those in use, and some that were. */
+    size_t size() const { return configurations_.size(); }
+
+  private:
+    std::vector<ConfigurationRef> configurations_;
+};
+
+}  // namespace ucp
