@@ -49,6 +49,12 @@ void set_faults(const char* faults) {
     function(faults);
 }
 
+uint64_t calls_of(const char* function) {
+    const auto count =
+        reinterpret_cast<stand_in::CallsOf>(dlsym(stand_in_library, stand_in::kCallsOf));
+    return count(function);
+}
+
 int device_count() {
     check(driver().init(0), "cuInit");
     int count = 0;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -118,6 +119,7 @@ struct State {
     uint64_t ids = 0;
     std::map<std::string, std::vector<std::pair<Result, int>>> faults;
     std::map<std::string, int> calls;
+    std::map<std::string, uint64_t> counts;
 };
 
 State& state() {
@@ -163,6 +165,7 @@ void set_faults(const char* list) {
 Result fault(const char* call) {
     State& s = state();
     Lock lock(s.mutex);
+    ++s.counts[call];
     const auto found = s.faults.find(call);
     if (found == s.faults.end()) return abi::kSuccess;
     const int number = ++s.calls[call];
@@ -980,6 +983,7 @@ struct Exported {
     size_t place, size;
     abi::Device device;
     uint64_t id;
+    ino_t inode;  //!< a descriptor's number may be another file's by now
 };
 static_assert(sizeof(Exported) <= sizeof(abi::IpcHandle));
 
@@ -988,8 +992,10 @@ Result ipc_get_handle(abi::IpcHandle* handle, abi::DevicePointer pointer) {
     Lock lock(state().mutex);
     const Region* const region = find_region(pointer);
     if (region == nullptr || region->kind != Kind::kDevice) return abi::kInvalidValue;
-    const Exported exported{getpid(),     region->fd,     region->place,
-                            region->size, region->device, region->id};
+    struct stat file {};
+    (void)fstat(region->fd, &file);
+    const Exported exported{getpid(),       region->fd, region->place, region->size,
+                            region->device, region->id, file.st_ino};
     std::memset(handle, 0, sizeof(*handle));
     std::memcpy(handle, &exported, sizeof(exported));
     return abi::kSuccess;
@@ -1005,6 +1011,11 @@ Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
         "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.fd);
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return abi::kInvalidHandle;
+    struct stat file {};
+    if (fstat(fd, &file) != 0 || file.st_ino != exported.inode) {
+        close(fd);
+        return abi::kInvalidHandle;
+    }
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t first = exported.place / page * page;
     const size_t length = exported.place - first + exported.size;
@@ -1022,6 +1033,7 @@ Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
 }
 
 Result ipc_close(abi::DevicePointer pointer) {
+    STAND_IN_CALL("cuIpcCloseMemHandle");
     State& s = state();
     Lock lock(s.mutex);
     const auto found = s.regions.find(pointer);
@@ -1118,6 +1130,12 @@ __attribute__((visibility("default"))) Result cuGetProcAddress_v2(const char* na
     *address = entry == entries().end() ? nullptr : entry->second;
     if (found != nullptr) *found = *address == nullptr ? 1 : 0;
     return *address == nullptr ? abi::kNotFound : abi::kSuccess;
+}
+
+__attribute__((visibility("default"))) uint64_t stand_in_cuda_calls_of(const char* function) {
+    Lock lock(state().mutex);
+    const auto found = state().counts.find(function);
+    return found == state().counts.end() ? 0 : found->second;
 }
 
 __attribute__((visibility("default"))) void stand_in_cuda_set_faults(const char* faults) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+
 /**
  * A stand-in for libcuda.so.1, for machines without a GPU: the part of the driver's interface that
  * Swiftlane and its tests use, found by cuGetProcAddress_v2 as in the real one.
@@ -23,5 +25,8 @@ namespace stand_in {
 /** The same as STAND_IN_CUDA_FAULTS, at once; "" ends all faults. As a symbol of the library. */
 using SetFaults = void (*)(const char* faults);
 inline constexpr const char* kSetFaults = "stand_in_cuda_set_faults";
+/** How often a function was called in this process. */
+using CallsOf = uint64_t (*)(const char* function);
+inline constexpr const char* kCallsOf = "stand_in_cuda_calls_of";
 
 }  // namespace stand_in

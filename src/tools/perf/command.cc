@@ -17,6 +17,7 @@
 #include "tools/common/live_line.h"
 #include "tools/common/units.h"
 #include "tools/perf/channel.h"
+#include "tools/perf/device_memory.h"
 #include "tools/perf/launcher.h"
 #include "tools/perf/run.h"
 
@@ -90,6 +91,8 @@ std::string title(const PerfCommand& command) {
         if (options.batch_gets) text += ", gets";
         if (options.notify) text += ", notified";
     }
+    if (options.memory != "host" || options.target_memory != "host")
+        text += fmt::format(", memory {} to {}", options.memory, options.target_memory);
     if (options.verify) text += ", verified";
     return text;
 }
@@ -230,6 +233,24 @@ void add_measure_options(CLI::App& app, PerfCommand& command) {
         ->capture_default_str();
     add_size(app, "--buffer", options.buffer,
              "Memory of each thread for messages; there is room for one message at least");
+    const auto read_memory = [&options](const std::string& text) {
+        const size_t comma = text.find(',');
+        options.memory = text.substr(0, comma);
+        options.target_memory = comma == text.npos ? options.memory : text.substr(comma + 1);
+        try {
+            (void)MemoryPlace::parse(options.memory);
+            (void)MemoryPlace::parse(options.target_memory);
+        } catch (const std::invalid_argument& error) {
+            throw CLI::ValidationError("--memory", error.what());
+        }
+    };
+    app.add_option_function<std::string>(
+           "--memory", read_memory,
+           "Where messages lie: host, cuda or cuda:DEVICE, for both ends or, after a comma, for "
+           "the "
+           "target. cuda: the first device and, at the target, the second one")
+        ->type_name("PLACE[,PLACE]")
+        ->default_str("host");
     app.add_option("--seed", options.seed, "Of the contents")->capture_default_str();
     app.add_flag("--verify", options.verify,
                  "Check every byte. Windows of put, get and batch are checked one by one, and only "

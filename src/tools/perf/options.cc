@@ -6,6 +6,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "tools/perf/device_memory.h"
+
 namespace tools::perf {
 namespace {
 
@@ -63,6 +65,8 @@ Json to_json(const Options& options) {
             {"pieces", options.pieces},
             {"buffer", options.buffer},
             {"seed", options.seed},
+            {"memory", options.memory},
+            {"target_memory", options.target_memory},
             {"latency", options.latency},
             {"bandwidth", options.bandwidth},
             {"batch_gets", options.batch_gets},
@@ -90,6 +94,10 @@ Options from_json(const Json& json) {
     options.pieces = read<unsigned>(json, "pieces", 1, 1 << 24);
     options.buffer = read<uint64_t>(json, "buffer", 0, kMostBytes);
     options.seed = json.at("seed").get<uint64_t>();
+    options.memory = json.at("memory").get<std::string>();
+    options.target_memory = json.at("target_memory").get<std::string>();
+    (void)MemoryPlace::parse(options.memory);
+    (void)MemoryPlace::parse(options.target_memory);
     options.latency = json.at("latency").get<bool>();
     options.bandwidth = json.at("bandwidth").get<bool>();
     options.batch_gets = json.at("batch_gets").get<bool>();

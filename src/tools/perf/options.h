@@ -26,6 +26,8 @@ struct Options {
     unsigned pieces = 1000;  // of a batch
     uint64_t buffer = 256 << 20;
     uint64_t seed = 1;
+    std::string memory = "host";         // of the initiator's messages (device_memory.h)
+    std::string target_memory = "host";  // of the target's
     bool latency = true;
     bool bandwidth = true;
     bool batch_gets = false;

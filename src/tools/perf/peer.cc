@@ -33,7 +33,10 @@ void check(ucs_status_t status, const char* what) {
 
 // --- context and window
 
-Context::Context(const Options& options) {
+Context::Context(const Options& options, bool is_initiator) {
+    // First, so that the library finds the device's context and gets ready for it.
+    const auto place = MemoryPlace::parse(is_initiator ? options.memory : options.target_memory);
+    if (place.is_device) device_ = std::make_unique<Device>(place, is_initiator);
     ucp_config_t* config = nullptr;
     check(ucp_config_read(nullptr, nullptr, &config), "configuration");
     ucp_params_t params{};
@@ -91,6 +94,7 @@ Peer::Peer(const Context& context, const Options& options, uint32_t index, bool 
       index_(index),
       is_initiator_(is_initiator),
       shares_cores_(2 * options.threads > std::thread::hardware_concurrency()),
+      device_(context.device()),
       context_(context.handle()),
       fetches_(options.window) {
     ucp_worker_params_t params{};
@@ -101,19 +105,7 @@ Peer::Peer(const Context& context, const Options& options, uint32_t index, bool 
         check(ucp_worker_get_efd(worker_, &event_fd_), "sleeping on these transports");
     }
 
-    const size_t length = options.buffer_length();
-    void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) {
-        throw std::system_error(errno, std::generic_category(),
-                                fmt::format("a buffer of {} bytes", length));
-    }
-    buffer_ = static_cast<std::byte*>(memory);
-    ucp_mem_map_params_t map{};
-    map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-    map.address = memory;
-    map.length = length;
-    check(ucp_mem_map(context_, &map, &memory_), "registration");
+    make_buffer();
 
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
@@ -125,11 +117,39 @@ Peer::Peer(const Context& context, const Options& options, uint32_t index, bool 
     check(ucpx_worker_set_notify_handler(worker_, on_notified, this), "handler");
 }
 
+void Peer::make_buffer() {
+    const size_t length = options_.buffer_length();
+    ucp_mem_map_params_t map{};
+    map.length = length;
+    if (device_ != nullptr) {
+        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                         UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+        map.flags = UCP_MEM_MAP_ALLOCATE;
+        map.memory_type = UCS_MEMORY_TYPE_CUDA;
+        check(ucp_mem_map(context_, &map, &memory_), "device memory");
+        ucp_mem_attr_t attributes{};
+        attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+        check(ucp_mem_query(memory_, &attributes), "device memory");
+        buffer_ = static_cast<std::byte*>(attributes.address);
+        return;
+    }
+    void* memory = mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) {
+        throw std::system_error(errno, std::generic_category(),
+                                fmt::format("a buffer of {} bytes", length));
+    }
+    buffer_ = static_cast<std::byte*>(memory);
+    map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    map.address = memory;
+    check(ucp_mem_map(context_, &map, &memory_), "registration");
+}
+
 Peer::~Peer() {
     if (remote_key_ != nullptr) ucp_rkey_destroy(remote_key_);
     if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
-    if (buffer_ != nullptr) munmap(buffer_, options_.buffer_length());
+    if (buffer_ != nullptr && device_ == nullptr) munmap(buffer_, options_.buffer_length());
 }
 
 Json Peer::introduction() const {
@@ -235,10 +255,22 @@ void Peer::answer(const Answer& answer) {
 // --- content
 
 void Peer::fill_message(std::span<std::byte> message, uint64_t sequence) const {
-    fill_payload(message, {options_.seed, 0, 1, index_, sequence});
+    if (!is_on_device(message.data())) {
+        fill_payload(message, {options_.seed, 0, 1, index_, sequence});
+        return;
+    }
+    std::vector<std::byte> content(message.size());
+    fill_payload(content, {options_.seed, 0, 1, index_, sequence});
+    device_->copy(message.data(), content.data(), content.size());
 }
 
 bool Peer::is_right(std::span<const std::byte> message, uint64_t sequence) const {
+    std::vector<std::byte> content;
+    if (is_on_device(message.data())) {
+        content.resize(message.size());
+        device_->copy(content.data(), message.data(), content.size());
+        message = content;
+    }
     return check_payload(message, {options_.seed, 0, 1, index_, sequence}) == message.size();
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tools/perf/device_memory.h"
 #include "tools/perf/options.h"
 #include "ucp/api/ucpx.h"
 
@@ -18,13 +20,17 @@ void check(ucs_status_t status, const char* what);
 // A context for all kinds of operations.
 class Context {
   public:
-    explicit Context(const Options& options);
+    // A device's memory is for all peers of the context.
+    Context(const Options& options, bool is_initiator);
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
     ~Context();
     ucp_context_h handle() const { return handle_; }
+    // Null: messages lie in host memory.
+    const Device* device() const { return device_.get(); }
 
   private:
+    std::unique_ptr<Device> device_;
     ucp_context_h handle_ = nullptr;
 };
 
@@ -120,6 +126,10 @@ class Peer {
     Arrivals& arrivals() { return arrivals_; }
 
   private:
+    void make_buffer();
+    bool is_on_device(const std::byte* data) const {
+        return device_ != nullptr && data >= buffer_ && data < buffer_ + options_.buffer_length();
+    }
     static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data,
                                    size_t length, const ucp_am_recv_param_t* param);
     static void on_message_received(void* request, ucs_status_t status, size_t length, void* self);
@@ -132,6 +142,7 @@ class Peer {
     const uint32_t index_;
     const bool is_initiator_;
     const bool shares_cores_;
+    const Device* const device_;
     ucp_context_h context_;
     ucp_worker_h worker_ = nullptr;
     ucp_ep_h endpoint_ = nullptr;

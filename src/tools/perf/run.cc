@@ -220,7 +220,7 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
     if (const Json answer = channel.expect(); answer.contains("error")) {
         throw std::runtime_error(answer.at("error").get<std::string>());
     }
-    const Context context(options);
+    const Context context(options, true);
     const Peers peers = make_peers(context, options, true);
     connect(channel, peers);
     std::vector<std::atomic<uint64_t>> done(options.threads);
@@ -278,7 +278,7 @@ void run_target(Channel& channel) {
         throw;
     }
     channel.send({{"perf", SWIFTLANE_VERSION}});
-    const Context context(options);
+    const Context context(options, false);
     const Peers peers = make_peers(context, options, false);
     connect(channel, peers);
     std::mutex mutex;

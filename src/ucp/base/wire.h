@@ -26,6 +26,7 @@ enum class AmId : uint8_t {
     kRndvAtp = 11,
     kRndvData = 12,
     kRndvAmRts = 13,
+    kMemoryFreed = 15,  //!< MemoryFreed: device memory that was described is gone
     // byte streams (proto/stream)
     kStream = 14,  //!< StreamHeader, bytes of the stream
     // emulated one-sided operations (proto/rma/emulation)

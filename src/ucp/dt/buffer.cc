@@ -64,6 +64,7 @@ ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {
                          declared, &copy);
     if (copy != nullptr) {
         copy_ = copy;
+        if (class_ == DatatypeClass::kContig) count_ = 0;
         class_ = DatatypeClass::kDevice;
     }
     return status;

@@ -30,6 +30,11 @@ class Buffer {
 
     /** The bytes of a contiguous buffer. */
     void* data() const { return address_; }
+    /** A buffer that lies in device memory as one piece; empty: another one. */
+    std::span<std::byte> device_bytes() const {
+        if (class_ != DatatypeClass::kDevice || count_ != 0) return {};
+        return {static_cast<std::byte*>(address_), length_};
+    }
     /** The pieces of an iov buffer. */
     std::span<const ucp_dt_iov_t> pieces() const {
         return {static_cast<const ucp_dt_iov_t*>(address_), count_};
@@ -86,7 +91,8 @@ class Buffer {
     size_t length_ = 0;
     DatatypeClass class_ = DatatypeClass::kInvalid;
     // A contiguous buffer leaves these as they are.
-    size_t count_;  //!< pieces, or elements of a generic datatype
+    // Pieces, or elements of a generic datatype; kDevice: 0 if there is one piece, at the address.
+    size_t count_;
     union {
         struct {
             size_t index;  //!< piece that the next access is likely to start in

@@ -36,6 +36,7 @@ class RequestPool {
     RequestPool& operator=(const RequestPool&) = delete;
 
     Gate& gate() { return gate_; }
+    DeferredWork& work() { return work_; }
     /** For the C functions, which are called with a request alone. */
     Worker* owner() const { return owner_; }
 

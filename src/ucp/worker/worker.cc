@@ -98,6 +98,7 @@ ucs_status_t Worker::open() {
 
 Worker::~Worker() {
     bulk_.set_wakeup(nullptr);
+    rndv_.direct.wait();
     log_use();
     withdraw_lanes();
     endpoints_.for_each([](Endpoint& endpoint) { endpoint.take_from_user(); });
@@ -147,6 +148,7 @@ unsigned Worker::progress() {
         queue_pairs_.advance(now());
         keepalive_.advance(now());
         reassembly_.advance(now());
+        rndv_.direct.advance(now());
         context_.domains().collect();
         if (connections_ != nullptr) {
             bool look = false;
@@ -175,6 +177,7 @@ ucs::Time Worker::next_deadline() const {
 unsigned Worker::run_deferred() {
     host_.work.taken();
     unsigned events = requests_.run_deferred();
+    events += rndv_.run_deferred();
     events += end_failed_lanes();
     const auto purged = std::exchange(to_purge_, {});
     for (Endpoint* endpoint : purged) purge(*endpoint);

@@ -58,6 +58,13 @@ void MemoryDetectors::prepare() {
     }
 }
 
+bool MemoryDetectors::export_memory(const void* address, size_t length, MemoryExport& description) {
+    for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
+        if (detector->export_memory(address, length, description)) return true;
+    }
+    return false;
+}
+
 MemoryDetector* MemoryDetectors::of_type(ucs_memory_type_t type) {
     for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
         if ((detector->types() & UCS_BIT(type)) != 0) return detector;

@@ -44,6 +44,34 @@ class StagedCopy {
     ~StagedCopy() = default;
 };
 
+// Memory of a device as its owner describes it to the other processes of the host, which may then
+// copy from it by themselves. It travels between processes as it is.
+#pragma pack(push, 1)
+struct MemoryExport {
+    uint32_t type;        // ucs_memory_type_t: whose detector understands the rest
+    uint16_t version;     // kMemoryExportVersion
+    uint16_t has_handle;  // 0: other processes cannot open it, its owner reaches it
+    uint64_t process;     // the owner, a number drawn at its start
+    uint64_t buffer;      // the allocation: a number that the owner gives to no other
+    uint64_t size;        // bytes of the allocation
+    uint64_t offset;      // in it, where the described memory begins
+    uint64_t base;        // address of the allocation in the owner
+    char device[16];      // the device's unique name
+    char handle[64];      // what the driver opens it with
+};
+#pragma pack(pop)
+inline constexpr uint16_t kMemoryExportVersion = 1;
+
+// A copy that goes on by itself.
+class AsyncCopy {
+  public:
+    // UCS_INPROGRESS, or the end of the copy, which is gone then: it is not called again.
+    virtual ucs_status_t test() = 0;
+
+  protected:
+    ~AsyncCopy() = default;
+};
+
 // Recognises memory of one kind, and copies it; modules for accelerators register one. Not owned.
 // Any thread may call, whatever device or context is current there.
 class MemoryDetector : public Registration {
@@ -65,6 +93,23 @@ class MemoryDetector : public Registration {
     virtual ucs_status_t open_copy(std::span<const MemoryPiece> pieces, StagedCopy** copy) {
         return UCS_ERR_UNSUPPORTED;
     }
+    // Describe memory to other processes. False: it cannot be, or this is not its kind.
+    virtual bool export_memory(const void* address, size_t length, MemoryExport& description) {
+        return false;
+    }
+    // Begin to copy the first `length` bytes that another process, or this one, described, to host
+    // memory or memory of this detector's. Both sides stay as they are until the copy has ended.
+    // UCS_ERR_NO_RESOURCE: this process has no way to that memory yet; one is opened aside, for
+    // later copies. UCS_ERR_UNSUPPORTED: there is none. UCS_ERR_INVALID_PARAM: the description is
+    // not sound.
+    virtual ucs_status_t fetch(const MemoryExport& from, void* to, size_t length,
+                               AsyncCopy** copy) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    // Has the allocation, described by this process, been freed since? Whatever lies there now.
+    virtual bool is_freed(uint64_t buffer, uint64_t base) { return false; }
+    // The owner says that it freed an allocation: give up the way to it.
+    virtual void forget(uint64_t process, uint64_t buffer) {}
     // On the device that is current, else on the first that the program uses.
     virtual ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) {
         return UCS_ERR_UNSUPPORTED;
@@ -91,6 +136,8 @@ class MemoryDetectors {
     static uint64_t types();
     static bool is_in_use();
     static void prepare();
+    // As MemoryDetector::export_memory(), of whoever can.
+    static bool export_memory(const void* address, size_t length, MemoryExport& description);
     // The detector that can allocate this type; null: none.
     static MemoryDetector* of_type(ucs_memory_type_t type);
 };

@@ -15,6 +15,7 @@
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "uct/api/module.h"
+#include "uct/cuda/transports.h"
 #include "uct/ib/base/transports.h"
 #include "uct/self/component.h"
 #include "uct/sm/component.h"
@@ -39,13 +40,7 @@ const ucs::config::Table<ModuleConfig> module_table("transport modules", {""}, k
 
 // The transports of this library's own modules, for machines where a module does not load: a name
 // in UCX_TLS is then known, and not available.
-constexpr std::string_view kCudaWords[] = {"cuda"};
-constexpr TransportDeclaration kCudaTransports[] = {
-    {"cuda_copy", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
-    {"cuda_ipc", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
-    {"gdr_copy", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
-};
-constexpr std::span<const TransportDeclaration> kOfModules[] = {ib::kTransports, kCudaTransports};
+constexpr std::span<const TransportDeclaration> kOfModules[] = {ib::kTransports, cuda::kTransports};
 
 struct Registry {
     std::mutex mutex;

@@ -21,6 +21,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::stream_writes>("STREAM_WRITES", "y",
                                   "The device tells the end of a copy by writing to host memory; "
                                   "n: the driver is asked."),
+    field<&Config::direct>("DIRECT", "y",
+                           "Within a host, messages between devices are copied by the devices "
+                           "themselves; n: all go through host memory."),
+    field<&Config::mappings>("MAPPINGS", "256",
+                             "The most allocations of other processes that are mapped at a time.",
+                             {.least = "1", .most = "65536"}),
 };
 
 const ucs::config::Table<Config> table("CUDA", {"CUDA_"}, kFields);
@@ -30,7 +36,7 @@ Config load() {
     std::string problem;
     if (table.load(ucs::config::Source::from_environment(), config, problem) != UCS_OK) {
         ucs::log_error("{}", problem);
-        config = {{16 << 20}, true, true};
+        config = {{16 << 20}, true, true, true, 256};
     }
     return config;
 }

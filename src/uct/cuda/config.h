@@ -10,6 +10,8 @@ struct Config {
     ucs::config::MemorySize staging;
     bool preload;
     bool stream_writes;
+    bool direct;
+    unsigned mappings;
 
     /** The environment's settings, read once. */
     static const Config& get();

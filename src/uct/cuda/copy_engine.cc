@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "ucs/log/log.h"
@@ -274,6 +275,33 @@ CopyContext* CopyEngine::context_of(const Found& found) {
     std::lock_guard lock(mutex_);
     return found.context != nullptr ? find(found.context, found.device)
                                     : find_for_device(found.device);
+}
+
+CopyContext* CopyEngine::context_near(const char (&device)[16]) {
+    std::lock_guard lock(mutex_);
+    CopyContext* any = nullptr;
+    for (const std::unique_ptr<CopyContext>& known : contexts_) {
+        if (!known->is_alive()) continue;
+        abi::Uuid name{};
+        (void)driver_.device_get_uuid(&name, known->device());
+        if (std::memcmp(name.bytes, device, sizeof(device)) == 0) return known.get();
+        if (any == nullptr) any = known.get();
+    }
+    return any;
+}
+
+bool CopyEngine::is_pinned(const void* address, size_t length) const {
+    unsigned type = 0;
+    abi::DevicePointer base = 0;
+    size_t size = 0;
+    abi::PointerAttribute attributes[] = {abi::kPointerMemoryType, abi::kPointerRangeStart,
+                                          abi::kPointerRangeSize};
+    void* values[] = {&type, &base, &size};
+    const abi::DevicePointer first = device_pointer(address);
+    return driver_.pointer_get_attributes(std::size(attributes), attributes, values, first) ==
+               abi::kSuccess &&
+           type == abi::kMemoryTypeHost && first >= base && first - base <= size &&
+           length <= size - (first - base);
 }
 
 void CopyEngine::prepare() {

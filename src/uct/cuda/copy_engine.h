@@ -52,6 +52,8 @@ class CopyContext {
     /** @return UCS_OK if the copy has ended, UCS_INPROGRESS, or the error of the context */
     ucs_status_t test(const Ticket& ticket);
     ucs_status_t wait(const Ticket& ticket);
+    /** The same as test(), of the driver: also a device that can tell nothing any more. */
+    ucs_status_t query(const Ticket& ticket) { return ask_stream(lane_of(ticket.direction)); }
 
     /**
      * Load every kernel. Beside a kernel of the program's that runs for long this may wait for its
@@ -124,6 +126,10 @@ class CopyEngine {
     Found look_up(const void* address) const;
     /** Where to copy such memory; null: no context is known that reaches it. */
     CopyContext* context_of(const Found& found);
+    /** A context of the device of that name, else of any; null: there is none so far. */
+    CopyContext* context_near(const char (&device)[16]);
+    /** Does all of this host memory lie in one registration or pinned allocation? */
+    bool is_pinned(const void* address, size_t length) const;
     /** Get ready in the context that is current and in all primary contexts that are active. */
     void prepare();
 

@@ -3,8 +3,16 @@
 
 #include "ucs/log/log.h"
 #include "ucs/type/bits.h"
+#include "uct/cuda/config.h"
 
 namespace uct::cuda {
+
+Memory::Memory(CopyEngine& engine)
+    : engine_(engine),
+      staging_(engine.driver()),
+      exports_(engine.driver()),
+      mappings_(engine.driver(), Config::get().mappings),
+      direct_(engine, staging_, exports_, mappings_) {}
 
 Memory* Memory::get() {
     static Memory* const memory = []() -> Memory* {
@@ -31,29 +39,37 @@ uint64_t Memory::types() const {
     return UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
 }
 
+// A primary context, held from then on: it lives as long as the process, unless the program resets
+// the device. A program that has none gets none: the context that is current has to do.
+abi::Context Memory::home() {
+    const Driver& driver = engine_.driver();
+    std::lock_guard lock(home_mutex_);
+    unsigned long long id = 0;
+    if (home_ != nullptr && driver.context_get_id(home_, &id) == abi::kSuccess) return home_;
+    home_ = nullptr;
+    int devices = 0;
+    if (driver.device_get_count(&devices) != abi::kSuccess) return nullptr;
+    for (abi::Device device = 0; device < devices; ++device) {
+        unsigned flags = 0;
+        int is_active = 0;
+        if (driver.primary_context_state(device, &flags, &is_active) == abi::kSuccess &&
+            is_active != 0 && driver.primary_context_retain(&home_, device) == abi::kSuccess)
+            return home_;
+    }
+    home_ = nullptr;
+    abi::Context current = nullptr;
+    return driver.context_get(&current) == abi::kSuccess ? current : nullptr;
+}
+
 void Memory::prepare() {
     engine_.prepare();
-    abi::Context current = nullptr;
-    int is_active = 0;
-    unsigned flags = 0;
-    const Driver& driver = engine_.driver();
-    int devices = 0;
-    if (driver.context_get(&current) == abi::kSuccess && current != nullptr) {
-        staging_.fill();
-        return;
-    }
-    if (driver.device_get_count(&devices) != abi::kSuccess) return;
-    for (abi::Device device = 0; device < devices; ++device) {
-        if (driver.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
-            is_active == 0 || driver.primary_context_retain(&current, device) != abi::kSuccess)
-            continue;
-        {
-            CurrentContext context(driver, current);
-            if (context.result() == abi::kSuccess) staging_.fill();
-        }
-        (void)driver.primary_context_release(device);
-        return;
-    }
+    fill_staging(home());
+}
+
+void Memory::fill_staging(abi::Context context) {
+    if (context == nullptr) return;
+    CurrentContext current(engine_.driver(), context);
+    if (current.result() == abi::kSuccess) staging_.fill();
 }
 
 ucs_status_t Memory::copy_within(const CopyEngine::Found& owner, void* to, const void* from,
@@ -85,18 +101,31 @@ ucs_status_t Memory::copy(void* to, const void* from, size_t length) {
 ucs_status_t Memory::open_copy(std::span<const ucs::MemoryPiece> pieces, ucs::StagedCopy** copy) {
     StagedTransfer* const transfer = staging_.take_transfer();
     if (transfer == nullptr) return UCS_ERR_NO_MEMORY;
-    // A program whose first use of CUDA came after the library's start, and which did nothing since
-    // that would have made ready: this one message is slow.
-    if (!staging_.is_filled()) {
-        CopyContext* const context = engine_.context_of(engine_.look_up(pieces.front().address));
-        if (context != nullptr) {
-            CurrentContext current(engine_.driver(), context->handle());
-            staging_.fill();
-        }
-    }
+    fill_late(pieces.front().address);
     transfer->open(engine_, pieces);
     *copy = transfer;
     return UCS_OK;
+}
+
+// A program whose first use of CUDA came after the library's start, and which did nothing since
+// that would have made ready: this one message is slow.
+void Memory::fill_late(const void* address) {
+    if (staging_.is_filled()) return;
+    const abi::Context context = home();
+    CopyContext* const owner = engine_.context_of(engine_.look_up(address));
+    fill_staging(context != nullptr || owner == nullptr ? context : owner->handle());
+}
+
+bool Memory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
+    return Config::get().direct &&
+           exports_.describe(engine_.look_up(address), address, length, description);
+}
+
+ucs_status_t Memory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
+                           ucs::AsyncCopy** copy) {
+    if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
+    fill_late(to);
+    return direct_.fetch(from, to, length, copy);
 }
 
 ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {

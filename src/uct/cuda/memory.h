@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <mutex>
+
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
+#include "uct/cuda/direct.h"
+#include "uct/cuda/exports.h"
+#include "uct/cuda/mappings.h"
 #include "uct/cuda/staging.h"
 
 namespace uct::cuda {
@@ -20,19 +25,35 @@ class Memory final : public ucs::MemoryDetector {
     ucs_status_t copy(void* to, const void* from, size_t length) override;
     ucs_status_t open_copy(std::span<const ucs::MemoryPiece> pieces,
                            ucs::StagedCopy** copy) override;
+    bool export_memory(const void* address, size_t length, ucs::MemoryExport& description) override;
+    ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
+                       ucs::AsyncCopy** copy) override;
+    bool is_freed(uint64_t buffer, uint64_t base) override {
+        return Exports::buffer_at(engine_.driver(), base) != buffer;
+    }
+    void forget(uint64_t process, uint64_t buffer) override { mappings_.forget(process, buffer); }
     ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) override;
     void free(void* address) override;
 
     CopyEngine& engine() { return engine_; }
     StagingPool& staging() { return staging_; }
+    Mappings& mappings() { return mappings_; }
 
   private:
-    explicit Memory(CopyEngine& engine) : engine_(engine), staging_(engine.driver()) {}
+    explicit Memory(CopyEngine& engine);
+    abi::Context home();
+    void fill_staging(abi::Context context);
+    void fill_late(const void* address);
     ucs_status_t copy_within(const CopyEngine::Found& owner, void* to, const void* from,
                              size_t length);
 
     CopyEngine& engine_;
+    std::mutex home_mutex_;
+    abi::Context home_ = nullptr;  //!< where staging memory is registered
     StagingPool staging_;
+    Exports exports_;
+    Mappings mappings_;
+    DirectCopies direct_;
 };
 
 }  // namespace uct::cuda

@@ -13,26 +13,36 @@ namespace uct::cuda {
 
 // --- the pool ---
 
+bool StagingPool::is_pinned() const {
+    unsigned type = 0;
+    return driver_.pointer_get_attribute(&type, abi::kPointerMemoryType,
+                                         reinterpret_cast<uintptr_t>(memory_)) == abi::kSuccess &&
+           type == abi::kMemoryTypeHost;
+}
+
 void StagingPool::fill() {
     constexpr size_t kLeast = 2 * kChunk, kMost = size_t{64} << 20;
     constexpr unsigned kPortableAndMapped = 3;
     std::lock_guard lock(mutex_);
-    if (is_filled_) return;
+    const bool is_first = !is_filled_;
+    if (!is_first && (memory_ == nullptr || is_pinned())) return;
     is_filled_ = true;
     const size_t bytes = std::clamp(Config::get().staging.bytes, kLeast, kMost) / kChunk * kChunk;
     void* const memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        is_first ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                 : memory_;
     if (memory == MAP_FAILED) return;
-    // Memory of our own that is registered: it outlives the context that is current now.
     const abi::Result result = driver_.host_register(memory, bytes, kPortableAndMapped);
     if (result != abi::kSuccess) {
         ucs::log_warn(
             "{} bytes of staging memory cannot be pinned ({}): copies from and to CUDA "
             "devices are slower; set UCX_CUDA_STAGING lower",
             bytes, driver_.name_of(result));
-        (void)munmap(memory, bytes);
+        if (is_first) (void)munmap(memory, bytes);
         return;
     }
+    if (!is_first) return;
+    memory_ = memory;
     chunks_ = bytes / kChunk;
     for (size_t i = chunks_; i-- > 0;)
         free_.push_back(static_cast<std::byte*>(memory) + i * kChunk);

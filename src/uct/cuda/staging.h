@@ -26,7 +26,10 @@ class StagingPool {
 
     explicit StagingPool(const Driver& driver) : driver_(driver) {}
 
-    /** With a context current: take and pin the memory, once. */
+    /**
+     * Take and pin the memory, in the context that is current: it is pinned as long as that
+     * context lives, and pinned anew by the next call.
+     */
     void fill();
     bool is_filled() const { return is_filled_.load(std::memory_order_acquire); }
     std::byte* take();
@@ -38,9 +41,12 @@ class StagingPool {
     void put_transfer(StagedTransfer* transfer);
 
   private:
+    bool is_pinned() const;
+
     const Driver& driver_;
     std::mutex mutex_;
     std::atomic<bool> is_filled_{false};
+    void* memory_ = nullptr;
     size_t chunks_ = 0;
     std::vector<std::byte*> free_;
     std::vector<std::unique_ptr<StagedTransfer>> transfers_;

@@ -197,9 +197,11 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         am.flags = kAmReply;
         request->flags |= Request::kNeedsGreeting;
     }
-    const bool is_long = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
-                         ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
-                          packer.length() >= rndv_threshold(rndv_.bulk, endpoint, rndv_threshold_));
+    const bool is_long =
+        (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
+        ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
+         (packer.length() >= rndv_threshold(rndv_.bulk, endpoint, rndv_threshold_) ||
+          (!rndv_threshold_ && rndv_.is_direct(endpoint, packer))));
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);

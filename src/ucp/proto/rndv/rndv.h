@@ -12,6 +12,7 @@
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
 #include "ucp/mem/domain_set.h"
+#include "ucp/proto/rndv/direct.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 
 // Rendezvous: the data of a long message moves when the receiver has a buffer for it.
@@ -27,6 +28,8 @@
 //                                  copy: neither is possible (datatypes, lanes, configuration)
 //   sends fragments     <-----       RTR (no key)
 //   done                ----->       DATA ...
+//
+// Device memory within a host may go directly (direct.h); otherwise it goes by copy.
 //
 // RTS and DATA are messages among the application's, in its order; the others are control messages.
 // Requests are named by slots with generations; each answer is checked against the endpoint that
@@ -46,7 +49,13 @@ class Rendezvous {
   public:
     Rendezvous(RequestPool& pool, EndpointTable& table, const RailTable& paths, DomainSet& set,
                bulk::Engine& engine, RndvScheme way)
-        : requests(pool), endpoints(table), rails(paths), domains(set), bulk(engine), scheme(way) {}
+        : requests(pool),
+          endpoints(table),
+          rails(paths),
+          domains(set),
+          bulk(engine),
+          scheme(way),
+          direct(pool.work(), table) {}
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
 
@@ -63,6 +72,14 @@ class Rendezvous {
                     Memory* user_memory);
     /** Fetch announced data into a request made by open_receive(); its end may come at once. */
     void receive(Request& request, std::span<const std::byte> announcement);
+    /** Is a buffer of device memory better announced, so that the peer's device may read it? */
+    bool is_direct(Endpoint& endpoint, const Buffer& buffer) const {
+        return buffer.type_class() == DatatypeClass::kDevice &&
+               (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
+               DirectPath::suits(endpoint, buffer);
+    }
+    /** Ends the receives that devices have filled. */
+    unsigned run_deferred();
     /** Tell the sender that its data is not wanted (UCS_OK) or could not be taken. */
     void refuse(const RndvRts& rts, ucs_status_t status);
 
@@ -73,6 +90,7 @@ class Rendezvous {
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
     const RndvScheme scheme;
+    DirectPath direct;
 
   private:
     void add_send_handlers(InterfaceSet& interfaces);

@@ -200,7 +200,34 @@ ucs_status_t on_atp(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     return UCS_OK;
 }
 
+/** Where a receive's bytes lie together, on a device or not; null: they do not. */
+void* whole_buffer(const TagReceive& receive) {
+    if (receive.buffer.is_contiguous()) return receive.buffer.data();
+    const std::span<std::byte> bytes = receive.buffer.device_bytes();
+    return bytes.empty() ? nullptr : bytes.data();
+}
+
+ucs_status_t on_memory_freed(void*, void* data, size_t length, uct::ReceiveDescriptor*) {
+    MemoryFreed freed;
+    std::span<const std::byte> rest;
+    if (!read_header(data, length, &freed, &rest) || !rest.empty()) {
+        ucs::log_warn("malformed news of freed memory of {} bytes dropped", length);
+        return UCS_OK;
+    }
+    DirectPath::forget(freed);
+    return UCS_OK;
+}
+
 }  // namespace
+
+unsigned Rendezvous::run_deferred() {
+    if (!direct.has_copies()) return 0;
+    return direct.run_deferred([this](Request& request, ucs_status_t status) {
+        const TagReceive& receive = request.part<TagReceive>();
+        tell_sender(*this, receive.sender, receive.sender_request, status);
+        request.complete(status);
+    });
+}
 
 void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     Announcement announcement;
@@ -220,6 +247,9 @@ void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
         tell_sender(*this, rts.sender, rts.request, UCS_OK);
         return request.complete(UCS_OK);
     }
+    if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
+        direct.start(request, announcement.exported, whole_buffer(receive), receive.wanted))
+        return;
     const bool contiguous = receive.buffer.is_contiguous();
     if (contiguous && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
         start_get(*this, *endpoint, request, announcement))
@@ -239,6 +269,7 @@ void Rendezvous::add_handlers(InterfaceSet& interfaces) {
     add_send_handlers(interfaces);
     interfaces.set_handler(AmId::kRndvData, on_data, this);
     interfaces.set_handler(AmId::kRndvAtp, on_atp, this);
+    interfaces.set_handler(AmId::kMemoryFreed, on_memory_freed, this);
 }
 
 }  // namespace ucp

@@ -81,6 +81,14 @@ size_t pack_rts(void* destination, void* arg) {
             rts.address = reinterpret_cast<uintptr_t>(send.buffer.data());
         }
     }
+    ucs::MemoryExport description;
+    if (send.rndv->is_direct(*request.endpoint, send.buffer) &&
+        sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
+        send.rndv->direct.describe(*request.endpoint, send.buffer, &description)) {
+        std::memcpy(out, &description, sizeof(description));
+        out += sizeof(description);
+        rts.export_length = sizeof(description);
+    }
     if (send.header.length != 0) std::memcpy(out, send.header.data, send.header.length);
     std::memcpy(destination, &rts, sizeof(rts));
     return out + send.header.length - static_cast<std::byte*>(destination);

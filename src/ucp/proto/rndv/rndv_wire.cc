@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/proto/rndv/rndv_wire.h"
 
+#include <cstring>
+
 namespace ucp {
 
 namespace {
@@ -16,14 +18,31 @@ bool parse_key(std::span<const std::byte> bytes, uint64_t address, uint64_t leng
 
 }  // namespace
 
+namespace {
+
+bool parse_export(std::span<const std::byte> bytes, uint64_t length,
+                  ucs::MemoryExport* description) {
+    if (bytes.size() != sizeof(*description)) return false;
+    std::memcpy(description, bytes.data(), sizeof(*description));
+    return description->offset <= description->size &&
+           length <= description->size - description->offset;
+}
+
+}  // namespace
+
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement) {
     RndvRts& rts = announcement->rts;
     std::span<const std::byte> rest;
     if (!read_header(bytes.data(), bytes.size(), &rts, &rest)) return false;
     if (rts.sender == 0 || rts.request == 0) return false;
-    if (uint64_t{rts.key_length} + rts.header_length != rest.size()) return false;
+    if (uint64_t{rts.key_length} + rts.export_length + rts.header_length != rest.size())
+        return false;
     announcement->has_key = rts.key_length != 0;
-    announcement->header = rest.subspan(rts.key_length);
+    announcement->has_export = rts.export_length != 0;
+    const auto described = rest.subspan(rts.key_length, rts.export_length);
+    if (announcement->has_export && !parse_export(described, rts.length, &announcement->exported))
+        return false;
+    announcement->header = rest.subspan(size_t{rts.key_length} + rts.export_length);
     return !announcement->has_key ||
            parse_key(rest.first(rts.key_length), rts.address, rts.length, &announcement->key);
 }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ucp/mem/packed_key.h"
+#include "ucs/memory/detector.h"
 
 // Messages of a rendezvous. Every parser takes bytes from outside: it returns false unless lengths
 // and fields are consistent, and the spans that it hands out lie within the message.
@@ -13,7 +14,10 @@ namespace ucp {
 
 #pragma pack(push, 1)
 
-/** Announces data: kRndvRts and kRndvAmRts. The remote key and the user's header follow. */
+/**
+ * Announces data: kRndvRts and kRndvAmRts. The remote key, the description of device memory
+ * (ucs::MemoryExport) and the user's header follow.
+ */
 struct RndvRts {
     uint64_t envelope;  //!< the tag; for active messages an AmHeader
     uint64_t sender;    //!< uuid
@@ -22,6 +26,7 @@ struct RndvRts {
     uint64_t address;   //!< of the data in the sender's memory, for a get
     uint32_t key_length;
     uint32_t header_length;
+    uint32_t export_length;
 };
 
 /** Done, from the receiver (kRndvAts) or, after a put or a failure, from the sender (kRndvAtp). */
@@ -40,6 +45,13 @@ struct RndvRtr {
     uint64_t end;
     uint64_t address;  //!< of byte `offset`
     uint32_t key_length;
+};
+
+/** The sender has freed device memory that it once described: kMemoryFreed. */
+struct MemoryFreed {
+    uint32_t type;     //!< ucs_memory_type_t
+    uint64_t process;  //!< as in ucs::MemoryExport
+    uint64_t buffer;
 };
 
 /** A piece of the data: kRndvData. */
@@ -66,6 +78,8 @@ struct Announcement {
     RndvRts rts{};
     bool has_key = false;
     PackedKey key;
+    bool has_export = false;
+    ucs::MemoryExport exported{};       //!< holds at least the announced bytes
     std::span<const std::byte> header;  //!< the user's, active messages only
 };
 bool parse_announcement(std::span<const std::byte> bytes, Announcement* announcement);

@@ -102,7 +102,7 @@ class TagEngine {
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message);
 
-    bool goes_by_rndv(Endpoint& endpoint, size_t length);
+    bool goes_by_rndv(Endpoint& endpoint, const Packer& packer);
     bool is_waited_for(const Endpoint& endpoint);
     void receive_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);

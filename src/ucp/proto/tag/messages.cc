@@ -237,7 +237,9 @@ bool TagEngine::is_waited_for(const Endpoint& endpoint) {
            !requests_.has_named();
 }
 
-bool TagEngine::goes_by_rndv(Endpoint& endpoint, size_t length) {
+bool TagEngine::goes_by_rndv(Endpoint& endpoint, const Packer& packer) {
+    const size_t length = packer.length();
+    if (!rndv_threshold_ && rndv_.is_direct(endpoint, packer)) return true;
     const Announced announced = is_announced(rndv_.bulk, endpoint, length, rndv_threshold_);
     return announced == Announced::kYes ||
            (announced == Announced::kUnlessWaitedFor && !is_waited_for(endpoint));
@@ -249,7 +251,7 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     Request* request = nullptr;
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    if (goes_by_rndv(endpoint, packer.length())) {
+    if (goes_by_rndv(endpoint, packer)) {
         rndv_.begin_send(*request, packer, tag, nullptr,
                          reinterpret_cast<Memory*>(params.memory()));
         return endpoint.submit(*request, params);

@@ -38,6 +38,15 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         message.header_length = header;
         return bytes_of(message, extra);
     };
+    const auto described = [&](size_t bytes, uint32_t header) {
+        RndvRts message{};
+        message.sender = from;
+        message.request = 1;
+        message.length = 100;
+        message.export_length = static_cast<uint32_t>(bytes);
+        message.header_length = header;
+        return bytes_of(message, bytes + header);
+    };
     const auto rtr = [&](uint64_t request, uint64_t offset, uint64_t end, uint32_t key,
                          size_t extra) {
         return bytes_of(RndvRtr{request, from, 1, offset, end, 0, key}, extra);
@@ -49,6 +58,10 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"announcement: bytes that nobody announced", AmId::kRndvRts, rts(0, 0, 1)},
         {"announcement: lengths that overflow", AmId::kRndvRts, rts(~0u, ~0u, 6)},
         {"announcement: a key of zeros", AmId::kRndvRts, rts(80, 0, 80)},
+        {"announcement: a description too short", AmId::kRndvRts, described(10, 0)},
+        {"announcement: a description of less than is announced", AmId::kRndvRts,
+         described(sizeof(ucs::MemoryExport), 0)},
+        {"freed memory: too long", AmId::kMemoryFreed, bytes_of(MemoryFreed{}, 1)},
         {"announcement: no sender", AmId::kRndvRts, bytes_of(RndvRts{})},
         {"acknowledgement: unknown send", AmId::kRndvAts, bytes_of(RndvDone{99, from, 0})},
         {"acknowledgement: positive status", AmId::kRndvAts, bytes_of(RndvDone{1, from, 5})},

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace tools::perf {
+
+// Where a process has its messages: "host", "cuda" or "cuda:DEVICE".
+struct MemoryPlace {
+    bool is_device = false;
+    int device = -1;  // -1: the first one; the target takes the second one, if there is one
+
+    // Throws std::invalid_argument for other words.
+    static MemoryPlace parse(const std::string& text);
+};
+
+// The CUDA driver as a program uses it: a primary context, and copies that have ended on return.
+class Device {
+  public:
+    // Makes the device's primary context and has it current on this thread. Throws
+    // std::runtime_error if there is no such device.
+    Device(const MemoryPlace& place, bool is_initiator);
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    // Either side or both may be device memory. Any thread.
+    void copy(void* to, const void* from, size_t length) const;
+
+  private:
+    void* context_ = nullptr;
+};
+
+}  // namespace tools::perf

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/cuda/exports.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ucs/runtime/runtime.h"
+
+namespace uct::cuda {
+
+Exports::Exports(const Driver& driver) : driver_(driver), process_(ucs::unique_id()) {}
+
+uint64_t Exports::buffer_at(const Driver& driver, abi::DevicePointer address) {
+    unsigned long long number = 0;
+    return driver.pointer_get_attribute(&number, abi::kPointerBufferId, address) == abi::kSuccess
+               ? number
+               : 0;
+}
+
+bool Exports::describe(const CopyEngine::Found& found, const void* address, size_t length,
+                       ucs::MemoryExport& description) {
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    if (found.type == UCS_MEMORY_TYPE_HOST || place < found.base ||
+        place - found.base > found.length || length > found.length - (place - found.base))
+        return false;
+    const uint64_t buffer = buffer_at(driver_, found.base);
+    if (buffer == 0) return false;
+    std::lock_guard lock(mutex_);
+    const auto known = known_.find(buffer);
+    if (known != known_.end()) {
+        description = known->second;
+    } else {
+        description = describe_allocation(found, buffer);
+        if (known_.size() >= limit_) forget_freed();
+        known_.emplace(buffer, description);
+    }
+    description.offset = place - found.base;
+    return true;
+}
+
+ucs::MemoryExport Exports::describe_allocation(const CopyEngine::Found& found, uint64_t buffer) {
+    ucs::MemoryExport description{};
+    description.type = UCS_MEMORY_TYPE_CUDA;
+    description.version = ucs::kMemoryExportVersion;
+    description.process = process_;
+    description.buffer = buffer;
+    description.size = found.length;
+    description.base = found.base;
+    abi::Uuid uuid{};
+    (void)driver_.device_get_uuid(&uuid, found.device);
+    std::memcpy(description.device, uuid.bytes, sizeof(description.device));
+    abi::IpcHandle handle{};
+    static_assert(sizeof(handle) == sizeof(description.handle));
+    if (found.type == UCS_MEMORY_TYPE_CUDA &&
+        driver_.ipc_get_handle(&handle, found.base) == abi::kSuccess) {
+        description.has_handle = 1;
+        std::memcpy(description.handle, handle.reserved, sizeof(description.handle));
+    }
+    return description;
+}
+
+void Exports::forget_freed() {
+    std::erase_if(known_, [this](const auto& known) {
+        return buffer_at(driver_, known.second.base) != known.first;
+    });
+    limit_ = std::max(kMany, known_.size() * 2);
+}
+
+}  // namespace uct::cuda

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ucs/memory/detector.h"
+#include "uct/cuda/copy_engine.h"
+
+namespace uct::cuda {
+
+/**
+ * A thread for what takes the driver milliseconds: nobody who has a message to move waits for it.
+ * Begun with the first errand; joined when the process exits. Errands run in order.
+ */
+class Errands {
+  public:
+    Errands() = default;
+    Errands(const Errands&) = delete;
+    Errands& operator=(const Errands&) = delete;
+
+    /** @return false: there is no thread to be had, or the process is about to end */
+    bool run(std::function<void()> errand);
+    /** Waits for what was begun; no errand runs afterwards. */
+    void stop();
+
+  private:
+    void loop();
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> waiting_;
+    std::thread thread_;
+    bool is_stopped_ = false;
+};
+
+/** What a context of this process sees of an allocation of another process. */
+struct Mapping {
+    enum class State : uint8_t { kOpening, kOpen, kRefused, kClosing };
+
+    ucs::MemoryExport owner;  //!< as it was described; the offset means nothing
+    CopyContext* context;
+    State state = State::kOpening;
+    abi::DevicePointer address = 0;  //!< of the allocation's first byte, in this process
+    unsigned users = 0;              //!< copies under way
+    uint64_t last_use = 0;
+    bool is_unwanted = false;  //!< closed when the last user is gone
+};
+
+/**
+ * The ways from this process's contexts to memory of other processes, and of other devices.
+ *
+ * Opening one takes the driver 2 to 10 ms, the first time for a device above 100: so it is an
+ * errand, and until it is done the way does not exist. Ways are limited in number: those that
+ * were not used for the longest time are closed. An allocation that its owner has freed is
+ * recognised by a new one that lies over it, or by forget(). Any thread.
+ */
+class Mappings {
+  public:
+    Mappings(const Driver& driver, size_t most) : driver_(driver), most_(most) {}
+
+    /**
+     * @param mapping  usable until put()
+     * @return UCS_ERR_NO_RESOURCE: it is being opened, or there is no room; UCS_ERR_UNSUPPORTED:
+     *         the driver refuses
+     */
+    ucs_status_t take(const ucs::MemoryExport& owner, CopyContext& context, Mapping** mapping);
+    void put(Mapping& mapping);
+    /** The owner has freed the allocation. */
+    void forget(uint64_t process, uint64_t buffer);
+
+    /** Whether a context reaches another one's memory, of this process; as take(). */
+    ucs_status_t reach(CopyContext& from, CopyContext& to);
+
+    size_t open_mappings();
+    /** For tests: waits until nothing is being opened or closed. */
+    void settle();
+
+  private:
+    struct Peer {
+        CopyContext* from;
+        CopyContext* to;
+        Mapping::State state;
+    };
+
+    Mapping* find(uint64_t process, uint64_t buffer, const CopyContext& context);
+    bool make_room();
+    void retire(Mapping& mapping);
+    void open(Mapping& mapping);
+    void close(Mapping& mapping);
+
+    const Driver& driver_;
+    const size_t most_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Mapping>> mappings_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    uint64_t uses_ = 0;
+    Errands errands_;
+};
+
+}  // namespace uct::cuda

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Device memory between two processes of a host: the direct way, and how it comes and goes. The
+// peer is this program started again; it does what it is told over a socket.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/leaks_fail.h"
+#include "cuda/device.h"
+#include "ucp/api/ucp.h"
+
+extern char** environ;
+
+namespace {
+
+using cuda_test::Buffer;
+using cuda_test::Kind;
+
+constexpr int kSocket = 100;
+constexpr const char* kPeerMark = "--peer";
+constexpr size_t kMostAddress = 2000;
+
+struct Command {
+    enum class What : uint32_t { kSend, kSendAll, kReceive, kFree, kSendAndDie, kEnd };
+    What what;
+    Kind kind;
+    int device;
+    uint32_t seed;  //!< of the bytes; also the tag
+    uint64_t length;
+    uint32_t id;  //!< the buffer: made at its first use; kSendAll: how many, all at once
+};
+struct Reply {
+    ucs_status_t status;
+    uint32_t is_right;
+};
+struct Address {
+    uint64_t length;
+    std::array<char, kMostAddress> bytes;
+};
+
+template <typename T>
+void write_all(int socket, const T& value) {
+    if (write(socket, &value, sizeof(value)) != sizeof(value)) std::perror("write");
+}
+template <typename T>
+bool read_all(int socket, T& value) {
+    size_t done = 0;
+    while (done < sizeof(value)) {
+        const ssize_t more =
+            read(socket, reinterpret_cast<char*>(&value) + done, sizeof(value) - done);
+        if (more <= 0) return false;
+        done += static_cast<size_t>(more);
+    }
+    return true;
+}
+
+/** A worker and its endpoint to the other process. */
+class Side {
+  public:
+    explicit Side(int socket) : socket_(socket) {
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG;
+        EXPECT_EQ(ucp_init(&params, nullptr, &context_), UCS_OK);
+        const ucp_worker_params_t worker_params{};
+        EXPECT_EQ(ucp_worker_create(context_, &worker_params, &worker_), UCS_OK);
+        ucp_address_t* bytes = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(worker_, &bytes, &length), UCS_OK);
+        Address mine{length, {}};
+        std::memcpy(mine.bytes.data(), bytes, length);
+        ucp_worker_release_address(worker_, bytes);
+        write_all(socket_, mine);
+        Address other{};
+        EXPECT_TRUE(read_all(socket_, other));
+        ucp_ep_params_t ep_params{};
+        ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                               UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                               UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        ep_params.address = reinterpret_cast<const ucp_address_t*>(other.bytes.data());
+        ep_params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        ep_params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t) {
+            static_cast<Side*>(arg)->has_failed_ = true;
+        };
+        ep_params.err_handler.arg = this;
+        EXPECT_EQ(ucp_ep_create(worker_, &ep_params, &endpoint_), UCS_OK);
+    }
+    ~Side() {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        (void)wait(ucp_ep_close_nbx(endpoint_, &params));
+        ucp_worker_destroy(worker_);
+        ucp_cleanup(context_);
+    }
+    Side(const Side&) = delete;
+    Side& operator=(const Side&) = delete;
+
+    ucs_status_ptr_t send(const Buffer& buffer, size_t length, uint32_t tag) {
+        return ucp_tag_send_nbx(endpoint_, buffer.data(), length, tag, &plain_);
+    }
+    ucs_status_ptr_t receive(Buffer& buffer, size_t length, uint32_t tag) {
+        return ucp_tag_recv_nbx(worker_, buffer.data(), length, tag, ~0ul, &plain_);
+    }
+    void progress() { ucp_worker_progress(worker_); }
+    ucs_status_t wait(ucs_status_ptr_t operation) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        while (ucp_request_check_status(operation) == UCS_INPROGRESS) progress();
+        const ucs_status_t status = ucp_request_check_status(operation);
+        ucp_request_free(operation);
+        return status;
+    }
+    void cancel(ucs_status_ptr_t operation) { ucp_request_cancel(worker_, operation); }
+    bool has_failed() const { return has_failed_; }
+    /** Progress until the other process has said something. */
+    template <typename T>
+    bool hear(T& value) {
+        pollfd waiting{socket_, POLLIN, 0};
+        while (poll(&waiting, 1, 0) == 0) progress();
+        return read_all(socket_, value);
+    }
+
+  private:
+    const int socket_;
+    const ucp_request_param_t plain_{};
+    ucp_context_h context_ = nullptr;
+    ucp_worker_h worker_ = nullptr;
+    ucp_ep_h endpoint_ = nullptr;
+    bool has_failed_ = false;
+};
+
+/** Message i has i bytes more and the seed and tag i more. */
+void send_all(Side& side, const Command& command) {
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    std::vector<ucs_status_ptr_t> sends;
+    for (uint32_t i = 0; i < command.id; ++i) {
+        buffers.push_back(std::make_unique<Buffer>(command.kind, command.length + i));
+        buffers.back()->fill(command.seed + i);
+    }
+    // Once more when it is told to: by then their memory is mapped.
+    Reply reply{UCS_OK, 1};
+    for (uint32_t i = 0; i < command.id; ++i)
+        sends.push_back(side.send(*buffers[i], command.length + i, command.seed + i));
+    for (ucs_status_ptr_t send : sends) {
+        const ucs_status_t status = side.wait(send);
+        if (status != UCS_OK) reply.status = status;
+    }
+    sends.clear();
+    write_all(kSocket, reply);
+    Command again{};
+    (void)side.hear(again);
+    for (uint32_t i = 0; i < command.id; ++i)
+        sends.push_back(side.send(*buffers[i], command.length + i, command.seed + i));
+    for (ucs_status_ptr_t send : sends) {
+        const ucs_status_t status = side.wait(send);
+        if (status != UCS_OK) reply.status = status;
+    }
+    write_all(kSocket, reply);
+}
+
+/** What the other process does. */
+int serve() {
+    cuda_test::use_device(0);
+    Side side(kSocket);
+    std::map<uint32_t, std::unique_ptr<Buffer>> buffers;
+    Command command{};
+    while (side.hear(command) && command.what != Command::What::kEnd) {
+        std::unique_ptr<Buffer>& buffer = buffers[command.id];
+        if (command.what == Command::What::kFree) {
+            buffer.reset();
+            write_all(kSocket, Reply{UCS_OK, 1});
+            continue;
+        }
+        cuda_test::use_device(command.device);
+        if (command.what == Command::What::kSendAll) {
+            send_all(side, command);
+            continue;
+        }
+        if (buffer == nullptr) buffer = std::make_unique<Buffer>(command.kind, command.length);
+        Reply reply{UCS_OK, 1};
+        if (command.what == Command::What::kReceive) {
+            buffer->clear();
+            reply.status = side.wait(side.receive(*buffer, command.length, command.seed));
+            reply.is_right = buffer->holds(command.seed, 0, command.length) ? 1 : 0;
+        } else {
+            buffer->fill(command.seed);
+            const ucs_status_ptr_t sent = side.send(*buffer, command.length, command.seed);
+            if (command.what == Command::What::kSendAndDie) (void)raise(SIGKILL);
+            reply.status = side.wait(sent);
+        }
+        write_all(kSocket, reply);
+    }
+    return 0;
+}
+
+class Peer {
+  public:
+    Peer() {
+        int ends[2];
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        posix_spawn_file_actions_t actions;
+        (void)posix_spawn_file_actions_init(&actions);
+        (void)posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
+        char program[] = "/proc/self/exe";
+        std::string mark = kPeerMark;
+        char* const arguments[] = {program, mark.data(), nullptr};
+        EXPECT_EQ(posix_spawn(&process_, program, &actions, nullptr, arguments, environ), 0);
+        (void)posix_spawn_file_actions_destroy(&actions);
+        close(ends[1]);
+        socket_ = ends[0];
+        side_ = std::make_unique<Side>(socket_);
+    }
+    ~Peer() {
+        (void)!write(socket_, &kEnd, sizeof(kEnd));
+        int status = 0;
+        while (waitpid(process_, &status, WNOHANG) == 0) side_->progress();
+        side_.reset();
+        close(socket_);
+    }
+    Peer(const Peer&) = delete;
+    Peer& operator=(const Peer&) = delete;
+
+    Side& side() { return *side_; }
+    void tell(const Command& command) { write_all(socket_, command); }
+    Reply answer() {
+        Reply reply{UCS_ERR_IO_ERROR, 0};
+        (void)side_->hear(reply);
+        return reply;
+    }
+
+    /** The peer sends buffer `id`; what arrives in `target`. */
+    void send_here(Buffer& target, const Command& command) {
+        tell(command);
+        target.clear();
+        ASSERT_EQ(side_->wait(side_->receive(target, command.length, command.seed)), UCS_OK);
+        ASSERT_EQ(answer().status, UCS_OK);
+        ASSERT_TRUE(target.holds(command.seed, 0, command.length));
+    }
+    void free(uint32_t id) {
+        tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
+        (void)answer();
+    }
+
+  private:
+    static constexpr Command kEnd{Command::What::kEnd, Kind::kHeap, 0, 0, 0, 0};
+    pid_t process_ = 0;
+    int socket_ = -1;
+    std::unique_ptr<Side> side_;
+};
+
+constexpr auto kSend = Command::What::kSend;
+constexpr size_t kLong = 3 << 20;
+
+class ProcessTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        cuda_test::use_device(0);
+        peer = std::make_unique<Peer>();
+    }
+
+    /** Opening a way takes time: messages go until one has gone directly. Only on the stand-in. */
+    void send_until_mapped(Buffer& target, Command command) {
+        const uint64_t before = cuda_test::calls_of("cuIpcOpenMemHandle");
+        do {
+            ++command.seed;
+            ASSERT_NO_FATAL_FAILURE(peer->send_here(target, command));
+        } while (cuda_test::calls_of("cuIpcOpenMemHandle") == before);
+    }
+
+    std::unique_ptr<Peer> peer;
+    uint32_t seed = 0;
+};
+
+TEST_F(ProcessTest, BetweenAllKindsOfMemory) {
+    for (const size_t length : {size_t{8}, size_t{8192}, size_t{300003}}) {
+        for (const Kind from : cuda_test::kAllKinds) {
+            for (const Kind to : cuda_test::kAllKinds) {
+                SCOPED_TRACE(std::string(cuda_test::name_of(from)) + " to " +
+                             cuda_test::name_of(to) + ", " + std::to_string(length));
+                Buffer here(to, length);
+                const auto id = static_cast<uint32_t>(from) + 100;
+                // Staged at first, then by the way that was opened.
+                for (int round = 0; round < 3; ++round) {
+                    ASSERT_NO_FATAL_FAILURE(
+                        peer->send_here(here, {kSend, from, 0, ++seed, length, id}));
+                }
+                here.fill(++seed);
+                peer->tell({Command::What::kReceive, from, 0, seed, length, id});
+                ASSERT_EQ(peer->side().wait(peer->side().send(here, length, seed)), UCS_OK);
+                const Reply reply = peer->answer();
+                ASSERT_EQ(reply.status, UCS_OK);
+                ASSERT_EQ(reply.is_right, 1u);
+            }
+        }
+        for (const Kind kind : cuda_test::kAllKinds) peer->free(static_cast<uint32_t>(kind) + 100);
+    }
+}
+
+TEST_F(ProcessTest, BetweenDevicesWhateverIsCurrent) {
+    const int devices = std::min(cuda_test::device_count(), 2);
+    for (int from = 0; from < devices; ++from) {
+        for (int to = 0; to < devices; ++to) {
+            for (int current = -1; current < devices; ++current) {
+                SCOPED_TRACE("device " + std::to_string(from) + " to " + std::to_string(to) +
+                             ", current " + std::to_string(current));
+                cuda_test::use_device(to);
+                Buffer here(Kind::kDevice, kLong);
+                const auto id = static_cast<uint32_t>(from);
+                for (int round = 0; round < 3; ++round) {
+                    const Command command{kSend, Kind::kDevice, from, ++seed, kLong, id};
+                    peer->tell(command);
+                    if (current < 0)
+                        (void)cuda_test::driver().context_set(nullptr);
+                    else
+                        cuda_test::use_device(current);
+                    ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
+                    cuda_test::use_device(to);
+                    ASSERT_EQ(peer->answer().status, UCS_OK);
+                    ASSERT_TRUE(here.holds(seed));
+                }
+            }
+        }
+    }
+}
+
+TEST_F(ProcessTest, ManyThatAreReadyTogether) {
+    constexpr uint32_t kMessages = 64;
+    constexpr size_t kLength = 40000;
+    std::vector<std::unique_ptr<Buffer>> targets;
+    for (uint32_t i = 0; i < kMessages; ++i)
+        targets.push_back(std::make_unique<Buffer>(Kind::kDevice, kLength + i));
+    const Command command{Command::What::kSendAll, Kind::kDevice, 0, 50, kLength, kMessages};
+    for (int round = 0; round < 2; ++round) {
+        peer->tell(command);
+        std::vector<ucs_status_ptr_t> receives;
+        for (uint32_t i = 0; i < kMessages; ++i) {
+            targets[i]->clear();
+            receives.push_back(peer->side().receive(*targets[i], kLength + i, 50 + i));
+        }
+        for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
+        ASSERT_EQ(peer->answer().status, UCS_OK);
+        for (uint32_t i = 0; i < kMessages; ++i)
+            ASSERT_TRUE(targets[i]->holds(50 + i, 0, kLength + i)) << i;
+    }
+}
+
+// What lies at an address may be another allocation than the one that was mapped.
+TEST_F(ProcessTest, MemoryThatIsFreedAndAllocatedAnew) {
+    Buffer here(Kind::kDevice, kLong);
+    for (uint32_t round = 0; round < 20; ++round) {
+        for (int message = 0; message < 3; ++message) {
+            ASSERT_NO_FATAL_FAILURE(
+                peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, kLong, 1}));
+        }
+        peer->free(1);
+    }
+}
+
+TEST_F(ProcessTest, AMappingIsUsedAndClosedWhenItsMemoryIsFreed) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    Buffer here(Kind::kDevice, kLong);
+    const uint64_t closed = cuda_test::calls_of("cuIpcCloseMemHandle");
+    ASSERT_NO_FATAL_FAILURE(send_until_mapped(here, {kSend, Kind::kDevice, 0, 1000, kLong, 1}));
+    // One copy, and no byte through this process's hands.
+    for (int tries = 0; tries < 1000; ++tries) peer->side().progress();
+    const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+    for (uint64_t copies = 0; copies != 1;) {
+        const uint64_t start = cuda_test::calls_of("cuMemcpyAsync");
+        peer->tell({kSend, Kind::kDevice, 0, 7, kLong, 1});
+        ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, 7)), UCS_OK);
+        copies = cuda_test::calls_of("cuMemcpyAsync") - start;
+        ASSERT_EQ(peer->answer().status, UCS_OK);
+        ASSERT_LT(start - before, 1000u) << "the way that was opened is not used";
+    }
+    EXPECT_TRUE(here.holds(7));
+    peer->free(1);
+    while (cuda_test::calls_of("cuIpcCloseMemHandle") == closed) peer->side().progress();
+}
+
+TEST_F(ProcessTest, MappingsAreLimitedInNumber) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    const uint64_t opened = cuda_test::calls_of("cuIpcOpenMemHandle");
+    const uint64_t closed = cuda_test::calls_of("cuIpcCloseMemHandle");
+    Buffer here(Kind::kDevice, 10000);
+    for (uint32_t id = 0; id < 300; ++id)
+        ASSERT_NO_FATAL_FAILURE(
+            peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, 10000, id}));
+    const auto open = static_cast<int64_t>((cuda_test::calls_of("cuIpcOpenMemHandle") - opened) -
+                                           (cuda_test::calls_of("cuIpcCloseMemHandle") - closed));
+    EXPECT_LE(open, 256);
+}
+
+TEST_F(ProcessTest, APeerThatIsKilledInTheMiddle) {
+    Buffer here(Kind::kDevice, kLong);
+    for (int message = 0; message < 3; ++message)
+        ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, kLong, 1}));
+    ucs_status_ptr_t receive = peer->side().receive(here, kLong, ++seed);
+    peer->tell({Command::What::kSendAndDie, Kind::kDevice, 0, seed, kLong, 1});
+    // It ends, or its message never came and the endpoint fails.
+    while (!peer->side().has_failed() && ucp_request_check_status(receive) == UCS_INPROGRESS)
+        peer->side().progress();
+    if (ucp_request_check_status(receive) == UCS_INPROGRESS) peer->side().cancel(receive);
+    (void)peer->side().wait(receive);
+    // This process goes on with others.
+    peer = std::make_unique<Peer>();
+    ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, kLong, 1}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (std::getenv("UCX_MODULE_DIR") == nullptr) {
+        std::puts(
+            "run test/cuda/processes.sh in the build folder, which says where the CUDA module is");
+        return 77;
+    }
+    const bool is_peer = argc == 2 && std::strcmp(argv[1], kPeerMark) == 0;
+    testing::InitGoogleTest(&argc, argv);
+    const ucs::test::LeaksFail log;
+    cuda_test::choose_driver();
+    return is_peer ? serve() : RUN_ALL_TESTS();
+}

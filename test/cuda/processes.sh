@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Device memory between two processes, on the stand-in for the CUDA driver; with SWIFTLANE_TEST_GPU=real
+# on the GPUs of this host. Runs in the build folder.
+set -u
+[ -x test/cuda/process_test ] || exit 77
+modules=$(mktemp -d)
+trap 'rm -rf "$modules"' EXIT
+ln -s "$PWD"/src/uct/cuda/.libs/libuct_cuda.so "$modules"
+export UCX_MODULE_DIR=$modules
+status=0
+# transport, tests (gtest filter), then further settings
+while read -r transport tests settings; do
+    echo "--- $transport $settings"
+    env UCX_TLS="$transport" $settings timeout "${TRANSFERS_TIMEOUT:-300}" \
+        test/cuda/process_test --gtest_brief=1 --gtest_filter="$tests" || status=1
+done <<LIST
+sm *
+sm *.BetweenAll*:*.Many* UCX_CUDA_STREAM_WRITES=n
+sm *.BetweenAll*:*.Memory* UCX_CUDA_DIRECT=n
+tcp *.BetweenAll*:*Killed*
+LIST
+exit $status
