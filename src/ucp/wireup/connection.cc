@@ -20,7 +20,7 @@ Connection::~Connection() {
     if (state_ == State::kConnected && !endpoint_.is_failed()) {
         Frame bye;
         bye.kind = FrameKind::kBye;
-        writer_.add(bye);
+        writer_.add(bye, seal_);
         writer_.write(socket_);
     }
     ignore();
@@ -39,10 +39,10 @@ Frame Connection::introduction(FrameKind kind) const {
     return frame;
 }
 
-ucs_status_t Connection::call(const SocketAddress& server, const SocketAddress* local,
-                              bool send_client_id) {
+ucs_status_t Connection::call(const ucs::net::SocketAddress& server,
+                              const ucs::net::SocketAddress* local, bool send_client_id) {
     send_client_id_ = send_client_id;
-    ucs_status_t status = Socket::open(server.family(), &socket_);
+    ucs_status_t status = ucs::net::Socket::open(server.family(), &socket_);
     if (status == UCS_OK && local != nullptr) status = socket_.bind(*local);
     if (status == UCS_OK) status = socket_.connect(server);
     if (status != UCS_INPROGRESS) {
@@ -52,17 +52,20 @@ ucs_status_t Connection::call(const SocketAddress& server, const SocketAddress* 
     }
     peer_ = server;
     local_ = socket_.local();
-    writer_.add(introduction(FrameKind::kConnect));
+    call_ = new_call(manager_.services().job_key);
+    writer_.add_bytes(std::as_bytes(std::span(&call_, 1)));
     return watch(true);
 }
 
-ucs_status_t Connection::accept(Socket socket, uint64_t his_stream) {
+ucs_status_t Connection::accept(ucs::net::Socket socket, const FrameSeal& seal,
+                                uint64_t his_stream) {
     socket_ = std::move(socket);
+    seal_ = seal;
     stream_ = his_stream;
     local_ = socket_.local();
     peer_ = socket_.peer();
     state_ = State::kConnected;
-    writer_.add(introduction(FrameKind::kAccept));
+    writer_.add(introduction(FrameKind::kAccept), seal_);
     const ucs_status_t status = writer_.write(socket_);
     if (status != UCS_OK && status != UCS_INPROGRESS) return status;
     return watch(status == UCS_INPROGRESS);
@@ -78,20 +81,54 @@ ucs_status_t Connection::progress() {
         const ucs_status_t status = socket_.error();
         if (status != UCS_OK) return status;
         local_ = socket_.local();
-        state_ = State::kGreeting;
+        state_ = State::kAsking;
     }
     if (!writer_.is_done()) {
         const ucs_status_t status = writer_.write(socket_);
         if (status == UCS_OK) watch(false);
         if (status != UCS_OK && status != UCS_INPROGRESS) return status;
     }
+    if (state_ == State::kAsking) {
+        const ucs_status_t status = answered();
+        if (status != UCS_OK) return status == UCS_INPROGRESS ? UCS_OK : status;
+    }
     for (;;) {
         Frame frame;
-        ucs_status_t status = reader_.read(socket_, &frame);
+        ucs_status_t status = reader_.read(socket_, seal_, &frame);
         if (status == UCS_INPROGRESS) return UCS_OK;
+        if (status == UCS_ERR_REJECTED) {
+            ucs::log_error("{} cannot prove to know UCX_TCP_JOB_KEY", peer_.text());
+        }
         if (status == UCS_OK) status = take(frame);
         if (status != UCS_OK) return status;
     }
+}
+
+/** The listener's answer to the call: if the two belong together, introduce this end. */
+ucs_status_t Connection::answered() {
+    ucs_status_t status = answer_.read(socket_);
+    const CallAnswer& answer = answer_.message();
+    if (answer_.have() >= sizeof(answer.magic) && answer.magic != kHandshakeMagic) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (status != UCS_OK) return status;
+    if (!is_sound(answer)) return UCS_ERR_INVALID_PARAM;
+    const std::string& key = manager_.services().job_key;
+    std::string reason = refusal(answer);
+    // A listener is not believed that there is no key where there is one.
+    if (reason.empty() && (answer.verdict == Verdict::kProve) == key.empty()) {
+        reason = "the listener does not ask for the UCX_TCP_JOB_KEY that the client has";
+    }
+    if (!reason.empty()) {
+        ucs::log_error("no connection to {}: {}", peer_.text(), reason);
+        return UCS_ERR_REJECTED;
+    }
+    seal_ = FrameSeal(FrameSeal::End::kClient, key, call_, answer);
+    state_ = State::kGreeting;
+    writer_.add(introduction(FrameKind::kConnect), seal_);
+    status = writer_.write(socket_);
+    if (status == UCS_INPROGRESS) status = watch(true);
+    return status;
 }
 
 ucs_status_t Connection::take(const Frame& frame) {
@@ -117,6 +154,10 @@ void Connection::over(ucs_status_t status) {
     if (status == UCS_ERR_INVALID_PARAM) {
         ucs::log_error("{} is no listener of this library's", peer_.text());
         status = UCS_ERR_NOT_CONNECTED;
+    }
+    if (status == UCS_ERR_CONNECTION_RESET && state_ == State::kGreeting && seal_.length() != 0) {
+        ucs::log_error("{} hung up: UCX_TCP_JOB_KEY must be the same at both ends", peer_.text());
+        status = UCS_ERR_REJECTED;
     }
     ignore();
     socket_.close();

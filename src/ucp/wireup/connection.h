@@ -8,7 +8,7 @@
 #include "ucp/endpoint/extras.h"
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
-#include "ucp/wireup/socket.h"
+#include "ucs/net/socket.h"
 
 namespace ucp {
 class Endpoint;
@@ -32,12 +32,13 @@ class Connection final : public Watched, public SocketConnection {
     ~Connection() override;
 
     /** Client: call the server. */
-    ucs_status_t call(const SocketAddress& server, const SocketAddress* local, bool send_client_id);
+    ucs_status_t call(const ucs::net::SocketAddress& server, const ucs::net::SocketAddress* local,
+                      bool send_client_id);
     /** Server: take a client's socket over, and accept him. */
-    ucs_status_t accept(Socket socket, uint64_t his_stream);
+    ucs_status_t accept(ucs::net::Socket socket, const FrameSeal& seal, uint64_t his_stream);
 
-    const SocketAddress& local() const { return local_; }
-    const SocketAddress& peer() const { return peer_; }
+    const ucs::net::SocketAddress& local() const { return local_; }
+    const ucs::net::SocketAddress& peer() const { return peer_; }
     /** The peer's name for the stream that goes to him; 0 as long as it is not known. */
     uint64_t stream() const override { return stream_; }
 
@@ -46,10 +47,10 @@ class Connection final : public Watched, public SocketConnection {
     void end();
 
   private:
-    enum class State : uint8_t { kCalling, kGreeting, kConnected, kOver };
+    enum class State : uint8_t { kCalling, kAsking, kGreeting, kConnected, kOver };
 
     ucs_status_t progress();
-    ucs_status_t write();
+    ucs_status_t answered();
     ucs_status_t take(const Frame& frame);
     ucs_status_t accepted(const Frame& frame);
     Frame introduction(FrameKind kind) const;
@@ -62,8 +63,11 @@ class Connection final : public Watched, public SocketConnection {
     ucs_status_t status_ = UCS_OK;  //!< what the endpoint will fail with
     uint64_t own_stream_;
     uint64_t stream_ = 0;
-    SocketAddress local_;
-    SocketAddress peer_;
+    ucs::net::SocketAddress local_;
+    ucs::net::SocketAddress peer_;
+    Call call_{};
+    MessageReader<CallAnswer> answer_;
+    FrameSeal seal_;
     FrameReader reader_;
     FrameWriter writer_;
 };

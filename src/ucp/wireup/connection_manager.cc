@@ -10,6 +10,7 @@
 
 #include "ucp/wireup/connection.h"
 #include "ucp/wireup/listener.h"
+#include "ucs/log/log.h"
 
 namespace ucp::wireup {
 namespace {
@@ -93,11 +94,20 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
     return static_cast<unsigned>(std::max(count, 0));
 }
 
-void ConnectionManager::add_caller(Listener& listener, Socket socket) {
+void ConnectionManager::add_caller(Listener& listener, ucs::net::Socket socket) {
     if (callers_.size() >= kMaxCallers) return;
     auto caller = std::make_unique<Caller>(*this, listener, std::move(socket),
                                            ucs::deadline(services_.clock.now(), kPatience));
     if (caller->start() == UCS_OK) callers_.push_back(std::move(caller));
+}
+
+void ConnectionManager::refuse(const ucs::net::Socket& caller, std::string_view why) {
+    // Strangers shall not fill the log.
+    constexpr ucs::Duration kBetween = std::chrono::seconds(10);
+    const ucs::Time now = services_.clock.now();
+    const auto level = now >= next_complaint_ ? ucs::LogLevel::kWarn : ucs::LogLevel::kDiag;
+    if (now >= next_complaint_) next_complaint_ = now + kBetween;
+    ucs::log(level, "client {} is refused: {}", caller.peer().text(), why);
 }
 
 void ConnectionManager::drop_caller(Caller& caller) {
@@ -126,11 +136,11 @@ void ConnectionManager::remove(Listener& listener) {
 ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** endpoint) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     const unsigned flags = has(UCP_EP_PARAM_FIELD_FLAGS) ? params.flags : 0;
-    const auto server = SocketAddress::from(params.sockaddr);
+    const auto server = ucs::net::SocketAddress::from(params.sockaddr);
     if (!server || (flags & UCP_EP_PARAMS_FLAGS_CLIENT_SERVER) == 0) return UCS_ERR_INVALID_PARAM;
-    std::optional<SocketAddress> local;
+    std::optional<ucs::net::SocketAddress> local;
     if (has(UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR)) {
-        local = SocketAddress::from(params.local_sockaddr);
+        local = ucs::net::SocketAddress::from(params.local_sockaddr);
         if (!local || local->family() != server->family()) return UCS_ERR_INVALID_PARAM;
     }
     Endpoint& made = services_.connector.create_waiting();
@@ -160,7 +170,8 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
     auto connection = std::make_unique<Connection>(*this, *made);
     Connection& accepting = *connection;
     made->make_extras().connection = std::move(connection);
-    status = accepting.accept(std::move(request->socket), request->introduction.stream);
+    status =
+        accepting.accept(std::move(request->socket), request->seal, request->introduction.stream);
     if (status != UCS_OK) {
         services_.connector.endpoints().doom(*made);
         return status;

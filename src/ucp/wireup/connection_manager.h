@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "ucp/proto/stream/streams.h"
 #include "ucp/wireup/connector.h"
-#include "ucp/wireup/socket.h"
+#include "ucs/net/socket.h"
 #include "ucs/sys/random.h"
 #include "ucs/sys/time.h"
 
@@ -37,7 +38,7 @@ class Watched {
     void ignore();
 
     ConnectionManager& manager_;
-    Socket socket_;
+    ucs::net::Socket socket_;
 
   private:
     uint64_t id_ = 0;  //!< 0: not watched
@@ -59,7 +60,8 @@ class ConnectionManager {
         Streams& streams;
         ucs::Random& random;
         const ucs::Clock& clock;
-        uint64_t client_id;  //!< from ucp_worker_params_t
+        uint64_t client_id;   //!< from ucp_worker_params_t
+        std::string job_key;  //!< UCX_TCP_JOB_KEY
     };
 
     static ucs_status_t create(const Services& services,
@@ -88,7 +90,9 @@ class ConnectionManager {
     // --- for the objects that it watches ---
 
     /** Somebody called a listener: he has some time to say who he is. */
-    void add_caller(Listener& listener, Socket socket);
+    void add_caller(Listener& listener, ucs::net::Socket socket);
+    /** Somebody is not heard: say why, once in a while. */
+    void refuse(const ucs::net::Socket& caller, std::string_view why);
     void drop_caller(Caller& caller);
     void drop_callers_of(const Listener& listener);
     /** The peer has gone: messages that it had sent before are taken first. */
@@ -112,6 +116,7 @@ class ConnectionManager {
     std::unordered_map<uint64_t, Watched*> watched_;
     std::vector<std::unique_ptr<Caller>> callers_;
     std::vector<Connection*> ending_;
+    ucs::Time next_complaint_{};
     bool is_looking_ = false;  //!< this round of progress looks everywhere, for their sake
     std::vector<Listener*> listeners_;
 };

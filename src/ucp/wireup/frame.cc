@@ -7,7 +7,7 @@ namespace ucp::wireup {
 namespace {
 
 constexpr uint32_t kMagic = 0x4d434c53;  // "SLCM"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kMaxAddress = 64 * 1024;
 
 #pragma pack(push, 1)
@@ -49,17 +49,17 @@ std::vector<std::byte> pack_frame(const Frame& frame) {
 }
 
 /** How many bytes the frame has, as far as they tell. */
-size_t FrameReader::wanted() const {
+size_t FrameReader::wanted(size_t seal) const {
     FrameHeader header;
     if (bytes_.size() < sizeof(header)) return sizeof(header);
     std::memcpy(&header, bytes_.data(), sizeof(header));
-    return is_sound(header) ? sizeof(header) + header.address_length : 0;
+    return is_sound(header) ? sizeof(header) + header.address_length + seal : 0;
 }
 
-ucs_status_t FrameReader::read(Socket& socket, Frame* frame) {
+ucs_status_t FrameReader::read(ucs::net::Socket& socket, FrameSeal& seal, Frame* frame) {
     for (;;) {
         const size_t have = bytes_.size();
-        const size_t end = wanted();
+        const size_t end = wanted(seal.length());
         if (end == 0) return UCS_ERR_INVALID_PARAM;
         if (have >= sizeof(FrameHeader) && have == end) break;
         bytes_.resize(end);
@@ -68,23 +68,26 @@ ucs_status_t FrameReader::read(Socket& socket, Frame* frame) {
         if (got == 0) return UCS_INPROGRESS;
         if (got < 0) return static_cast<ucs_status_t>(got);
     }
+    const auto text = std::span(bytes_).first(bytes_.size() - seal.length());
+    if (!seal.accepts(text, std::span(bytes_).subspan(text.size()))) return UCS_ERR_REJECTED;
     FrameHeader header;
     std::memcpy(&header, bytes_.data(), sizeof(header));
     frame->kind = static_cast<FrameKind>(header.kind);
     frame->has_client_id = header.has_client_id != 0;
     frame->client_id = header.client_id;
     frame->stream = header.stream;
-    frame->address.assign(bytes_.begin() + sizeof(header), bytes_.end());
+    frame->address.assign(text.begin() + sizeof(header), text.end());
     bytes_.clear();
     return UCS_OK;
 }
 
-void FrameWriter::add(const Frame& frame) {
-    const auto bytes = pack_frame(frame);
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+void FrameWriter::add(const Frame& frame, FrameSeal& seal) {
+    auto bytes = pack_frame(frame);
+    seal.append(bytes);
+    add_bytes(bytes);
 }
 
-ucs_status_t FrameWriter::write(Socket& socket) {
+ucs_status_t FrameWriter::write(ucs::net::Socket& socket) {
     while (!is_done()) {
         const ssize_t put = socket.write(bytes_.data() + offset_, bytes_.size() - offset_);
         if (put == 0) return UCS_INPROGRESS;

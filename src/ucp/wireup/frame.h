@@ -6,11 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "ucp/wireup/socket.h"
+#include "ucp/wireup/handshake.h"
 
 // What goes through the socket between a client and a server. All integers are little-endian.
 //
 //   client                          server
+//   Call                      --->  (handshake.h)
+//                             <---  CallAnswer: from here on each frame is proved, if there is a
+//                             key
 //   CONNECT (worker address)  --->  the program accepts or rejects
 //   the endpoint is connected <---  ACCEPT (worker address), or REJECT
 //   ...                             both keep the socket: its end is the peer's
@@ -35,12 +38,12 @@ class FrameReader {
     /**
      * Read what is there, at most to the end of one frame.
      * @return UCS_OK: `frame` is filled; UCS_INPROGRESS; UCS_ERR_INVALID_PARAM: this is no frame;
-     *         or the socket's error
+     *         UCS_ERR_REJECTED: its seal is not the peer's; or the socket's error
      */
-    ucs_status_t read(Socket& socket, Frame* frame);
+    ucs_status_t read(ucs::net::Socket& socket, FrameSeal& seal, Frame* frame);
 
   private:
-    size_t wanted() const;
+    size_t wanted(size_t seal) const;
 
     std::vector<std::byte> bytes_;
 };
@@ -48,10 +51,14 @@ class FrameReader {
 /** Writes as much as the socket takes, the rest later. */
 class FrameWriter {
   public:
-    void add(const Frame& frame);
+    void add(const Frame& frame, FrameSeal& seal);
+    /** Words of the handshake, which are not sealed. */
+    void add_bytes(std::span<const std::byte> bytes) {
+        bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    }
     bool is_done() const { return offset_ == bytes_.size(); }
     /** @return UCS_OK: all is written; UCS_INPROGRESS; or the socket's error */
-    ucs_status_t write(Socket& socket);
+    ucs_status_t write(ucs::net::Socket& socket);
 
   private:
     std::vector<std::byte> bytes_;

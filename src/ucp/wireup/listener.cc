@@ -7,11 +7,18 @@
 
 namespace ucp::wireup {
 
+namespace {
+
+/** What a client of version 1 begins with. */
+constexpr uint32_t kFirstMagic = 0x4d434c53;  // "SLCM"
+
+}  // namespace
+
 void reject(std::unique_ptr<ConnectionRequest> request) {
     Frame refusal;
     refusal.kind = FrameKind::kReject;
     FrameWriter writer;
-    writer.add(refusal);
+    writer.add(refusal, request->seal);
     // Nothing was written to this socket before: it takes so few bytes at once.
     writer.write(request->socket);
     request->socket.finish();
@@ -23,7 +30,7 @@ ucs_status_t Listener::create(ConnectionManager& manager, const ucp_listener_par
     const bool accepts = has(UCP_LISTENER_PARAM_FIELD_ACCEPT_HANDLER);
     const bool asks = has(UCP_LISTENER_PARAM_FIELD_CONN_HANDLER);
     if (!has(UCP_LISTENER_PARAM_FIELD_SOCK_ADDR) || accepts == asks) return UCS_ERR_INVALID_PARAM;
-    const auto address = SocketAddress::from(params.sockaddr);
+    const auto address = ucs::net::SocketAddress::from(params.sockaddr);
     if (!address) return UCS_ERR_INVALID_PARAM;
     std::unique_ptr<Listener> made(new Listener(manager));
     if (accepts) made->accept_handler_ = params.accept_handler;
@@ -31,7 +38,7 @@ ucs_status_t Listener::create(ConnectionManager& manager, const ucp_listener_par
     if (made->accept_handler_.cb == nullptr && made->connection_handler_.cb == nullptr) {
         return UCS_ERR_INVALID_PARAM;
     }
-    ucs_status_t status = Socket::open(address->family(), &made->socket_);
+    ucs_status_t status = ucs::net::Socket::open(address->family(), &made->socket_);
     if (status == UCS_OK) status = made->socket_.bind(*address);
     if (status == UCS_OK) status = made->socket_.listen();
     if (status == UCS_OK) status = made->watch(false);
@@ -53,7 +60,7 @@ Listener::~Listener() {
 void Listener::ready() {
     constexpr int kMostAtOnce = 16;
     for (int count = 0; count < kMostAtOnce; ++count) {
-        Socket caller;
+        ucs::net::Socket caller;
         if (socket_.accept(&caller) != UCS_OK) return;
         manager_.add_caller(*this, std::move(caller));
     }
@@ -68,7 +75,7 @@ void Listener::introduce(std::unique_ptr<ConnectionRequest> request) {
 }
 
 void Listener::accept_at_once(std::unique_ptr<ConnectionRequest> request) {
-    const SocketAddress client = request->client;
+    const ucs::net::SocketAddress client = request->client;
     Endpoint* endpoint = nullptr;
     const ucs_status_t status = manager_.accept(std::move(request), &endpoint);
     if (status == UCS_OK) manager_.services().connector.give_to_user(*endpoint, {});
@@ -79,19 +86,54 @@ void Listener::accept_at_once(std::unique_ptr<ConnectionRequest> request) {
     }
 }
 
+/** The call: read it and answer. @return UCS_OK: what follows are frames */
+ucs_status_t Caller::hear() {
+    const ucs_status_t status = call_.read(socket_);
+    const Call& call = call_.message();
+    if (call_.have() >= sizeof(call.magic) && call.magic != kHandshakeMagic) {
+        manager_.refuse(socket_, call.magic == kFirstMagic
+                                     ? "it speaks version 1 of the protocol"
+                                     : "it does not speak this library's protocol (UCX's own "
+                                       "clients do not)");
+        return UCS_ERR_REJECTED;
+    }
+    if (status != UCS_OK) return status;
+    const std::string& key = manager_.services().job_key;
+    const CallAnswer answer = answer_to(call, key);
+    // Nothing was written to this socket before: it takes so few bytes at once.
+    if (socket_.write(&answer, sizeof(answer)) != sizeof(answer)) return UCS_ERR_CONNECTION_RESET;
+    const std::string reason = refusal(answer);
+    if (!reason.empty()) {
+        manager_.refuse(socket_, reason);
+        return UCS_ERR_REJECTED;
+    }
+    seal_ = FrameSeal(FrameSeal::End::kServer, key, call, answer);
+    was_answered_ = true;
+    return UCS_OK;
+}
+
+ucs_status_t Caller::progress(ConnectionRequest& request) {
+    if (!was_answered_) {
+        const ucs_status_t status = hear();
+        if (status != UCS_OK) return status;
+    }
+    const ucs_status_t status = reader_.read(socket_, seal_, &request.introduction);
+    if (status == UCS_ERR_REJECTED) manager_.refuse(socket_, "it has another UCX_TCP_JOB_KEY");
+    if (status != UCS_OK) return status;
+    return request.introduction.kind == FrameKind::kConnect ? UCS_OK : UCS_ERR_INVALID_PARAM;
+}
+
 void Caller::ready() {
     auto request = std::make_unique<ConnectionRequest>();
-    ucs_status_t status = reader_.read(socket_, &request->introduction);
+    const ucs_status_t status = progress(*request);
     if (status == UCS_INPROGRESS) return;
-    if (status == UCS_OK && request->introduction.kind != FrameKind::kConnect) {
-        status = UCS_ERR_INVALID_PARAM;
-    }
     request->client = socket_.peer();
     Listener& listener = listener_;
     ConnectionManager& manager = manager_;
     if (status == UCS_OK) {
         ignore();
         request->socket = std::move(socket_);
+        request->seal = seal_;
     } else {
         ucs::log_debug("{} called and said nothing sensible: refused", request->client.text());
     }

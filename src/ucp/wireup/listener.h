@@ -5,7 +5,7 @@
 
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
-#include "ucp/wireup/socket.h"
+#include "ucs/net/socket.h"
 #include "ucs/sys/time.h"
 
 namespace ucp::wireup {
@@ -15,8 +15,9 @@ namespace ucp::wireup {
  * the program and to no worker, so that any worker, on any thread, may accept it.
  */
 struct ConnectionRequest {
-    Socket socket;
-    SocketAddress client;
+    ucs::net::Socket socket;
+    ucs::net::SocketAddress client;
+    FrameSeal seal;
     Frame introduction;
 };
 
@@ -32,7 +33,7 @@ class Listener final : public Watched {
     ~Listener() override;
 
     Gate& gate() const { return manager_.gate(); }
-    SocketAddress address() const { return socket_.local(); }
+    ucs::net::SocketAddress address() const { return socket_.local(); }
 
     void ready() override;
     /** A caller has said who he is. */
@@ -49,7 +50,8 @@ class Listener final : public Watched {
 /** Somebody who called a listener and has not said who he is. */
 class Caller final : public Watched {
   public:
-    Caller(ConnectionManager& manager, Listener& listener, Socket socket, ucs::Time deadline)
+    Caller(ConnectionManager& manager, Listener& listener, ucs::net::Socket socket,
+           ucs::Time deadline)
         : Watched(manager), listener_(listener), deadline_(deadline) {
         socket_ = std::move(socket);
     }
@@ -62,8 +64,14 @@ class Caller final : public Watched {
     void ready() override;
 
   private:
+    ucs_status_t progress(ConnectionRequest& request);
+    ucs_status_t hear();
+
     Listener& listener_;
     ucs::Time deadline_;
+    bool was_answered_ = false;
+    MessageReader<Call> call_;
+    FrameSeal seal_;
     FrameReader reader_;
 };
 

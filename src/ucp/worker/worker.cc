@@ -6,6 +6,7 @@
 #include "ucp/endpoint/flush.h"
 #include "ucs/log/log.h"
 #include "ucs/sys/host.h"
+#include "uct/tcp/component.h"
 
 namespace ucp {
 namespace {
@@ -205,7 +206,8 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 ucs_status_t Worker::connections(wireup::ConnectionManager** manager) {
     if (connections_ == nullptr) {
         ucs_status_t status = wireup::ConnectionManager::create(
-            {connector_, streams_, random_, context_.clock(), client_id_}, &connections_);
+            {connector_, streams_, random_, context_.clock(), client_id_, uct::tcp::job_key()},
+            &connections_);
         if (status == UCS_OK && wakeup_ != nullptr)
             status = wakeup_->watch(connections_->descriptor());
         if (status != UCS_OK) {

@@ -5,8 +5,9 @@
 
 namespace uct {
 
-/** An endpoint that refuses every operation: for those that have few, or none. */
-class RefusingEndpoint : public Endpoint {
+/** An endpoint that refuses every operation in one way: for those that have few, or none. */
+template <ucs_status_t kNo>
+class RefusingEndpointWith : public Endpoint {
   public:
     ucs_status_t am_short(uint8_t, uint64_t, const void*, uint32_t) override { return kNo; }
     ssize_t am_bcopy(uint8_t, PackCallback, void*) override { return kNo; }
@@ -35,9 +36,8 @@ class RefusingEndpoint : public Endpoint {
     ucs_status_t check(Completion*) override { return kNo; }
     ucs_status_t pending_add(Pending*) override { return kNo; }
     void pending_remove(Pending*) override {}
-
-  private:
-    static constexpr ucs_status_t kNo = UCS_ERR_UNSUPPORTED;
 };
+
+using RefusingEndpoint = RefusingEndpointWith<UCS_ERR_UNSUPPORTED>;
 
 }  // namespace uct

@@ -17,13 +17,19 @@ namespace uct::tcp {
 
 namespace {
 
+/** @return false if a variable of this transport is wrong, which is logged */
+bool load_config(Config& config) {
+    std::string error;
+    if (config_table().load(ucs::config::Source::from_environment(), config, error) == UCS_OK) {
+        return true;
+    }
+    ucs::log_error("{}", error);
+    return false;
+}
+
 std::vector<NetworkDevice> find_devices() {
     Config config;
-    std::string error;
-    if (config_table().load(ucs::config::Source::from_environment(), config, error) != UCS_OK) {
-        ucs::log_error("{}", error);
-        return {};
-    }
+    if (!load_config(config)) return {};
     return network_devices(config.af_prio);
 }
 
@@ -70,6 +76,11 @@ class TcpComponent final : public Component {
 Component& component() {
     static auto* instance = new TcpComponent;
     return *instance;
+}
+
+std::string job_key() {
+    Config config;
+    return load_config(config) ? config.job_key : std::string();
 }
 
 }  // namespace uct::tcp

@@ -7,10 +7,14 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/wireup/frame.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {
@@ -395,6 +399,13 @@ class Stranger {
         EXPECT_EQ(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(bytes.size()));
     }
+    /** Has the other end hung up? Collects what it said. */
+    bool has_ended(std::string* heard) {
+        char bytes[256];
+        const ssize_t got = recv(socket_, bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (got > 0) heard->append(bytes, static_cast<size_t>(got));
+        return got == 0 || (got < 0 && errno == ECONNRESET);
+    }
     bool is_refused() {
         char byte;
         const ssize_t got = recv(socket_, &byte, 1, MSG_DONTWAIT);
@@ -410,7 +421,7 @@ TEST(ClientServer, StrangersAreRefusedAndOthersServed) {
     Server server(cluster);
     Stranger talker(server.address), silent(server.address), hasty(server.address);
     talker.say("GET / HTTP/1.1\r\nHost: nobody\r\n\r\n");
-    hasty.say("SLCM");
+    hasty.say("SLCS");
     Side client, accepted;
     server.call(client);
     server.accept(accepted);
@@ -442,6 +453,82 @@ TEST(ClientServer, AClientOfSomethingElseFails) {
     EXPECT_EQ(client.error, UCS_ERR_NOT_CONNECTED);
     close(called);
     close(other);
+}
+
+/** UCX_TCP_JOB_KEY as long as it lives: each worker looks when it first needs it. */
+class JobKey {
+  public:
+    explicit JobKey(const char* key) { setenv("UCX_TCP_JOB_KEY", key, 1); }
+    ~JobKey() { unsetenv("UCX_TCP_JOB_KEY"); }
+};
+
+TEST(ClientServer, WhoSharesTheJobKeyIsServed) {
+    const JobKey key("ours");
+    Cluster cluster(2);
+    Server server(cluster);
+    Side client, accepted;
+    server.call(client);
+    server.accept(accepted);
+    exchange(cluster, client, 0, 5);
+    exchange(cluster, accepted, 1, 6);
+    EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(client.endpoint, &kNothing)), UCS_OK);
+    ASSERT_TRUE(cluster.until([&] { return accepted.errors != 0; }));
+    EXPECT_EQ(accepted.error, UCS_ERR_CONNECTION_RESET);
+}
+
+TEST(ClientServer, WhoHasAnotherJobKeyIsRefused) {
+    ucs::LogCapture log(ucs::LogLevel::kWarn);
+    for (const char* keys : {"ours|", "ours|theirs", "|theirs"}) {
+        SCOPED_TRACE(keys);
+        const std::string both = keys;
+        const auto bar = both.find('|');
+        Cluster cluster(2);
+        std::optional<JobKey> key(both.substr(0, bar).c_str());
+        Server server(cluster);
+        key.emplace(both.substr(bar + 1).c_str());
+        Side client;
+        server.call(client);
+        ASSERT_TRUE(cluster.until([&] { return client.errors != 0; }));
+        EXPECT_EQ(client.error, UCS_ERR_REJECTED);
+        EXPECT_TRUE(server.requests.empty());
+        EXPECT_TRUE(log.contains("UCX_TCP_JOB_KEY"));
+        EXPECT_TRUE(log.contains("is refused"));
+    }
+}
+
+TEST(ClientServer, WhoDoesNotKnowTheJobKeyLearnsNothing) {
+    const JobKey key("a word that nobody else knows");
+    Cluster cluster(2);
+    Server server(cluster);
+    Stranger stranger(server.address);
+    const wireup::Call call = wireup::new_call("any");
+    stranger.say({reinterpret_cast<const char*>(&call), sizeof(call)});
+    wireup::Frame frame;
+    frame.kind = wireup::FrameKind::kConnect;
+    frame.address = {std::byte{1}};
+    const auto bytes = wireup::pack_frame(frame);
+    stranger.say({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    stranger.say(std::string(sizeof(ucs::net::Mac), 'x'));
+    std::string heard;
+    EXPECT_TRUE(cluster.until([&] { return stranger.has_ended(&heard); }));
+    EXPECT_EQ(heard.size(), sizeof(wireup::CallAnswer));
+    EXPECT_TRUE(server.requests.empty());
+}
+
+TEST(ClientServer, OtherProtocolsAreRefusedClearly) {
+    ucs::LogCapture log(ucs::LogLevel::kWarn);
+    Cluster cluster(2);
+    Server server(cluster);
+    Stranger first(server.address);
+    std::string version_1("SLCM\1\1\0\0", 8);
+    first.say(version_1 + std::string(64, '\0'));
+    EXPECT_TRUE(cluster.until([&] { return first.is_refused(); }));
+    EXPECT_TRUE(log.contains("speaks version 1 of the protocol"));
+    cluster.clock.advance(std::chrono::seconds(20));
+    Stranger ucx(server.address);
+    ucx.say(std::string("\x60\0\0\0\0\0\0\0\0", 9) + std::string(64, '\0'));
+    EXPECT_TRUE(cluster.until([&] { return ucx.is_refused(); }));
+    EXPECT_TRUE(log.contains("UCX's own"));
 }
 
 }  // namespace

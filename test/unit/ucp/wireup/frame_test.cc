@@ -12,6 +12,9 @@
 namespace ucp::wireup {
 namespace {
 
+using ucs::net::Socket;
+using ucs::net::SocketAddress;
+
 /** Two ends of one connection. */
 struct Ends {
     Ends() {
@@ -46,10 +49,10 @@ Frame example() {
     return frame;
 }
 
-ucs_status_t read_all(Ends& ends, Frame* frame) {
+ucs_status_t read_all(Ends& ends, Frame* frame, FrameSeal seal = {}) {
     FrameReader reader;
     ucs_status_t status;
-    while ((status = reader.read(ends.reader, frame)) == UCS_INPROGRESS) ends.wait();
+    while ((status = reader.read(ends.reader, seal, frame)) == UCS_INPROGRESS) ends.wait();
     return status;
 }
 
@@ -57,13 +60,14 @@ TEST(Frame, ArrivesInPieces) {
     Ends ends;
     const auto bytes = pack_frame(example());
     FrameReader reader;
+    FrameSeal none;
     Frame frame;
     for (size_t offset = 0; offset < bytes.size();) {
         const size_t part = std::min<size_t>(7, bytes.size() - offset);
         ASSERT_EQ(ends.writer.write(bytes.data() + offset, part), static_cast<ssize_t>(part));
         offset += part;
         ends.wait();
-        const ucs_status_t status = reader.read(ends.reader, &frame);
+        const ucs_status_t status = reader.read(ends.reader, none, &frame);
         ASSERT_EQ(status, offset < bytes.size() ? UCS_INPROGRESS : UCS_OK);
     }
     EXPECT_EQ(frame.kind, FrameKind::kConnect);
@@ -76,7 +80,8 @@ TEST(Frame, ArrivesInPieces) {
 TEST(Frame, ManyBehindEachOther) {
     Ends ends;
     FrameWriter writer;
-    for (int count = 0; count < 3; ++count) writer.add(example());
+    FrameSeal none;
+    for (int count = 0; count < 3; ++count) writer.add(example(), none);
     ASSERT_EQ(writer.write(ends.writer), UCS_OK);
     ends.writer.finish();
     FrameReader reader;
@@ -108,6 +113,93 @@ TEST(Frame, GarbageIsRefused) {
         }
     }
     EXPECT_GE(refused, 10u);
+}
+
+// --- proofs
+
+/** Both ends of a connection whose job keys are these. */
+struct Sealed {
+    Sealed(std::string_view client_key, std::string_view server_key)
+        : call(new_call(client_key)),
+          answer(answer_to(call, server_key)),
+          client(FrameSeal::End::kClient, client_key, call, answer),
+          server(FrameSeal::End::kServer, server_key, call, answer) {}
+    Call call;
+    CallAnswer answer;
+    FrameSeal client, server;
+};
+
+TEST(Handshake, SaysWhoBelongsTogether) {
+    EXPECT_EQ(Sealed("", "").answer.verdict, Verdict::kOpen);
+    EXPECT_EQ(Sealed("ours", "ours").answer.verdict, Verdict::kProve);
+    EXPECT_EQ(Sealed("", "ours").answer.verdict, Verdict::kKeyMissing);
+    EXPECT_EQ(Sealed("ours", "").answer.verdict, Verdict::kKeyUnknown);
+    EXPECT_EQ(refusal(Sealed("", "").answer), "");
+    EXPECT_EQ(refusal(Sealed("ours", "ours").answer), "");
+    EXPECT_NE(refusal(Sealed("", "ours").answer), "");
+    EXPECT_NE(refusal(Sealed("ours", "").answer), "");
+}
+
+TEST(Handshake, TakesTheHighestVersionThatBothSpeak) {
+    const auto answer = [](uint16_t version, uint16_t oldest) {
+        Call call = new_call("");
+        call.version = version;
+        call.oldest = oldest;
+        return answer_to(call, "");
+    };
+    EXPECT_EQ(answer(kProtocol + 3, kProtocol).version, kProtocol);
+    EXPECT_EQ(answer(kProtocol + 3, kProtocol).verdict, Verdict::kOpen);
+    EXPECT_EQ(answer(kProtocol + 3, kProtocol + 1).verdict, Verdict::kOtherVersion);
+    EXPECT_EQ(answer(1, 1).verdict, Verdict::kOtherVersion);
+    EXPECT_NE(refusal(answer(1, 1)).find("speaks versions 2 to 2"), std::string::npos);
+    CallAnswer unasked = answer(kProtocol, kProtocol);
+    unasked.version = kProtocol + 1;
+    EXPECT_NE(refusal(unasked), "");
+}
+
+TEST(Handshake, SealedFramesArriveInOrderAndOnce) {
+    Sealed ends("ours", "ours");
+    Ends sockets;
+    FrameWriter writer;
+    for (int i = 0; i < 3; ++i) writer.add(example(), ends.client);
+    ASSERT_EQ(writer.write(sockets.writer), UCS_OK);
+    FrameReader reader;
+    Frame frame;
+    for (int i = 0; i < 3; ++i) {
+        ucs_status_t status;
+        while ((status = reader.read(sockets.reader, ends.server, &frame)) == UCS_INPROGRESS)
+            sockets.wait();
+        EXPECT_EQ(status, UCS_OK);
+        EXPECT_EQ(frame.address, example().address);
+    }
+    // The first once more.
+    FrameSeal again(FrameSeal::End::kClient, "ours", ends.call, ends.answer);
+    FrameWriter replay;
+    replay.add(example(), again);
+    ASSERT_EQ(replay.write(sockets.writer), UCS_OK);
+    EXPECT_EQ(read_all(sockets, &frame, ends.server), UCS_ERR_REJECTED);
+}
+
+TEST(Handshake, ASealIsWorthNothingElsewhere) {
+    const auto accepts = [](FrameSeal writer, FrameSeal reader) {
+        auto bytes = pack_frame(example());
+        const size_t length = bytes.size();
+        writer.append(bytes);
+        const auto all = std::span(std::as_const(bytes));
+        return reader.accepts(all.first(length), all.subspan(length));
+    };
+    const Sealed one("ours", "ours"), other("ours", "ours");
+    EXPECT_TRUE(accepts(one.client, one.server));
+    EXPECT_TRUE(accepts(one.server, one.client));
+    EXPECT_FALSE(accepts(one.client, one.client)) << "sent back to who made it";
+    EXPECT_FALSE(accepts(one.client, other.server)) << "on another connection";
+    const FrameSeal guess(FrameSeal::End::kClient, "theirs", one.call, one.answer);
+    EXPECT_FALSE(accepts(guess, one.server)) << "of another key";
+    EXPECT_FALSE(accepts(FrameSeal(), one.server)) << "of no key";
+    CallAnswer changed = one.answer;
+    changed.capabilities = 1;
+    const FrameSeal altered(FrameSeal::End::kClient, "ours", one.call, changed);
+    EXPECT_FALSE(accepts(altered, one.server)) << "after words that were changed on the way";
 }
 
 }  // namespace

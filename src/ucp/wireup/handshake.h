@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ucs/net/mac.h"
+#include "ucs/net/socket.h"
+
+// How a client and a listener find out that they belong together (docs/interface.md, "Clients and
+// servers"). All integers are little-endian.
+namespace ucp::wireup {
+
+inline constexpr uint32_t kHandshakeMagic = 0x53434c53;  // "SLCS"
+/** The versions of the protocol that this library speaks. */
+inline constexpr uint16_t kProtocol = 2;
+inline constexpr uint16_t kOldestProtocol = 2;
+
+/** The client's first words. Magic and versions stand where they do in all versions from 2 on. */
+struct Call {
+    uint32_t magic;
+    uint16_t version;       //!< the newest that the client speaks
+    uint16_t oldest;        //!< the oldest
+    uint32_t capabilities;  //!< none yet; those that are not known are passed over
+    uint8_t has_key;        //!< UCX_TCP_JOB_KEY is set
+    uint8_t reserved[3];
+    ucs::net::Nonce nonce;
+};
+static_assert(sizeof(Call) == 48);
+
+enum class Verdict : uint8_t {
+    kOpen = 1,      //!< neither end has a job key
+    kProve,         //!< both have one: each proves it with all that it says from here on
+    kKeyMissing,    //!< the listener alone has one
+    kKeyUnknown,    //!< the client alone has one
+    kOtherVersion,  //!< there is no version that both speak
+};
+
+/** The listener's answer. */
+struct CallAnswer {
+    uint32_t magic;
+    uint16_t version;  //!< the one that counts; with kOtherVersion the newest
+    uint16_t oldest;
+    uint32_t capabilities;
+    Verdict verdict;
+    uint8_t reserved[3];
+    ucs::net::Nonce nonce;
+};
+static_assert(sizeof(CallAnswer) == 48);
+
+Call new_call(std::string_view job_key);
+/** The listener's answer to a call whose magic is right. */
+CallAnswer answer_to(const Call& call, std::string_view job_key);
+/** Does it come from a listener of this library's, of whatever version? */
+inline bool is_sound(const CallAnswer& answer) {
+    return answer.magic == kHandshakeMagic && answer.verdict >= Verdict::kOpen &&
+           answer.verdict <= Verdict::kOtherVersion;
+}
+/** Why the two do not belong together; empty if they do. */
+std::string refusal(const CallAnswer& answer);
+
+/** Reads one message of fixed length, as it comes. */
+template <typename Message>
+class MessageReader {
+  public:
+    /** @return UCS_OK: it is all here; UCS_INPROGRESS; or the socket's error */
+    ucs_status_t read(ucs::net::Socket& socket) {
+        while (have_ < sizeof(Message)) {
+            auto* bytes = reinterpret_cast<std::byte*>(&message_);
+            const ssize_t got = socket.read(bytes + have_, sizeof(Message) - have_);
+            if (got == 0) return UCS_INPROGRESS;
+            if (got < 0) return static_cast<ucs_status_t>(got);
+            have_ += static_cast<size_t>(got);
+        }
+        return UCS_OK;
+    }
+    size_t have() const { return have_; }
+    const Message& message() const { return message_; }
+
+  private:
+    Message message_{};
+    size_t have_ = 0;
+};
+
+/** What an end of a connection proves each of its frames with; nothing where there is no key. */
+class FrameSeal {
+  public:
+    enum class End : uint8_t { kClient, kServer };
+
+    FrameSeal() = default;
+    /** Of a connection that began with these words. */
+    FrameSeal(End own, std::string_view job_key, const Call& call, const CallAnswer& answer);
+
+    /** Bytes behind each frame. */
+    size_t length() const { return is_used_ ? sizeof(ucs::net::Mac) : 0; }
+    /** Of the next frame that goes out. */
+    void append(std::vector<std::byte>& frame);
+    /** Is that the seal of the next frame that comes in? */
+    bool accepts(std::span<const std::byte> frame, std::span<const std::byte> seal);
+
+  private:
+    ucs::net::Mac of(End sender, uint64_t number, std::span<const std::byte> frame) const;
+
+    bool is_used_ = false;
+    End own_ = End::kClient;
+    ucs::net::Mac key_{};
+    uint64_t sent_ = 0, received_ = 0;
+};
+
+}  // namespace ucp::wireup
