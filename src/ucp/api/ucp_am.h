@@ -66,7 +66,8 @@ ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
                                             const ucp_am_handler_param_t* param);
 /**
  * Send an active message. Header and buffer are in use until the end, the header with COPY_HEADER
- * until the return. Messages without a handler at the receiver are dropped with a warning.
+ * until the return. Messages that come before the receiver has set a handler for them wait for it;
+ * those for which none is set within a second, or that are too many, are dropped with a warning.
  * @param header_length  Bytes, at most ucp_worker_attr_t::max_am_header.
  */
 ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, size_t header_length,

@@ -98,6 +98,9 @@ struct Request : uct::Completion {
         fence = 0;
         wire_id = 0;
         received = 0;
+        protocol = nullptr;
+        length = 0;
+        memory_type = UCS_MEMORY_TYPE_HOST;
         flags &= ~uint32_t{kLight};
     }
 
@@ -167,6 +170,10 @@ struct Request : uct::Completion {
     uint32_t fence;    //!< EndpointHost::fence_sequence when it was started
     uint64_t wire_id;  //!< RequestPool::name(), if kNamed; released at the finish
     size_t received;   //!< result of receives of AM data and streams: bytes
+    // For ucp_request_query() alone.
+    const char* protocol;           //!< what carries it out; null for receives
+    size_t length;                  //!< of the buffer in bytes; a light request's is in its part
+    ucs_memory_type_t memory_type;  //!< of the buffer
 };
 
 using RequestQueue = boost::intrusive::list<

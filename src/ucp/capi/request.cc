@@ -2,10 +2,13 @@
 #include <cstdio>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/proto/match/receive.h"
 #include "ucp/proto/stream/streams.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucp/worker/worker.h"
@@ -26,6 +29,38 @@ std::string lane_of(const Request& request) {
     return request.endpoint->one_sided_lane().attributes.transport;
 }
 
+/** A posted receive has its length in its part, to the end and behind it. */
+size_t length_of(const Request& request) {
+    if ((request.flags & Request::kLight) == 0) return request.length;
+    return const_cast<Request&>(request).part<TagReceive>().buffer.length();
+}
+
+ucs_memory_type_t memory_type_of(const Request& request) {
+    return (request.flags & Request::kLight) == 0 ? request.memory_type : UCS_MEMORY_TYPE_HOST;
+}
+
+// Programs look for "length N" and for the name of the memory; of a receive from a stream nothing
+// but its end is known, and they look for that as well.
+std::string describe(const Request& request) {
+    using Kind = Request::CallbackKind;
+    const char* const state =
+        request.is_finished() ? ucs_status_string(request.status) : "in progress";
+    const std::string memory =
+        fmt::format("{} memory", ucs_memory_type_names[memory_type_of(request)]);
+    switch (request.callback_kind) {
+        case Kind::kTagReceive:
+        case Kind::kAmReceive:
+            return fmt::format("{{{}}} recv length {} {}", state, length_of(request), memory);
+        case Kind::kStreamReceive:
+            return fmt::format("{{{}}} stream recv, room for {} bytes, {}: no debug info", state,
+                               length_of(request), memory);
+        default:
+            return fmt::format("{{{}}} send length {} {} over {} {}", state, length_of(request),
+                               request.protocol != nullptr ? request.protocol : "",
+                               lane_of(request), memory);
+    }
+}
+
 }  // namespace
 
 ucs_status_t ucp_request_check_status(void* request) {
@@ -43,18 +78,11 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
         if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE) == 0) {
             return UCS_ERR_INVALID_PARAM;
         }
-        using Kind = Request::CallbackKind;
-        const bool is_receive = request.callback_kind == Kind::kTagReceive ||
-                                request.callback_kind == Kind::kAmReceive ||
-                                request.callback_kind == Kind::kStreamReceive;
-        snprintf(attr->debug_string, attr->debug_string_size, "{%s, %s, over %s}",
-                 is_receive ? "receive" : "send",
-                 request.is_finished() ? ucs_status_string(request.status) : "in progress",
-                 lane_of(request).c_str());
+        snprintf(attr->debug_string, attr->debug_string_size, "%s", describe(request).c_str());
     }
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) != 0) attr->status = status_of(request);
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) != 0) {
-        attr->mem_type = UCS_MEMORY_TYPE_HOST;
+        attr->mem_type = memory_type_of(request);
     }
     return UCS_OK;
 }

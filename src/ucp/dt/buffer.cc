@@ -52,6 +52,22 @@ ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memo
     return is_empty ? UCS_OK : check_declared(declared, last);
 }
 
+ucs_memory_type_t memory_type_of(const void* buffer, size_t count, ucp_datatype_t type) {
+    const size_t size = contig_element_size(type);
+    switch (datatype_class(type)) {
+        case DatatypeClass::kContig:
+            return buffer != nullptr && count * size != 0 ? memory_at(buffer, count * size).type
+                                                          : UCS_MEMORY_TYPE_HOST;
+        case DatatypeClass::kIov:
+            for (const auto& piece : std::span(static_cast<const ucp_dt_iov_t*>(buffer), count)) {
+                if (piece.length != 0) return memory_at(piece.buffer, piece.length).type;
+            }
+            return UCS_MEMORY_TYPE_HOST;
+        default:
+            return UCS_MEMORY_TYPE_HOST;
+    }
+}
+
 ucs_status_t Buffer::find_memory(ucs_memory_type_t declared) {
     static_assert(sizeof(ucp_dt_iov_t) == sizeof(ucs::MemoryPiece) &&
                   offsetof(ucp_dt_iov_t, length) == offsetof(ucs::MemoryPiece, length));

@@ -115,6 +115,12 @@ ucs_status_t open_device_copy(std::span<const ucs::MemoryPiece> pieces, ucs_memo
                               ucs::StagedCopy** copy);
 
 /**
+ * The memory of a program's buffer, by its first piece that has bytes; generic ones count as host
+ * memory. A slow call for memory of a device.
+ */
+ucs_memory_type_t memory_type_of(const void* buffer, size_t count, ucp_datatype_t type);
+
+/**
  * How much of the `left` bytes of a message goes into a piece that has room for `room` of them. All
  * but the last end at multiples of the alignment: MPICH's unpacking takes whole elements only.
  */

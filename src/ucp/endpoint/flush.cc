@@ -68,6 +68,7 @@ void make_flush(Request& request, Endpoint& endpoint) {
     request.endpoint = &endpoint;
     request.flags |= Request::kNoMessage;
     request.post = post_flush;
+    request.protocol = "flush";
     request.emplace<FlushPart>();
 }
 

@@ -65,7 +65,7 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->prot_ = prot;
-    memory->address_ = address;
+    memory->address_ = params.length != 0 ? address : nullptr;
     memory->length_ = params.length;
     ucs_status_t status = UCS_OK;
     if (allocate && params.length > 0) {

@@ -150,6 +150,7 @@ unsigned Worker::progress() {
         keepalive_.advance(now());
         reassembly_.advance(now());
         rndv_.direct.advance(now());
+        am_handlers_.advance(now());
         context_.domains().collect();
         if (connections_ != nullptr) {
             bool look = false;
@@ -172,13 +173,14 @@ void Worker::look_everywhere() {
 ucs::Time Worker::next_deadline() const {
     return std::min({lanes_.next_deadline(), keepalive_.next_deadline(), bulk_.next_deadline(),
                      queue_pairs_.next_deadline(), reassembly_.next_deadline(),
-                     interfaces_.next_deadline()});
+                     am_handlers_.next_deadline(), interfaces_.next_deadline()});
 }
 
 unsigned Worker::run_deferred() {
     host_.work.taken();
     unsigned events = requests_.run_deferred();
     events += rndv_.run_deferred();
+    events += am_handlers_.run_deferred();
     events += end_failed_lanes();
     const auto purged = std::exchange(to_purge_, {});
     for (Endpoint* endpoint : purged) purge(*endpoint);

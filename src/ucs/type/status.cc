@@ -5,74 +5,66 @@
 
 namespace {
 
-// nullptr for a value that is no code.
+// UCX's words, which programs show and compare. nullptr for a value that is no code.
 const char* text_of(ucs_status_t status) {
     switch (status) {
         case UCS_OK:
-            return "success";
+            return "Success";
         case UCS_INPROGRESS:
-            return "in progress";
+            return "Operation in progress";
         case UCS_ERR_NO_MESSAGE:
-            return "no message has arrived";
+            return "No pending message";
         case UCS_ERR_NO_RESOURCE:
-            return "no room now, to be tried again";
+            return "No resources are available to initiate the operation";
         case UCS_ERR_IO_ERROR:
-            return "input/output error";
+            return "Input/output error";
         case UCS_ERR_NO_MEMORY:
-            return "out of memory";
+            return "Out of memory";
         case UCS_ERR_INVALID_PARAM:
-            return "invalid argument";
+            return "Invalid parameter";
         case UCS_ERR_UNREACHABLE:
-            return "no transport leads to the destination";
+            return "Destination is unreachable";
         case UCS_ERR_INVALID_ADDR:
-            return "invalid address";
+            return "Address not valid";
         case UCS_ERR_NOT_IMPLEMENTED:
-            return "not implemented";
+            return "Function not implemented";
         case UCS_ERR_MESSAGE_TRUNCATED:
-            return "message longer than the receive buffer";
+            return "Message truncated";
         case UCS_ERR_NO_PROGRESS:
-            return "no progress";
+            return "No progress";
         case UCS_ERR_BUFFER_TOO_SMALL:
-            return "buffer too small";
+            return "Provided buffer is too small";
         case UCS_ERR_NO_ELEM:
-            return "no such element";
+            return "No such element";
         case UCS_ERR_SOME_CONNECTS_FAILED:
-            return "some connections failed";
+            return "Failed to connect some of the requested endpoints";
         case UCS_ERR_NO_DEVICE:
-            return "no such device";
+            return "No such device";
         case UCS_ERR_BUSY:
-            return "busy";
+            return "Device is busy";
         case UCS_ERR_CANCELED:
-            return "cancelled";
+            return "Request canceled";
         case UCS_ERR_SHMEM_SEGMENT:
-            return "shared memory segment failed";
+            return "Shared memory error";
         case UCS_ERR_ALREADY_EXISTS:
-            return "exists already";
+            return "Element already exists";
         case UCS_ERR_OUT_OF_RANGE:
-            return "out of range";
+            return "Index out of range";
         case UCS_ERR_TIMED_OUT:
-            return "timed out";
+            return "Operation timed out";
         case UCS_ERR_EXCEEDS_LIMIT:
-            return "limit exceeded";
+            return "User-defined limit was reached";
         case UCS_ERR_UNSUPPORTED:
-            return "not supported here";
+            return "Unsupported operation";
         case UCS_ERR_REJECTED:
-            return "rejected by the peer";
+            return "Operation rejected by remote peer";
         case UCS_ERR_NOT_CONNECTED:
-            return "not connected";
+            return "Endpoint is not connected";
         case UCS_ERR_CONNECTION_RESET:
-            return "connection reset by the peer";
-        case UCS_ERR_FIRST_LINK_FAILURE:
-            return "first code of link failures";
-        case UCS_ERR_LAST_LINK_FAILURE:
-            return "last code of link failures";
-        case UCS_ERR_FIRST_ENDPOINT_FAILURE:
-            return "first code of endpoint failures";
+            return "Connection reset by remote peer";
         case UCS_ERR_ENDPOINT_TIMEOUT:
-            return "the peer did not answer in time";
-        case UCS_ERR_LAST_ENDPOINT_FAILURE:
-            return "last code of endpoint failures";
-        case UCS_ERR_LAST:
+            return "Endpoint timeout";
+        default:
             break;
     }
     return nullptr;
@@ -83,6 +75,6 @@ const char* text_of(ucs_status_t status) {
 extern "C" const char* ucs_status_string(ucs_status_t status) {
     if (const char* const text = text_of(status)) return text;
     thread_local char unknown[32];
-    std::snprintf(unknown, sizeof unknown, "unknown status (%d)", static_cast<int>(status));
+    std::snprintf(unknown, sizeof unknown, "Unknown error %d", static_cast<int>(status));
     return unknown;
 }

@@ -78,9 +78,9 @@ typedef void* ucs_status_ptr_t;
 #define UCS_PTR_STATUS(_ptr) (UCS_PTR_IS_PTR(_ptr) ? UCS_INPROGRESS : UCS_PTR_RAW_STATUS(_ptr))
 
 /**
- * A short English sentence for a status code.
+ * UCX's words for a status code.
  *
- * @param status  Any value; values that no code has give "unknown status (<number>)".
+ * @param status  Any value; values that no code has give "Unknown error <number>".
  * @return A string that is never NULL and is not freed. That of an unknown code lives in storage of
  *         the calling thread, until its next call. Safe from any thread.
  */

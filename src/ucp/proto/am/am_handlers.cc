@@ -47,10 +47,24 @@ void free_announcement(void* descriptor) {
 
 // --- handlers ---
 
-AmHandlers::Handler* AmHandlers::place(unsigned id) {
-    if (id > UINT16_MAX) return nullptr;
+AmHandlers::~AmHandlers() {
+    EarlyMessage message;
+    while (early_.take_any(&message)) {
+        if (message.data != nullptr) free_block(message.data);
+    }
+}
+
+ucs_status_t AmHandlers::set(unsigned id, const Handler& handler) {
+    if (id > UINT16_MAX) return UCS_ERR_INVALID_PARAM;
     if (handlers_.size() <= id) handlers_.resize(id + 1);
-    return &handlers_[id];
+    const auto number = static_cast<uint16_t>(id);
+    waiting_.erase(number);
+    handlers_[id] = handler;
+    if (!is_set(number) || !early_.has(number)) return UCS_OK;
+    // Handlers are called from progress alone.
+    waiting_[number] = std::exchange(handlers_[id], {});
+    requests_.work().notify();
+    return UCS_OK;
 }
 
 ucs_status_t AmHandlers::set(const ucp_am_handler_param_t& param) {
@@ -58,28 +72,80 @@ ucs_status_t AmHandlers::set(const ucp_am_handler_param_t& param) {
     if (!has(UCP_AM_HANDLER_PARAM_FIELD_ID) || !has(UCP_AM_HANDLER_PARAM_FIELD_CB)) {
         return UCS_ERR_INVALID_PARAM;
     }
-    Handler* handler = place(param.id);
-    if (handler == nullptr) return UCS_ERR_INVALID_PARAM;
-    *handler = {};
-    handler->callback = param.cb;
-    if (has(UCP_AM_HANDLER_PARAM_FIELD_ARG)) handler->argument = param.arg;
-    if (has(UCP_AM_HANDLER_PARAM_FIELD_FLAGS)) handler->flags = param.flags;
-    return UCS_OK;
+    Handler handler;
+    handler.callback = param.cb;
+    if (has(UCP_AM_HANDLER_PARAM_FIELD_ARG)) handler.argument = param.arg;
+    if (has(UCP_AM_HANDLER_PARAM_FIELD_FLAGS)) handler.flags = param.flags;
+    return set(param.id, handler);
 }
 
 ucs_status_t AmHandlers::set(uint16_t id, ucp_am_callback_t callback, void* argument,
                              uint32_t flags) {
-    *place(id) = {nullptr, callback, argument, flags};
-    return UCS_OK;
+    return set(unsigned{id}, {nullptr, callback, argument, flags});
 }
 
-AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
-    if (id < handlers_.size()) {
-        Handler& handler = handlers_[id];
-        if (handler.callback != nullptr || handler.old_callback != nullptr) return &handler;
+/** @return null if there is none; one that waits for messages that came before it gets them */
+const AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
+    if (!is_set(id) && waiting_.contains(id)) [[unlikely]]
+        hand_over_early(id);
+    return is_set(id) ? &handlers_[id] : nullptr;
+}
+
+// --- messages that came before their handler ---
+
+// A handler may set or take away any handler meanwhile, its own as well.
+void AmHandlers::hand_over_early(uint16_t id) {
+    const auto found = waiting_.find(id);
+    if (found == waiting_.end()) return;
+    handlers_[id] = found->second;
+    waiting_.erase(found);
+    EarlyMessage early;
+    while (is_set(id) && early_.take(id, &early)) {
+        const Message message{
+            early.id,   early.wants_reply, early.sender, early.header.data(), early.header.size(),
+            early.data, early.length};
+        if (early.announced.empty()) {
+            deliver_block(message);
+        } else {
+            deliver_announcement(message, early.announced.data(), early.announced.size());
+        }
     }
-    ucs::log_warn("an active message {} without a handler was dropped", id);
-    return nullptr;
+}
+
+unsigned AmHandlers::run_deferred() {
+    unsigned count = 0;
+    for (; !waiting_.empty(); ++count) hand_over_early(waiting_.begin()->first);
+    return count;
+}
+
+/** The message's data, if it is no announcement, is a block of allocate() that passes over. */
+void AmHandlers::keep_early(const Message& message, std::span<const std::byte> announced) {
+    EarlyMessage early;
+    early.id = message.id;
+    early.wants_reply = message.wants_reply;
+    early.sender = message.sender;
+    early.header.assign(message.header, message.header + message.header_length);
+    early.announced.assign(announced.begin(), announced.end());
+    early.data = message.data;
+    early.length = message.length;
+    if (early_.has_room(early.size())) {
+        early_.add(std::move(early));
+    } else {
+        drop(early, "too many wait for one");
+    }
+}
+
+void AmHandlers::drop(const EarlyMessage& message, const char* reason) {
+    ucs::log_warn("an active message {} without a handler was dropped: {}", message.id, reason);
+    Announcement announcement;
+    if (message.data != nullptr) free_block(message.data);
+    if (!message.announced.empty() && parse_announcement(message.announced, &announcement))
+        rndv_.refuse(announcement.rts, UCS_OK);
+}
+
+void AmHandlers::drop_overdue(ucs::Time now) {
+    EarlyMessage message;
+    while (early_.take_overdue(now, &message)) drop(message, "none was set for long");
 }
 
 ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, uint64_t attributes) {
@@ -121,12 +187,12 @@ void AmHandlers::free_block(std::byte* data) {
 
 ucs_status_t AmHandlers::deliver(const Message& message, uct::ReceiveDescriptor* descriptor) {
     const Handler* handler = handler_of(message.id);
-    if (handler == nullptr) return UCS_OK;
     const bool is_aligned =
         reinterpret_cast<uintptr_t>(message.data) % std::max<size_t>(alignment_, 1) == 0;
-    const bool must_copy = !is_aligned || (descriptor == nullptr &&
-                                           (handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) != 0);
-    if (must_copy && message.length != 0) {
+    const bool must_copy =
+        handler == nullptr || !is_aligned ||
+        (descriptor == nullptr && (handler->flags & UCP_AM_FLAG_PERSISTENT_DATA) != 0);
+    if (must_copy && (message.length != 0 || handler == nullptr)) {
         Message copy = message;
         copy.data = allocate(message.length);
         if (copy.data == nullptr) {
@@ -148,8 +214,9 @@ ucs_status_t AmHandlers::deliver(const Message& message, uct::ReceiveDescriptor*
 
 void AmHandlers::deliver_block(const Message& message) {
     const Handler* handler = handler_of(message.id);
-    if (handler == nullptr ||
-        call(*handler, message, UCP_AM_RECV_ATTR_FLAG_DATA) != UCS_INPROGRESS) {
+    if (handler == nullptr) {
+        keep_early(message, {});
+    } else if (call(*handler, message, UCP_AM_RECV_ATTR_FLAG_DATA) != UCS_INPROGRESS) {
         free_block(message.data);
     }
 }
@@ -158,9 +225,12 @@ void AmHandlers::deliver_announcement(const Message& message, const void* announ
                                       size_t size) {
     Announcement parsed;
     const Handler* handler = handler_of(message.id);
+    if (handler == nullptr) {
+        keep_early(message, {static_cast<const std::byte*>(announcement), size});
+        return;
+    }
     auto* kept = static_cast<KeptAnnouncement*>(std::malloc(sizeof(KeptAnnouncement) + size));
-    if (handler == nullptr || kept == nullptr) {
-        std::free(kept);
+    if (kept == nullptr) {
         if (parse_announcement({static_cast<const std::byte*>(announcement), size}, &parsed)) {
             rndv_.refuse(parsed.rts, UCS_OK);
         }

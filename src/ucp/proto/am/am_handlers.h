@@ -3,9 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "ucp/api/ucp.h"
+#include "ucp/proto/am/early_messages.h"
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/rndv/rndv.h"
@@ -22,6 +26,9 @@ inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uu
  * Data that a handler may keep has its owner's name in the 8 bytes before it: a transport's receive
  * descriptor (the bytes of the message's header are free by then), a copy on the heap, or the
  * announcement of a rendezvous. That is how release() and receive() find it.
+ *
+ * Messages that come before their handler wait for it for a while (EarlyMessages). It gets them in
+ * the next progress, before any that come later.
  */
 class AmHandlers {
   public:
@@ -34,6 +41,9 @@ class AmHandlers {
           reassembly_(reassembly),
           eager_(eager),
           rndv_threshold_(rndv_threshold) {}
+    AmHandlers(const AmHandlers&) = delete;
+    AmHandlers& operator=(const AmHandlers&) = delete;
+    ~AmHandlers();
 
     void add_handlers(InterfaceSet& interfaces);
 
@@ -47,6 +57,15 @@ class AmHandlers {
 
     /** Where the data of arriving messages is aligned to; a power of two. */
     void set_alignment(size_t alignment) { alignment_ = alignment; }
+
+    /** Gives handlers that have been set what came before them. @return messages */
+    unsigned run_deferred();
+    /** Now and then: drops what no handler was set for. */
+    void advance(ucs::Time now) {
+        if (!early_.empty()) [[unlikely]]
+            drop_overdue(now);
+    }
+    ucs::Time next_deadline() const { return early_.next_deadline(); }
 
     /** ucp_am_data_release() */
     void release(void* data);
@@ -87,8 +106,16 @@ class AmHandlers {
         uint32_t flags = 0;
     };
 
-    Handler* handler_of(uint16_t id);
-    Handler* place(unsigned id);
+    bool is_set(uint16_t id) const {
+        return id < handlers_.size() &&
+               (handlers_[id].callback != nullptr || handlers_[id].old_callback != nullptr);
+    }
+    const Handler* handler_of(uint16_t id);
+    ucs_status_t set(unsigned id, const Handler& handler);
+    void hand_over_early(uint16_t id);
+    void keep_early(const Message& message, std::span<const std::byte> announced);
+    void drop(const EarlyMessage& message, const char* reason);
+    void drop_overdue(ucs::Time now);
     ucs_status_t call(const Handler& handler, const Message& message, uint64_t attributes);
 
     static ucs_status_t on_short(void* self, void* data, size_t length,
@@ -107,6 +134,9 @@ class AmHandlers {
     const EagerRules& eager_;
     const std::optional<size_t> rndv_threshold_;
     std::vector<Handler> handlers_;
+    EarlyMessages early_;
+    /** Handlers of messages that came before them: in force when those have been handed over. */
+    std::unordered_map<uint16_t, Handler> waiting_;
     size_t alignment_ = 1;
     bool consumed_in_handler_ = false;  //!< the announcement that is being handed over is gone
 };

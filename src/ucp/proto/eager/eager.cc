@@ -140,6 +140,9 @@ ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
         return UCS_ERR_NO_MEMORY;
     }
     (*request)->endpoint = &endpoint;
+    (*request)->length = packer->length();
+    if (packer->type_class() == DatatypeClass::kDevice)
+        (*request)->memory_type = memory_type_of(buffer, count, params.datatype());
     return UCS_OK;
 }
 

@@ -69,6 +69,7 @@ template <typename Send>
 Send& make_eager(Request& request, const EagerRules& rules, const Packer& packer,
                  const OpParams& params) {
     Send& send = request.emplace<Send>();
+    request.protocol = "eager";
     send.rules = &rules;
     send.buffer = packer;
     send.user_memory = reinterpret_cast<Memory*>(params.memory());

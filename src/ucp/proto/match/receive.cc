@@ -29,6 +29,9 @@ ucs_status_t open_receive(Request& request, void* buffer, size_t count, const Op
     if (status != UCS_OK) return status;
     receive.user_memory = reinterpret_cast<Memory*>(params.memory());
     request.cleanup = release_receive;
+    request.length = receive.buffer.length();
+    if (receive.buffer.type_class() == DatatypeClass::kDevice)
+        request.memory_type = memory_type_of(buffer, count, params.datatype());
     return UCS_OK;
 }
 

@@ -163,6 +163,8 @@ void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
     request.endpoint = &endpoint;
     request.flags |= Request::kOneSided;
     request.post = post_atomic;
+    request.protocol = "atomic";
+    request.length = arguments.size;
     request.cleanup = finish_atomic;
     if (!can_use_device(endpoint, endpoint.one_sided_lane(), atomic)) emulate_atomic(request);
 }

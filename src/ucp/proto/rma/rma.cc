@@ -214,6 +214,10 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     request.endpoint = &endpoint;
     request.flags |= Request::kOneSided;
     request.post = is_put ? post_put : post_get;
+    request.protocol = is_put ? "put" : "get";
+    request.length = rma.length;
+    if (rma.device_copy != nullptr)
+        request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
     request.cleanup = finish_rma;
     uct::RemoteKey key;
     if (rma.device_copy != nullptr ||

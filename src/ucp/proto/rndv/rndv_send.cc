@@ -281,6 +281,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
 void Rendezvous::begin_send(Request& request, const Packer& buffer, uint64_t envelope,
                             const RndvHeader* am, Memory* user_memory) {
     RndvSend& send = request.emplace<RndvSend>();
+    request.protocol = "rendezvous";
     send.rndv = this;
     send.buffer = buffer;
     send.envelope = envelope;

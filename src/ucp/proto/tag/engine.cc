@@ -27,6 +27,7 @@ Request& TagEngine::unfolded(ExpectedReceive& expected) {
     if ((request.flags & Request::kLight) != 0) {
         receive.unfold();
         request.unfold();
+        request.length = receive.buffer.length();
     }
     return request;
 }

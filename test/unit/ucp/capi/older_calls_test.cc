@@ -302,7 +302,9 @@ TEST_P(OlderCalls, ARequestOfTheWorkersServesAnOperationOfTheCallers) {
     ASSERT_EQ(ucp_request_query(request, &attr), UCS_OK);
     EXPECT_EQ(attr.status, UCS_INPROGRESS);
     EXPECT_EQ(attr.mem_type, UCS_MEMORY_TYPE_HOST);
-    EXPECT_NE(std::string(text).find("send"), std::string::npos) << text;
+    EXPECT_NE(std::string(text).find("send length " + std::to_string(kLong)), std::string::npos)
+        << text;
+    EXPECT_NE(std::string(text).find("host memory"), std::string::npos) << text;
     attr.debug_string_size = 5;
     std::memset(text, '#', sizeof(text));
     ASSERT_EQ(ucp_request_query(request, &attr), UCS_OK);

@@ -147,6 +147,120 @@ TEST_P(ActiveMessages, OfTheOlderCallsBringAllData) {
     EXPECT_EQ(got, bytes);
 }
 
+// A program may set its handler when its own send has ended; the answer may have come by then.
+TEST_P(ActiveMessages, WaitForTheirHandler) {
+    const auto bytes = pattern(GetParam(), 8);
+    send("early", bytes, UCP_AM_SEND_FLAG_REPLY);
+    cluster.steps(100);
+    Handled handled;
+    listen(handled);
+    EXPECT_EQ(handled.calls, 0u) << "handlers are called from progress";
+    ASSERT_TRUE(cluster.until([&] { return handled.calls == 1; }));
+    EXPECT_EQ(cluster.finish(handled.fetching), UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(handled.header, "early");
+    EXPECT_EQ(handled.data, bytes);
+    EXPECT_NE(handled.reply, nullptr);
+}
+
+TEST_P(ActiveMessages, WithoutAHandlerLetTheirSendEnd) {
+    const auto bytes = pattern(GetParam(), 9);
+    send("nobody", bytes, UCP_AM_SEND_FLAG_RNDV);
+    cluster.clock.advance(std::chrono::seconds(1));
+    cluster.steps(100);
+    cluster.clock.advance(std::chrono::seconds(1));
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    cluster.step();
+    Handled handled;
+    listen(handled);
+    cluster.steps(100);
+    EXPECT_EQ(handled.calls, 0u) << "dropped after a second";
+}
+
+/** The numbers that arrive; the handler may take itself away for a while. */
+struct Numbers {
+    ucp_worker_h worker;
+    std::vector<uint32_t> seen;
+    size_t pause_behind = SIZE_MAX;
+
+    void set(bool is_on) {
+        ucp_am_handler_param_t param{};
+        param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                           UCP_AM_HANDLER_PARAM_FIELD_ARG;
+        param.id = 7;
+        param.cb = is_on ? note : nullptr;
+        param.arg = this;
+        ASSERT_EQ(ucp_worker_set_am_recv_handler(worker, &param), UCS_OK);
+    }
+    static ucs_status_t note(void* arg, const void*, size_t, void* data, size_t length,
+                             const ucp_am_recv_param_t*) {
+        auto& self = *static_cast<Numbers*>(arg);
+        uint32_t number = 0;
+        EXPECT_EQ(length, sizeof(number));
+        std::memcpy(&number, data, sizeof(number));
+        self.seen.push_back(number);
+        if (self.seen.size() == self.pause_behind) self.set(false);
+        return UCS_OK;
+    }
+};
+
+class EarlyMessagesInOrder : public ::testing::Test {
+  protected:
+    void send(uint32_t first, uint32_t last) {
+        for (uint32_t number = first; number < last; ++number) {
+            EXPECT_EQ(cluster.finish(ucp_am_send_nbx(cluster.endpoint(0, 1), 7, nullptr, 0, &number,
+                                                     sizeof(number), &kNothing)),
+                      UCS_OK);
+        }
+    }
+    void expect_all(uint32_t count) {
+        ASSERT_EQ(numbers.seen.size(), count);
+        for (uint32_t number = 0; number < count; ++number) ASSERT_EQ(numbers.seen[number], number);
+    }
+
+    Cluster cluster{2};
+    Numbers numbers{cluster.worker(1), {}};
+};
+
+TEST_F(EarlyMessagesInOrder, BeforeThoseThatComeLater) {
+    send(0, 10);
+    cluster.steps(10);
+    numbers.set(true);
+    send(10, 20);
+    cluster.steps(100);
+    expect_all(20);
+}
+
+TEST_F(EarlyMessagesInOrder, AlsoIfTheHandlerIsTakenAwayMeanwhile) {
+    send(0, 10);
+    cluster.steps(10);
+    numbers.pause_behind = 3;
+    numbers.set(true);
+    cluster.steps(10);
+    expect_all(3);
+    send(10, 20);
+    cluster.steps(10);
+    numbers.set(true);
+    numbers.set(true);
+    cluster.steps(100);
+    expect_all(20);
+}
+
+TEST_F(EarlyMessagesInOrder, NotMoreThanTheBound) {
+    constexpr uint32_t kMost = EarlyMessages::kMostMessages;
+    send(0, kMost + 10);
+    cluster.steps(100);
+    numbers.set(true);
+    cluster.steps(100);
+    expect_all(kMost);
+}
+
+TEST_F(EarlyMessagesInOrder, AreGoneWithTheirWorker) {
+    send(0, 10);
+    cluster.steps(10);
+    cluster.destroy(1);  // the checker of leaks tells if any stays
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, ActiveMessages,
                          ::testing::Values(0, 1, 8, 64, 1000, 1024, 5000, 100000));
 

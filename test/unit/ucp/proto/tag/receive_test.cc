@@ -70,13 +70,15 @@ TEST(TagReceive, PostedInMemoryThatHoldsAnything) {
         ASSERT_EQ(
             ucp_tag_recv_nbx(cluster.b().handle(), target.data(), target.size(), 7, ~0ul, &param),
             param.request);
-        char text[64];
+        char text[128];
         ucp_request_attr_t attributes{};
         attributes.field_mask =
             UCP_REQUEST_ATTR_FIELD_INFO_STRING | UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE;
         attributes.debug_string = text;
         attributes.debug_string_size = sizeof(text);
         EXPECT_EQ(ucp_request_query(param.request, &attributes), UCS_OK);
+        const std::string length = "recv length " + std::to_string(target.size()) + " host memory";
+        EXPECT_NE(std::string(text).find(length), std::string::npos) << text;
     };
     for (const TagMode mode : {TagMode::kNormal, TagMode::kSync}) {
         for (const size_t length : {10u, 3000u, 50000u}) {  // one piece, fragments, rendezvous
