@@ -18,6 +18,16 @@ compile() {
 }
 
 failed=0 count=0
+# UCX's first headers by themselves: what later ones of its version would add is missing then.
+for language in c c++; do
+    for folders in "-I$ours -I$theirs" "-I$theirs -isystem$ours"; do
+        for header in ucp_def ucp_version ucp_compat ucp; do
+            count=$((count + 1))
+            compile $language "$folders" "$theirs/ucp/api/$header.h" "$ours/ucp/api/ucp.h" >out.$$ ||
+                { echo "UCX's $header.h alone before ucp.h, $language, $folders"; head -n 5 out.$$; failed=1; }
+        done
+    done
+done
 for language in c c++; do
     both=()
     for header in "${of_theirs[@]}"; do

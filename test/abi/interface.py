@@ -20,7 +20,10 @@ import declarations  # noqa: E402
 HEADERS = ["ucp/api/ucp.h", "ucm/api/ucm.h", "uct/api/version.h"]
 PACKAGES = ["ucp", "uct", "ucs", "ucm"]
 PROMISED = (1, 13)  # in full
-OFFERED = (1, 16)  # what ucp.h declares
+OFFERED = (1, 22)  # what ucp.h declares
+# Newer versions have them no more.
+GONE = {("macro", "ucs_prefetch(1)"), ("field", "ucs_config_names_array_t::pad")}
+NOT_OFFERED = re.compile(r"ucp_device_")  # kernels that communicate
 # Macros that stand for no value: attributes and the like. Their text is compared.
 TEXT = re.compile(r"^$|__attribute__|^static |^\{\}$")
 # Text whose spelling is free; macros.c and the compiler show that it serves.
@@ -110,8 +113,10 @@ def is_guard(known, kind, name):
 
 
 def is_helper(known, difference):
-    """True of names from UCX's headers other than those of ucp."""
+    """True of names from UCX's headers other than those of ucp, and of what is not offered."""
     kind, _, name = difference.removeprefix("- ").partition(" ")
+    if NOT_OFFERED.match(name):
+        return True
     kind = "type" if kind == "size" else kind
     return not known.origins.get((kind, name), "ucp/").startswith("ucp/")
 
@@ -145,7 +150,7 @@ def compare(arguments, folder):
 
     found = []  # differences
     their_names = {(k, n) for k, n in theirs.names() if not is_guard(theirs, k, n)}
-    our_names = {(k, n) for k, n in ours.names() if not is_guard(ours, k, n)}
+    our_names = {(k, n) for k, n in ours.names() if not is_guard(ours, k, n)} - (GONE - their_names)
     private = re.compile(r"macro .*_(\(\d+\))?$")
     found += [f"- {kind} {name}" for kind, name in their_names - our_names]
     found += [f"+ {kind} {name}" for kind, name in our_names - their_names

@@ -10,6 +10,10 @@
 #include <ucp/api/ucp.h>
 #include <uct/api/version.h>
 
+#ifndef ucp_dt_make_sgl  // UCX before 1.22
+#define ucp_dt_make_sgl() ((ucp_datatype_t)4)
+#endif
+
 #define NUMBER(...) printf("%s = %lld\n", #__VA_ARGS__, (long long)(__VA_ARGS__))
 #define SIZE(...) printf("sizeof %s = %zu\n", #__VA_ARGS__, sizeof(__VA_ARGS__))
 
@@ -106,7 +110,6 @@ static void configuration(void) {
     SIZE(numbers);
     NUMBER(offsetof(numbers, values));
     NUMBER(offsetof(numbers, count));
-    NUMBER(offsetof(numbers, pad));
     SIZE(strings);
     NUMBER(offsetof(strings, strings));
 }
@@ -139,6 +142,8 @@ static void datatypes(void) {
     SIZE(ucp_dt_make_contig(1));
     NUMBER(ucp_dt_make_iov());
     SIZE(ucp_dt_make_iov());
+    NUMBER(ucp_dt_make_sgl());
+    SIZE(ucp_dt_make_sgl());
 }
 
 int main(void) {

@@ -61,7 +61,8 @@ TEST(Names, OfEnumerators) {
     expect_names(ucs_thread_mode_names, {"single", "serialized", "multi"});
     expect_names(ucs_async_mode_names, {"signal", "thread_spinlock", "thread_mutex", "poll"});
     expect_names(ucs_memory_type_names,
-                 {"host", "cuda", "cuda-managed", "rocm", "rocm-managed", "rdma", "unknown"});
+                 {"host", "cuda", "cuda-managed", "rocm", "rocm-managed", "rdma", "ze-host",
+                  "ze-device", "ze-managed", "gaudi", "unknown"});
     EXPECT_STREQ(ucs_memory_type_names[UCS_MEMORY_TYPE_UNKNOWN], "unknown");
 }
 

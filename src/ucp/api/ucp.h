@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file ucp.h
- * The communication interface: source and binary compatible with UCX 1.13, with the additions of
- * 1.16. Each header below holds one subject.
+ * The communication interface: source and binary compatible with UCX 1.13, with the additions up to
+ * 1.22 but for those that let kernels of a GPU communicate. Each header below holds one subject.
  *
  * Rules that hold throughout:
  * - Structures with a field_mask are read and filled only where the mask says so, and never beyond

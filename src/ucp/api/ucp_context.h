@@ -14,14 +14,15 @@ BEGIN_C_DECLS
 
 /** Kinds of communication a context is made for; what was not asked for may be refused. */
 enum ucp_feature {
-    UCP_FEATURE_TAG = UCS_BIT(0),          /**< tagged messages */
-    UCP_FEATURE_RMA = UCS_BIT(1),          /**< put and get */
-    UCP_FEATURE_AMO32 = UCS_BIT(2),        /**< atomic operations on 32 bits */
-    UCP_FEATURE_AMO64 = UCS_BIT(3),        /**< atomic operations on 64 bits */
-    UCP_FEATURE_WAKEUP = UCS_BIT(4),       /**< sleeping until something happens */
-    UCP_FEATURE_STREAM = UCS_BIT(5),       /**< byte streams */
-    UCP_FEATURE_AM = UCS_BIT(6),           /**< active messages */
-    UCP_FEATURE_EXPORTED_MEMH = UCS_BIT(7) /**< memory handles carried between processes */
+    UCP_FEATURE_TAG = UCS_BIT(0),           /**< tagged messages */
+    UCP_FEATURE_RMA = UCS_BIT(1),           /**< put and get */
+    UCP_FEATURE_AMO32 = UCS_BIT(2),         /**< atomic operations on 32 bits */
+    UCP_FEATURE_AMO64 = UCS_BIT(3),         /**< atomic operations on 64 bits */
+    UCP_FEATURE_WAKEUP = UCS_BIT(4),        /**< sleeping until something happens */
+    UCP_FEATURE_STREAM = UCS_BIT(5),        /**< byte streams */
+    UCP_FEATURE_AM = UCS_BIT(6),            /**< active messages */
+    UCP_FEATURE_EXPORTED_MEMH = UCS_BIT(7), /**< memory handles carried between processes */
+    UCP_FEATURE_DEVICE = UCS_BIT(8) /**< kernels that communicate: accepted, not offered yet */
 };
 
 /** Fields of ucp_params_t. */
@@ -34,7 +35,8 @@ enum ucp_params_field {
     UCP_PARAM_FIELD_MT_WORKERS_SHARED = UCS_BIT(5),
     UCP_PARAM_FIELD_ESTIMATED_NUM_EPS = UCS_BIT(6),
     UCP_PARAM_FIELD_ESTIMATED_NUM_PPN = UCS_BIT(7),
-    UCP_PARAM_FIELD_NAME = UCS_BIT(8)
+    UCP_PARAM_FIELD_NAME = UCS_BIT(8),
+    UCP_PARAM_FIELD_NODE_LOCAL_ID = UCS_BIT(9)
 };
 
 typedef struct ucp_params {
@@ -48,6 +50,7 @@ typedef struct ucp_params {
     size_t estimated_num_eps; /**< endpoints to come: a hint for the choice of transports */
     size_t estimated_num_ppn; /**< processes of the job on this host: a hint */
     const char* name;         /**< for messages; default: made by the library */
+    size_t node_local_id;     /**< which process of the job on this host: a hint, not used */
 } ucp_params_t;
 
 enum ucp_lib_attr_field { UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL = UCS_BIT(0) };
@@ -62,7 +65,8 @@ enum ucp_context_attr_field {
     UCP_ATTR_FIELD_REQUEST_SIZE = UCS_BIT(0),
     UCP_ATTR_FIELD_THREAD_MODE = UCS_BIT(1),
     UCP_ATTR_FIELD_MEMORY_TYPES = UCS_BIT(2),
-    UCP_ATTR_FIELD_NAME = UCS_BIT(3)
+    UCP_ATTR_FIELD_NAME = UCS_BIT(3),
+    UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE = UCS_BIT(4)
 };
 
 typedef struct ucp_context_attr {
@@ -71,6 +75,7 @@ typedef struct ucp_context_attr {
     ucs_thread_mode_t thread_mode;  /**< who may use the context */
     uint64_t memory_types;          /**< mask of ucs_memory_type_t that buffers may lie in */
     char name[UCP_ENTITY_NAME_MAX]; /**< zero terminated */
+    size_t device_counter_size;     /**< bytes of a counter of kernels; 0: none is offered */
 } ucp_context_attr_t;
 
 /** What the library can do, before any context exists. @return UCS_OK. Any thread. */
@@ -105,7 +110,7 @@ void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* titl
  * Make a context for a program compiled against headers of the given version; ucp_init calls it.
  *
  * The version decides which values are meant where they changed: UCS_MEMORY_TYPE_UNKNOWN is 5 up to
- * 1.15 and 6 from 1.16 on.
+ * 1.15, 6 in 1.16, 9 up to 1.20 and 10 from 1.21 on.
  * @param config  NULL: the environment is read.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (no features, or unknown ones), UCS_ERR_NO_DEVICE (no
  *         transport is left that offers the features), UCS_ERR_NOT_IMPLEMENTED (another major

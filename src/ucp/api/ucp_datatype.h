@@ -13,6 +13,7 @@ enum ucp_dt_type {
     UCP_DATATYPE_CONTIG = 0,  /**< elements side by side; the size is in the upper bits */
     UCP_DATATYPE_STRIDED = 1, /**< not offered */
     UCP_DATATYPE_IOV = 2,     /**< the buffer is an array of ucp_dt_iov_t, count its entries */
+    UCP_DATATYPE_SGL = 4,     /**< put and get: lists of pieces at both ends */
     UCP_DATATYPE_GENERIC = 7, /**< packed and unpacked by the program */
     UCP_DATATYPE_SHIFT = 3,   /**< number of class bits */
     UCP_DATATYPE_CLASS_MASK = UCS_MASK(UCP_DATATYPE_SHIFT)
@@ -24,11 +25,52 @@ enum ucp_dt_type {
 /** A list of ranges. */
 #define ucp_dt_make_iov() ((ucp_datatype_t)UCP_DATATYPE_IOV)
 
+/** Pieces here and there: ucp_dt_local_sgl_t and ucp_dt_remote_sgl_t, for put and get alone. */
+#define ucp_dt_make_sgl() ((ucp_datatype_t)UCP_DATATYPE_SGL)
+
 /** One range; the array must live until the operation ends. */
 typedef struct ucp_dt_iov {
     void* buffer;  /**< not touched if the length is 0 */
     size_t length; /**< bytes */
 } ucp_dt_iov_t;
+
+/** Fields of ucp_dt_local_sgl_t; BUFFERS and LENGTHS must be given. */
+enum ucp_dt_local_sgl_field {
+    UCP_DT_LOCAL_SGL_FIELD_BUFFERS = UCS_BIT(0),
+    UCP_DT_LOCAL_SGL_FIELD_LENGTHS = UCS_BIT(1),
+    UCP_DT_LOCAL_SGL_FIELD_MEMHS = UCS_BIT(2),
+    UCP_DT_LOCAL_SGL_FIELD_COUNTS = UCS_BIT(3),
+    UCP_DT_LOCAL_SGL_FIELD_STRIDES = UCS_BIT(4)
+};
+
+/** Fields of ucp_dt_remote_sgl_t; REMOTE_ADDRS and RKEYS must be given. */
+enum ucp_dt_remote_sgl_field {
+    UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS = UCS_BIT(0),
+    UCP_DT_REMOTE_SGL_FIELD_LENGTHS = UCS_BIT(1),
+    UCP_DT_REMOTE_SGL_FIELD_RKEYS = UCS_BIT(2)
+};
+
+/**
+ * The local half of a list of pieces: the buffer of ucp_put_nbx and ucp_get_nbx whose datatype is
+ * ucp_dt_make_sgl() and whose count is the number of pieces. The structure is read within the call,
+ * and so are its arrays.
+ */
+typedef struct {
+    uint64_t field_mask;    /**< bits of ucp_dt_local_sgl_field */
+    void* const* buffers;   /**< where each piece begins */
+    const size_t* lengths;  /**< bytes of each piece */
+    ucp_mem_h const* memhs; /**< of each piece; NULL, in place of one or all: registered at need */
+    const size_t* counts;   /**< how often each is repeated: not offered (UCS_ERR_UNSUPPORTED) */
+    const size_t* strides;  /**< bytes from one repetition to the next: likewise */
+} ucp_dt_local_sgl_t;
+
+/** The other half: ucp_request_param_t::remote, with remote_datatype ucp_dt_make_sgl(). */
+typedef struct {
+    uint64_t field_mask;          /**< bits of ucp_dt_remote_sgl_field */
+    const uint64_t* remote_addrs; /**< where each piece begins at the peer */
+    const size_t* lengths;        /**< if given, the same as here */
+    ucp_rkey_h const* rkeys;      /**< of each piece, unpacked for the endpoint */
+} ucp_dt_remote_sgl_t;
 
 /**
  * A program's own layout. Each operation opens a state with start_pack or start_unpack, works on it

@@ -2,6 +2,7 @@
 /** @file ucp_def.h Handles, basic types and callbacks that the rest of the interface shares. */
 #ifndef UCP_DEF_H_
 #define UCP_DEF_H_
+#define SWIFTLANE_UCP_DEF_H_ /* not UCX's header of the same guard */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,10 +45,15 @@ typedef uint64_t ucp_datatype_t;
 typedef struct ucp_tag_recv_info ucp_tag_recv_info_t;
 typedef struct ucp_am_recv_param ucp_am_recv_param_t;
 
+/** In place of a remote address and a key where a list has them: ucp_dt_remote_sgl_t. */
+#define UCP_REMOTE_ADDR_INVALID UINT64_MAX
+#define UCP_RKEY_INVALID NULL
+
 /** What an endpoint promises when its peer or the way to it fails. */
 typedef enum {
-    UCP_ERR_HANDLING_MODE_NONE, /**< nothing is promised; the error callback is not called */
-    UCP_ERR_HANDLING_MODE_PEER  /**< every operation completes, if need be with an error */
+    UCP_ERR_HANDLING_MODE_NONE,    /**< nothing is promised; the error callback is not called */
+    UCP_ERR_HANDLING_MODE_PEER,    /**< every operation completes, if need be with an error */
+    UCP_ERR_HANDLING_MODE_FAILOVER /**< as PEER, which goes on over another way as well */
 } ucp_err_handling_mode_t;
 
 /* --- callbacks: called from within the library, mostly from ucp_worker_progress. They may start

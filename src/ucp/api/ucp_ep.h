@@ -65,7 +65,8 @@ enum ucp_ep_attr_field {
     UCP_EP_ATTR_FIELD_NAME = UCS_BIT(0),
     UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR = UCS_BIT(1),
     UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR = UCS_BIT(2),
-    UCP_EP_ATTR_FIELD_TRANSPORTS = UCS_BIT(3)
+    UCP_EP_ATTR_FIELD_TRANSPORTS = UCS_BIT(3),
+    UCP_EP_ATTR_FIELD_USER_DATA = UCS_BIT(4)
 };
 
 typedef struct ucp_ep_attr {
@@ -73,7 +74,16 @@ typedef struct ucp_ep_attr {
     char name[UCP_ENTITY_NAME_MAX];          /**< zero terminated */
     struct sockaddr_storage local_sockaddr;  /**< of endpoints connected by socket address */
     struct sockaddr_storage remote_sockaddr; /**< likewise */
-    ucp_transports_t transports;             /**< a snapshot: lanes change while traffic flows */
+#ifdef SWIFTLANE_UCP_DEF_H_
+    ucp_transports_t transports; /**< a snapshot: lanes change while traffic flows */
+#else                            /* UCX's ucp_def.h came first; before 1.14 it has no such type */
+    struct {
+        void* entries;
+        unsigned num_entries;
+        size_t entry_size;
+    } transports;
+#endif
+    void* user_data; /**< of ucp_ep_params_t; without it what the error handler is called with */
 } ucp_ep_attr_t;
 
 /**

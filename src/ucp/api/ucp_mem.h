@@ -22,10 +22,11 @@ enum ucp_mem_map_params_field {
 
 /** Flags of ucp_mem_map. */
 enum {
-    UCP_MEM_MAP_NONBLOCK = UCS_BIT(0),      /**< pages may be brought in later */
-    UCP_MEM_MAP_ALLOCATE = UCS_BIT(1),      /**< the library allocates; address is a hint */
-    UCP_MEM_MAP_FIXED = UCS_BIT(2),         /**< with ALLOCATE: exactly at address, page aligned */
-    UCP_MEM_MAP_SYMMETRIC_RKEY = UCS_BIT(3) /**< try to get keys that compare equal among peers */
+    UCP_MEM_MAP_NONBLOCK = UCS_BIT(0),       /**< pages may be brought in later */
+    UCP_MEM_MAP_ALLOCATE = UCS_BIT(1),       /**< the library allocates; address is a hint */
+    UCP_MEM_MAP_FIXED = UCS_BIT(2),          /**< with ALLOCATE: exactly at address, page aligned */
+    UCP_MEM_MAP_SYMMETRIC_RKEY = UCS_BIT(3), /**< try to get keys that compare equal among peers */
+    UCP_MEM_MAP_LOCK = UCS_BIT(4)            /**< all pages are brought in now; not with NONBLOCK */
 };
 
 /** Accesses that a handle allows. */

@@ -27,6 +27,9 @@ typedef enum {
     UCP_OP_ATTR_FIELD_MEMORY_TYPE = UCS_BIT(6),
     UCP_OP_ATTR_FIELD_RECV_INFO = UCS_BIT(7),
     UCP_OP_ATTR_FIELD_MEMH = UCS_BIT(8),
+    UCP_OP_ATTR_FIELD_REMOTE_DATATYPE = UCS_BIT(9),
+    UCP_OP_ATTR_FIELD_REMOTE = UCS_BIT(10),
+    UCP_OP_ATTR_FIELD_REMOTE_COUNT = UCS_BIT(11),
 
     UCP_OP_ATTR_FLAG_NO_IMM_CMPL = UCS_BIT(16), /**< return a request also if it ended */
     UCP_OP_ATTR_FLAG_FAST_CMPL = UCS_BIT(17),   /**< give the buffer back soon, even by copying */
@@ -54,6 +57,9 @@ typedef struct {
         ucp_tag_recv_info_t* tag_info; /**< tagged receives */
     } recv_info;                       /**< filled if a receive ends within the call */
     ucp_mem_h memh;                    /**< of the buffer: spares its registration */
+    ucp_datatype_t remote_datatype;    /**< of put and get with a list: ucp_dt_make_sgl() */
+    const void* remote;                /**< the list: a ucp_dt_remote_sgl_t */
+    size_t remote_count;               /**< its pieces; default, and all that is taken: count */
 } ucp_request_param_t;
 
 /** Fields of ucp_request_attr_t. */

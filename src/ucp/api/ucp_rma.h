@@ -45,10 +45,15 @@ typedef enum {
     UCP_ATOMIC_FETCH_OP_LAST
 } ucp_atomic_fetch_op_t;
 
-/** Write @a count elements to the peer's address. */
+/**
+ * Write @a count elements to the peer's address. With the datatype ucp_dt_make_sgl() each of
+ * @a count pieces has its own address and key; @a remote_addr and @a rkey are
+ * UCP_REMOTE_ADDR_INVALID and UCP_RKEY_INVALID then.
+ * @return As all _nbx functions; UCS_ERR_UNSUPPORTED for lists with repetitions.
+ */
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param);
-/** Read @a count elements from the peer's address. */
+/** Read @a count elements from the peer's address. Lists of pieces as with ucp_put_nbx. */
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param);
 /** A put that nothing but a flush tells the end of. @return UCS_OK, UCS_INPROGRESS or an error. */

@@ -9,7 +9,7 @@
     (((_major) << UCP_VERSION_MAJOR_SHIFT) | ((_minor) << UCP_VERSION_MINOR_SHIFT))
 
 #define UCP_API_MAJOR 1
-#define UCP_API_MINOR 16
-#define UCP_API_VERSION UCP_VERSION(1, 16)
+#define UCP_API_MINOR 22
+#define UCP_API_VERSION UCP_VERSION(1, 22)
 
 #endif

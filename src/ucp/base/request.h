@@ -199,11 +199,12 @@ class OpParams {
         return has(UCP_OP_ATTR_FIELD_REPLY_BUFFER) ? param_.reply_buffer : nullptr;
     }
     /**
-     * What the program says of the buffer. RDMA counts as UNKNOWN, which has its value in version
-     * 1.13 of the interface.
+     * What the program says of the buffer. RDMA and what comes behind it, which nothing here
+     * serves, counts as UNKNOWN: in older versions of the interface these values mean that.
      */
     ucs_memory_type_t memory_type() const {
-        return has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) && param_.memory_type != UCS_MEMORY_TYPE_RDMA
+        return has(UCP_OP_ATTR_FIELD_MEMORY_TYPE) && (param_.memory_type < UCS_MEMORY_TYPE_RDMA ||
+                                                      param_.memory_type > UCS_MEMORY_TYPE_UNKNOWN)
                    ? param_.memory_type
                    : UCS_MEMORY_TYPE_UNKNOWN;
     }

@@ -136,6 +136,7 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
     if ((attr->field_mask & UCP_ATTR_FIELD_NAME) != 0) {
         snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());
     }
+    if ((attr->field_mask & UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE) != 0) attr->device_counter_size = 0;
     return UCS_OK;
 }
 

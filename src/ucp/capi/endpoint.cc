@@ -126,6 +126,8 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
         }
         out.num_entries = std::min(filled, out.num_entries);
     }
+    if ((attr->field_mask & UCP_EP_ATTR_FIELD_USER_DATA) != 0)
+        attr->user_data = endpoint.user_argument();
     return UCS_OK;
 }
 

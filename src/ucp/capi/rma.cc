@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
+#include <vector>
 
 #include "ucp/base/handles.h"
+#include "ucp/bulk/batch/batch.h"
 #include "ucp/capi/compat.h"
 #include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/rma.h"
@@ -69,6 +71,23 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     return UCS_OK;
 }
 
+/** A put or get that is none of contiguous bytes: a list of pieces, or refused with `status`. */
+[[gnu::noinline]] ucs_status_ptr_t start_list(Endpoint& endpoint, const void* local, size_t count,
+                                              const ucp_request_param_t& param, bool is_put,
+                                              ucs_status_t status) {
+    const OpParams params(&param);
+    if (params.datatype() != ucp_dt_make_sgl() ||
+        !worker_of(endpoint).context().has_feature(UCP_FEATURE_RMA))
+        return UCS_STATUS_PTR(status);
+    std::vector<ucpx_piece_t> pieces;
+    status = pieces_of_list(local, count, param, &pieces);
+    OneSided& one_sided = worker_of(endpoint).one_sided();
+    if (status == UCS_OK) status = check_pieces(one_sided, pieces, false);
+    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    GateLock lock(endpoint.gate());
+    return start_batch(one_sided, endpoint, pieces, is_put, {}, params);
+}
+
 bool has_features(Endpoint& endpoint, uint64_t features) {
     return worker_of(endpoint).context().has_feature(features);
 }
@@ -109,7 +128,7 @@ ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint
     const OpParams params(param);
     size_t length = 0;
     const ucs_status_t status = one_sided_length(params, buffer, count, &length);
-    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (status != UCS_OK) return start_list(endpoint, buffer, count, *param, true, status);
     if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     GateLock lock(endpoint.gate());
@@ -123,7 +142,7 @@ ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t r
     const OpParams params(param);
     size_t length = 0;
     const ucs_status_t status = one_sided_length(params, buffer, count, &length);
-    if (status != UCS_OK) return UCS_STATUS_PTR(status);
+    if (status != UCS_OK) return start_list(endpoint, buffer, count, *param, false, status);
     if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     GateLock lock(endpoint.gate());

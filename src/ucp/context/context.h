@@ -75,20 +75,24 @@ class Context {
     const std::string& name() const { return name_; }
     /** The program was compiled for this minor version of the interface (ucp_init_version). */
     void set_interface_minor(unsigned minor) { interface_minor_ = minor; }
-    /** A kind of memory as the program means it: "unknown" was 5 before version 1.16. */
+    /** A kind of memory as the program means it: "unknown" has another value in older versions. */
     ucs_memory_type_t memory_type_from_program(ucs_memory_type_t type) const {
-        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_RDMA ? UCS_MEMORY_TYPE_UNKNOWN
-                                                                     : type;
+        return type == unknown_memory() ? UCS_MEMORY_TYPE_UNKNOWN : type;
     }
     ucs_memory_type_t memory_type_for_program(ucs_memory_type_t type) const {
-        return interface_minor_ < 16 && type == UCS_MEMORY_TYPE_UNKNOWN ? UCS_MEMORY_TYPE_RDMA
-                                                                        : type;
+        return type == UCS_MEMORY_TYPE_UNKNOWN ? unknown_memory() : type;
     }
 
     uint64_t draw_uuid();
 
   private:
     Context() = default;
+    /** UCS_MEMORY_TYPE_UNKNOWN of the version that the program was compiled for. */
+    ucs_memory_type_t unknown_memory() const {
+        if (interface_minor_ < 16) return UCS_MEMORY_TYPE_RDMA;
+        if (interface_minor_ < 17) return UCS_MEMORY_TYPE_ZE_HOST;
+        return interface_minor_ < 21 ? UCS_MEMORY_TYPE_GAUDI : UCS_MEMORY_TYPE_UNKNOWN;
+    }
     ucs_status_t find_resources(const ContextSeams& seams);
     /** @return the domain's index, or none if the device cannot be opened */
     std::optional<unsigned> open_domain(uct::Component& component, const std::string& device);

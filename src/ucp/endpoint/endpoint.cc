@@ -123,7 +123,7 @@ void Endpoint::give_to_user(const ucp_ep_params_t& params) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     set_flag(kUser);
     if (has(UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) &&
-        params.err_mode == UCP_ERR_HANDLING_MODE_PEER) {
+        params.err_mode != UCP_ERR_HANDLING_MODE_NONE) {
         set_flag(kPeerErrors);
     }
     set_handlers(params);
@@ -135,10 +135,8 @@ ucs_status_t Endpoint::modify(const ucp_ep_params_t& params) {
                                 UCP_EP_PARAM_FIELD_CONN_REQUEST |
                                 UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
     if ((params.field_mask & kFixed) != 0) return UCS_ERR_INVALID_PARAM;
-    const ucp_err_handling_mode_t mode =
-        has_flag(kPeerErrors) ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
     if ((params.field_mask & UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE) != 0 &&
-        params.err_mode != mode) {
+        (params.err_mode != UCP_ERR_HANDLING_MODE_NONE) != has_flag(kPeerErrors)) {
         return UCS_ERR_INVALID_PARAM;
     }
     set_handlers(params);

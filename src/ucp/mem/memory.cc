@@ -18,8 +18,9 @@ namespace {
 
 constexpr unsigned kAllAccesses = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE |
                                   UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
-constexpr unsigned kAllFlags =
-    UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED | UCP_MEM_MAP_SYMMETRIC_RKEY;
+constexpr unsigned kAllFlags = UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED |
+                               UCP_MEM_MAP_SYMMETRIC_RKEY | UCP_MEM_MAP_LOCK;
+constexpr unsigned kLockNow = UCP_MEM_MAP_LOCK | UCP_MEM_MAP_NONBLOCK;  // each refuses the other
 
 /** The range that a device is told of: whole 8-byte words, for atomics (see the class). */
 ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t length,
@@ -27,6 +28,22 @@ ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t len
     const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), 8);
     const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, 8);
     return domain.register_memory(reinterpret_cast<void*>(start), end - start, handle);
+}
+
+/**
+ * Brings all pages in, for writes if they may be written. What devices have registered stays;
+ * kernels before 5.14 leave it at that.
+ */
+void bring_in(void* address, size_t length) {
+#if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
+    if (length == 0) return;
+    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), ucs::page_size());
+    const uintptr_t end =
+        ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, ucs::page_size());
+    void* const pages = reinterpret_cast<void*>(start);
+    if (madvise(pages, end - start, MADV_POPULATE_WRITE) != 0)
+        (void)madvise(pages, end - start, MADV_POPULATE_READ);
+#endif
 }
 
 bool is_known(ucs_memory_type_t type) {
@@ -46,7 +63,8 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     const unsigned flags = (fields & UCP_MEM_MAP_PARAM_FIELD_FLAGS) ? params.flags : 0;
     const unsigned prot = (fields & UCP_MEM_MAP_PARAM_FIELD_PROT) ? params.prot : kAllAccesses;
     const bool allocate = (flags & UCP_MEM_MAP_ALLOCATE) != 0;
-    if ((flags & ~kAllFlags) != 0 || (prot & ~kAllAccesses) != 0) return UCS_ERR_INVALID_PARAM;
+    if ((flags & ~kAllFlags) != 0 || (prot & ~kAllAccesses) != 0 || (flags & kLockNow) == kLockNow)
+        return UCS_ERR_INVALID_PARAM;
     if ((flags & UCP_MEM_MAP_FIXED) != 0 &&
         (!allocate || address == nullptr || !ucs::is_aligned(address, ucs::page_size())))
         return UCS_ERR_INVALID_PARAM;
@@ -75,6 +93,9 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
         ucs::MemoryDetectors::prepare();
         memory->type_ = ucs::detect_memory(address, params.length).type;
     }
+    if (status == UCS_OK && (flags & UCP_MEM_MAP_LOCK) != 0 &&
+        memory->type_ == UCS_MEMORY_TYPE_HOST)
+        bring_in(memory->address_, memory->length_);
     // Memory of ours goes with its handle: nothing of it is worth keeping.
     if (status == UCS_OK)
         status = memory->register_everywhere(allocate ? nullptr : domains.registrations());

@@ -13,12 +13,15 @@ const char* ucs_thread_mode_names[] = {"single", "serialized", "multi", nullptr}
 
 const char* ucs_async_mode_names[] = {"signal", "thread_spinlock", "thread_mutex", "poll", nullptr};
 
-const char* ucs_memory_type_names[] = {"host",         "cuda", "cuda-managed", "rocm",
-                                       "rocm-managed", "rdma", "unknown",      nullptr};
+const char* ucs_memory_type_names[] = {"host",         "cuda",  "cuda-managed", "rocm",
+                                       "rocm-managed", "rdma",  "ze-host",      "ze-device",
+                                       "ze-managed",   "gaudi", "unknown",      nullptr};
 
 const char* ucs_memory_type_descs[] = {
-    "host memory",        "NVIDIA device memory",   "NVIDIA managed memory", "AMD device memory",
-    "AMD managed memory", "network adapter memory", "unknown memory",        nullptr,
+    "host memory",          "NVIDIA device memory", "NVIDIA managed memory",
+    "AMD device memory",    "AMD managed memory",   "network adapter memory",
+    "Intel host memory",    "Intel device memory",  "Intel managed memory",
+    "Habana device memory", "unknown memory",       nullptr,
 };
 
 }  // extern "C"

@@ -120,16 +120,51 @@ ucs_status_t post_batch(Request& batch, const Lane&) {
 
 }  // namespace
 
-ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces) {
+ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces,
+                          bool needs_memory) {
     size_t total = 0;
     for (const ucpx_piece_t& piece : pieces) {
-        if (piece.memh == nullptr || piece.rkey == nullptr) return UCS_ERR_INVALID_PARAM;
-        const Memory& memory = unwrap(piece.memh);
-        if (&memory.domains() != &one_sided.domains ||
-            !memory.covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length) ||
-            !unwrap(piece.rkey).covers(piece.remote_addr, piece.length) ||
+        if (piece.rkey == nullptr) return UCS_ERR_INVALID_PARAM;
+        if (piece.memh != nullptr) {
+            const Memory& memory = unwrap(piece.memh);
+            if (&memory.domains() != &one_sided.domains ||
+                !memory.covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length))
+                return UCS_ERR_INVALID_PARAM;
+        } else if (needs_memory || (piece.local_addr == nullptr && piece.length != 0)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        if (!unwrap(piece.rkey).covers(piece.remote_addr, piece.length) ||
             __builtin_add_overflow(total, piece.length, &total))
             return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t pieces_of_list(const void* local, size_t count, const ucp_request_param_t& param,
+                            std::vector<ucpx_piece_t>* pieces) {
+    constexpr uint64_t kLocal = UCP_DT_LOCAL_SGL_FIELD_BUFFERS | UCP_DT_LOCAL_SGL_FIELD_LENGTHS;
+    constexpr uint64_t kRepeated = UCP_DT_LOCAL_SGL_FIELD_COUNTS | UCP_DT_LOCAL_SGL_FIELD_STRIDES;
+    constexpr uint64_t kRemote =
+        UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS | UCP_DT_REMOTE_SGL_FIELD_RKEYS;
+    constexpr uint32_t kParams = UCP_OP_ATTR_FIELD_REMOTE_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE;
+    const auto* here = static_cast<const ucp_dt_local_sgl_t*>(local);
+    const auto* there = static_cast<const ucp_dt_remote_sgl_t*>(param.remote);
+    if ((param.op_attr_mask & kParams) != kParams || param.remote_datatype != ucp_dt_make_sgl() ||
+        ((param.op_attr_mask & UCP_OP_ATTR_FIELD_REMOTE_COUNT) != 0 && param.remote_count != count))
+        return UCS_ERR_INVALID_PARAM;
+    if (count == 0) return UCS_OK;
+    if (here == nullptr || there == nullptr || (here->field_mask & kLocal) != kLocal ||
+        (there->field_mask & kRemote) != kRemote)
+        return UCS_ERR_INVALID_PARAM;
+    if ((here->field_mask & kRepeated) != 0) return UCS_ERR_UNSUPPORTED;
+    const bool has_handles =
+        (here->field_mask & UCP_DT_LOCAL_SGL_FIELD_MEMHS) != 0 && here->memhs != nullptr;
+    const bool has_lengths = (there->field_mask & UCP_DT_REMOTE_SGL_FIELD_LENGTHS) != 0;
+    pieces->reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+        if (has_lengths && there->lengths[i] != here->lengths[i]) return UCS_ERR_INVALID_PARAM;
+        pieces->push_back({here->buffers[i], there->remote_addrs[i], here->lengths[i],
+                           has_handles ? here->memhs[i] : nullptr, there->rkeys[i]});
     }
     return UCS_OK;
 }
@@ -150,8 +185,8 @@ ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
     for (const ucpx_piece_t& piece : pieces) {
         if (piece.length == 0) continue;
         total += piece.length;
-        copy[count++] = {piece.local_addr, piece.remote_addr, piece.length, &unwrap(piece.memh),
-                         &unwrap(piece.rkey)};
+        copy[count++] = {piece.local_addr, piece.remote_addr, piece.length,
+                         reinterpret_cast<Memory*>(piece.memh), &unwrap(piece.rkey)};
     }
     request->emplace<BatchPart>(BatchPart{&one_sided,
                                           is_put ? Direction::kPut : Direction::kGet,
@@ -159,6 +194,8 @@ ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
                                           copy,
                                           count});
     request->endpoint = &endpoint;
+    request->protocol = is_put ? "put of pieces" : "get of pieces";
+    request->length = total;
     endpoint.touch_if_armed(total);
     request->flags |= Request::kOneSided;
     request->post = post_batch;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/request.h"
@@ -11,8 +12,21 @@
 // Batches of ucpx.h: many pieces as one request.
 namespace ucp {
 
-/** @return UCS_ERR_INVALID_PARAM unless every piece lies within its handles */
-ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces);
+/**
+ * @return UCS_ERR_INVALID_PARAM unless every piece lies within its handles; the local one may be
+ *         missing where the parameters say so
+ */
+ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces,
+                          bool needs_memory = true);
+
+/**
+ * The pieces of a put or get with the datatype UCP_DATATYPE_SGL.
+ * @param remote  UCP_REMOTE_ADDR_INVALID and UCP_RKEY_INVALID are the caller's affair
+ * @return UCS_ERR_INVALID_PARAM unless both halves are there and fit; UCS_ERR_UNSUPPORTED for
+ *         repetitions
+ */
+ucs_status_t pieces_of_list(const void* local, size_t count, const ucp_request_param_t& param,
+                            std::vector<ucpx_piece_t>* pieces);
 
 /** Start a batch whose pieces have been checked; they are copied as far as that is needed. */
 ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,

@@ -80,7 +80,7 @@ bool Engine::can_serve(Endpoint& endpoint, Direction direction, std::span<const 
         return false;
     }
     return std::ranges::all_of(pieces, [&](const Piece& piece) {
-        return piece.memory->handle(lane.domains.local) != nullptr &&
+        return piece.memory != nullptr && piece.memory->handle(lane.domains.local) != nullptr &&
                piece.key->find(lane.domains) != uct::kInvalidRemoteKey;
     });
 }

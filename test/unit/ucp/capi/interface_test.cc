@@ -86,6 +86,32 @@ TEST(Endpoint, ModifyChangesTheHandlerAndNothingElse) {
     EXPECT_EQ(first.count, 0u);
 }
 
+TEST(Endpoint, FailoverPromisesWhatPeerDoes) {
+    Cluster cluster(2);
+    Failures peer;
+    const ucp_ep_h endpoint = cluster.connect(0, 1, peer.params(UCP_ERR_HANDLING_MODE_FAILOVER));
+    ucp_ep_params_t change = peer.params(UCP_ERR_HANDLING_MODE_PEER);
+    EXPECT_EQ(ucp_ep_modify_nb(endpoint, &change), nullptr);
+    cluster.kill(1);
+    uint64_t number = 1;
+    cluster.finish(ucp_tag_send_sync_nbx(endpoint, &number, sizeof(number), 1, &kNothing));
+    EXPECT_TRUE(cluster.until([&] { return peer.count != 0; }));
+}
+
+TEST(Endpoint, TellsItsUserData) {
+    Cluster cluster(2);
+    int mine = 0;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_USER_DATA;
+    params.user_data = &mine;
+    ucp_ep_attr_t attr{};
+    attr.field_mask = UCP_EP_ATTR_FIELD_USER_DATA;
+    ASSERT_EQ(ucp_ep_query(cluster.connect(0, 1, params), &attr), UCS_OK);
+    EXPECT_EQ(attr.user_data, &mine);
+    ASSERT_EQ(ucp_ep_query(cluster.connect(0, 1), &attr), UCS_OK);
+    EXPECT_EQ(attr.user_data, nullptr);
+}
+
 TEST(Endpoint, HasItsName) {
     Cluster cluster(2);
     ucp_ep_params_t params{};
@@ -128,6 +154,15 @@ class Program {
     ucp_context_h context = nullptr;
 };
 
+TEST(Version, DeviceFeatureIsTakenAndOffersNoCounters) {
+    Program program(UCP_API_MINOR, UCP_FEATURE_TAG | UCP_FEATURE_DEVICE);
+    ucp_context_attr_t attr{};
+    attr.field_mask = UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE;
+    attr.device_counter_size = 7;
+    ASSERT_EQ(ucp_context_query(program.context, &attr), UCS_OK);
+    EXPECT_EQ(attr.device_counter_size, 0u);
+}
+
 TEST(Version, UnknownMemoryIsWhatTheProgramsVersionSays) {
     struct {
         unsigned minor, type;
@@ -139,6 +174,11 @@ TEST(Version, UnknownMemoryIsWhatTheProgramsVersionSays) {
         {15, 5, UCS_OK},
         {16, 5, UCS_ERR_UNSUPPORTED},
         {16, 6, UCS_OK},
+        {17, 6, UCS_ERR_UNSUPPORTED},
+        {17, 9, UCS_OK},
+        {20, 9, UCS_OK},
+        {21, 9, UCS_ERR_UNSUPPORTED},
+        {22, 10, UCS_OK},
         {16, 0, UCS_OK},
         {16, 1, UCS_ERR_UNSUPPORTED},
     };
@@ -148,7 +188,8 @@ TEST(Version, UnknownMemoryIsWhatTheProgramsVersionSays) {
         EXPECT_EQ(program.map(row.type, &memory), row.status) << row.minor << ", " << row.type;
         if (memory != nullptr) program.unmap(memory);
         const Context& context = unwrap(program.context);
-        EXPECT_EQ(context.memory_type_for_program(UCS_MEMORY_TYPE_UNKNOWN), row.minor < 16 ? 5 : 6);
+        const int unknown = row.minor < 16 ? 5 : row.minor < 17 ? 6 : row.minor < 21 ? 9 : 10;
+        EXPECT_EQ(context.memory_type_for_program(UCS_MEMORY_TYPE_UNKNOWN), unknown) << row.minor;
     }
 }
 

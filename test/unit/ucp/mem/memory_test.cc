@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/mem/memory.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "ucp/mem/packed_key.h"
 #include "ucs/memory/pages.h"
@@ -42,6 +46,39 @@ TEST_F(MemoryMap, QueryTellsWhatWasMapped) {
     EXPECT_EQ(attributes.length, sizeof(buffer));
     EXPECT_EQ(attributes.mem_type, UCS_MEMORY_TYPE_HOST);
     EXPECT_EQ(ucp_mem_unmap(context(), memory), UCS_OK);
+}
+
+TEST_F(MemoryMap, WithoutBytesHasNoAddress) {
+    char buffer[100];
+    ucp_mem_h memory = nullptr;
+    ASSERT_EQ(map(buffer, 0, 0, &memory), UCS_OK);
+    ucp_mem_attr_t attributes{};
+    attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+    attributes.address = buffer;
+    attributes.length = 1;
+    EXPECT_EQ(ucp_mem_query(memory, &attributes), UCS_OK);
+    EXPECT_EQ(attributes.address, nullptr);
+    EXPECT_EQ(attributes.length, 0u);
+    EXPECT_EQ(ucp_mem_unmap(context(), memory), UCS_OK);
+}
+
+TEST_F(MemoryMap, LockedMemoryIsThere) {
+    constexpr size_t kPages = 16;
+    ucp_mem_h memory = nullptr;
+    EXPECT_EQ(
+        map(nullptr, 100, UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_LOCK | UCP_MEM_MAP_NONBLOCK, &memory),
+        UCS_ERR_INVALID_PARAM);
+    const size_t length = kPages * ucs::page_size();
+    void* const pages =
+        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(pages, MAP_FAILED);
+    ASSERT_EQ(map(pages, length, UCP_MEM_MAP_LOCK, &memory), UCS_OK);
+    std::vector<unsigned char> present(kPages);
+    ASSERT_EQ(mincore(pages, length, present.data()), 0);
+    EXPECT_EQ(std::ranges::count_if(present, [](unsigned char page) { return (page & 1) != 0; }),
+              static_cast<std::ptrdiff_t>(kPages));
+    EXPECT_EQ(ucp_mem_unmap(context(), memory), UCS_OK);
+    munmap(pages, length);
 }
 
 TEST_F(MemoryMap, AllocatesAndGivesBack) {

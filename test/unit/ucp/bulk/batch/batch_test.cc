@@ -126,6 +126,98 @@ TEST_P(Batch, ThousandsOfPiecesLandWhereTheyBelong) {
     EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
 }
 
+/** The pieces as UCX's interface takes them. */
+struct List {
+    explicit List(const std::vector<ucpx_piece_t>& pieces) {
+        for (const ucpx_piece_t& piece : pieces) {
+            buffers.push_back(piece.local_addr);
+            lengths.push_back(piece.length);
+            handles.push_back(piece.memh);
+            addresses.push_back(piece.remote_addr);
+            keys.push_back(piece.rkey);
+        }
+        local.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS | UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
+                           UCP_DT_LOCAL_SGL_FIELD_MEMHS;
+        local.buffers = buffers.data();
+        local.lengths = lengths.data();
+        local.memhs = handles.data();
+        remote.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS | UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
+                            UCP_DT_REMOTE_SGL_FIELD_RKEYS;
+        remote.remote_addrs = addresses.data();
+        remote.lengths = lengths.data();
+        remote.rkeys = keys.data();
+        param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
+                             UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT;
+        param.datatype = param.remote_datatype = ucp_dt_make_sgl();
+        param.remote = &remote;
+        param.remote_count = pieces.size();
+    }
+    ucs_status_ptr_t start(ucp_ep_h endpoint, bool is_put) {
+        return is_put ? ucp_put_nbx(endpoint, &local, buffers.size(), UCP_REMOTE_ADDR_INVALID,
+                                    UCP_RKEY_INVALID, &param)
+                      : ucp_get_nbx(endpoint, &local, buffers.size(), UCP_REMOTE_ADDR_INVALID,
+                                    UCP_RKEY_INVALID, &param);
+    }
+
+    std::vector<void*> buffers;
+    std::vector<size_t> lengths;
+    std::vector<ucp_mem_h> handles;
+    std::vector<uint64_t> addresses;
+    std::vector<ucp_rkey_h> keys;
+    ucp_dt_local_sgl_t local{};
+    ucp_dt_remote_sgl_t remote{};
+    ucp_request_param_t param{};
+};
+
+TEST_P(Batch, ListsOfPutAndGetDoTheSame) {
+    Pair pair(1 << 20, options(1));
+    const auto pieces = pair.scattered(500, 4000, 2);
+    for (const bool has_handles : {true, false}) {
+        List list(pieces);
+        if (!has_handles) list.local.field_mask &= ~uint64_t{UCP_DT_LOCAL_SGL_FIELD_MEMHS};
+        pair.local.fill(3);
+        std::ranges::fill(pair.remote.bytes, 0);
+        ASSERT_EQ(pair.cluster.finish(list.start(pair.endpoint(), true)), UCS_OK);
+        pair.expect_equal(pieces);
+        std::ranges::fill(pair.local.bytes, 0);
+        ASSERT_EQ(pair.cluster.finish(list.start(pair.endpoint(), false)), UCS_OK);
+        pair.expect_equal(pieces);
+        EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
+    }
+}
+
+TEST_P(Batch, ListsThatDoNotFitAreRefused) {
+    Pair pair(1 << 16, options(1, 0));
+    const auto pieces = pair.scattered(4, 1000, 2);
+    const auto result = [&](auto change) {
+        List list(pieces);
+        change(list);
+        return pair.cluster.finish(list.start(pair.endpoint(), true));
+    };
+    EXPECT_EQ(result([](List&) {}), UCS_OK);
+    EXPECT_EQ(result([](List& list) { list.param.remote_count = 3; }), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.param.remote = nullptr; }), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.param.remote_datatype = ucp_dt_make_contig(1); }),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.param.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE; }),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.keys[1] = nullptr; }), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.addresses[1] += 1 << 20; }), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.local.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS; }),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.remote.field_mask = UCP_DT_REMOTE_SGL_FIELD_RKEYS; }),
+              UCS_ERR_INVALID_PARAM);
+    std::vector<size_t> shorter(4, 1);
+    EXPECT_EQ(result([&](List& list) { list.remote.lengths = shorter.data(); }),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(result([](List& list) { list.local.field_mask |= UCP_DT_LOCAL_SGL_FIELD_COUNTS; }),
+              UCS_ERR_UNSUPPORTED);
+    // Of messages lists are no datatype.
+    List list(pieces);
+    EXPECT_EQ(UCS_PTR_STATUS(ucp_tag_send_nbx(pair.endpoint(), &list.local, 4, 1, &list.param)),
+              UCS_ERR_INVALID_PARAM);
+}
+
 TEST_P(Batch, PiecesOutOfBoundsAreRefusedBeforeAnythingIsPosted) {
     constexpr size_t kLength = 1 << 16;
     constexpr size_t kPieces = 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// What UCX 1.14 to 1.16 added to the interface, value for value: headers of UCX 1.16 need not be
+// What UCX 1.14 to 1.22 added to the interface, value for value: headers of such a UCX need not be
 // installed for it. Names that 1.13 has are compared with its headers by interface.py.
 
 #include <gtest/gtest.h>
@@ -25,12 +25,37 @@ struct Value {
 TEST(Version, Values) {
     const Value values[] = {
         VALUE(UCP_API_MAJOR, 1),
-        VALUE(UCP_API_MINOR, 16),
+        VALUE(UCP_API_MINOR, 22),
         VALUE(UCS_MEMORY_TYPE_HOST, 0),
         VALUE(UCS_MEMORY_TYPE_ROCM_MANAGED, 4),
         VALUE(UCS_MEMORY_TYPE_RDMA, 5),
-        VALUE(UCS_MEMORY_TYPE_LAST, 6),
-        VALUE(UCS_MEMORY_TYPE_UNKNOWN, 6),
+        VALUE(UCS_MEMORY_TYPE_ZE_HOST, 6),
+        VALUE(UCS_MEMORY_TYPE_ZE_DEVICE, 7),
+        VALUE(UCS_MEMORY_TYPE_ZE_MANAGED, 8),
+        VALUE(UCS_MEMORY_TYPE_GAUDI, 9),
+        VALUE(UCS_MEMORY_TYPE_LAST, 10),
+        VALUE(UCS_MEMORY_TYPE_UNKNOWN, 10),
+        VALUE(UCS_MEMORY_TYPES_CPU_ACCESSIBLE, 0x151),
+        VALUE(UCP_FEATURE_DEVICE, 1 << 8),
+        VALUE(UCP_PARAM_FIELD_NODE_LOCAL_ID, 1 << 9),
+        VALUE(UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE, 1 << 4),
+        VALUE(UCP_ERR_HANDLING_MODE_FAILOVER, 2),
+        VALUE(UCP_MEM_MAP_LOCK, 1 << 4),
+        VALUE(UCP_EP_ATTR_FIELD_USER_DATA, 1 << 4),
+        VALUE(UCP_DATATYPE_SGL, 4),
+        VALUE(ucp_dt_make_sgl(), 4),
+        VALUE(UCP_DT_LOCAL_SGL_FIELD_BUFFERS, 1 << 0),
+        VALUE(UCP_DT_LOCAL_SGL_FIELD_LENGTHS, 1 << 1),
+        VALUE(UCP_DT_LOCAL_SGL_FIELD_MEMHS, 1 << 2),
+        VALUE(UCP_DT_LOCAL_SGL_FIELD_COUNTS, 1 << 3),
+        VALUE(UCP_DT_LOCAL_SGL_FIELD_STRIDES, 1 << 4),
+        VALUE(UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS, 1 << 0),
+        VALUE(UCP_DT_REMOTE_SGL_FIELD_LENGTHS, 1 << 1),
+        VALUE(UCP_DT_REMOTE_SGL_FIELD_RKEYS, 1 << 2),
+        VALUE(UCP_OP_ATTR_FIELD_REMOTE_DATATYPE, 1 << 9),
+        VALUE(UCP_OP_ATTR_FIELD_REMOTE, 1 << 10),
+        VALUE(UCP_OP_ATTR_FIELD_REMOTE_COUNT, 1 << 11),
+        VALUE(UCP_REMOTE_ADDR_INVALID, ~0ull),
         VALUE(UCP_FEATURE_EXPORTED_MEMH, 1 << 7),
         VALUE(UCP_MEM_MAP_PARAM_FIELD_EXPORTED_MEMH_BUFFER, 1 << 5),
         VALUE(UCP_MEM_MAP_SYMMETRIC_RKEY, 1 << 3),
@@ -61,7 +86,26 @@ TEST(Version, Layouts) {
         VALUE(sizeof(ucp_transports_t), 24),
         VALUE(offsetof(ucp_transports_t, num_entries), 8),
         VALUE(offsetof(ucp_transports_t, entry_size), 16),
-        VALUE(sizeof(ucp_ep_attr_t), 320),
+        VALUE(sizeof(ucp_ep_attr_t), 328),
+        VALUE(offsetof(ucp_ep_attr_t, user_data), 320),
+        VALUE(sizeof(ucp_params_t), 88),
+        VALUE(offsetof(ucp_params_t, node_local_id), 80),
+        VALUE(sizeof(ucp_context_attr_t), 72),
+        VALUE(offsetof(ucp_context_attr_t, device_counter_size), 64),
+        VALUE(sizeof(ucp_request_param_t), 96),
+        VALUE(offsetof(ucp_request_param_t, remote_datatype), 72),
+        VALUE(offsetof(ucp_request_param_t, remote), 80),
+        VALUE(offsetof(ucp_request_param_t, remote_count), 88),
+        VALUE(sizeof(ucp_dt_local_sgl_t), 48),
+        VALUE(offsetof(ucp_dt_local_sgl_t, buffers), 8),
+        VALUE(offsetof(ucp_dt_local_sgl_t, lengths), 16),
+        VALUE(offsetof(ucp_dt_local_sgl_t, memhs), 24),
+        VALUE(offsetof(ucp_dt_local_sgl_t, counts), 32),
+        VALUE(offsetof(ucp_dt_local_sgl_t, strides), 40),
+        VALUE(sizeof(ucp_dt_remote_sgl_t), 32),
+        VALUE(offsetof(ucp_dt_remote_sgl_t, remote_addrs), 8),
+        VALUE(offsetof(ucp_dt_remote_sgl_t, lengths), 16),
+        VALUE(offsetof(ucp_dt_remote_sgl_t, rkeys), 24),
         VALUE(offsetof(ucp_ep_attr_t, local_sockaddr), 40),
         VALUE(offsetof(ucp_ep_attr_t, remote_sockaddr), 168),
         VALUE(offsetof(ucp_ep_attr_t, transports), 296),
@@ -76,6 +120,8 @@ TEST(Version, Layouts) {
     };
     for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
 }
+
+static_assert(UCP_RKEY_INVALID == nullptr);
 
 template <typename Function, typename Signature>
 constexpr bool is_a = std::is_same_v<Function, Signature>;
