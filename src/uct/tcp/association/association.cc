@@ -67,6 +67,12 @@ AssociationUser* Association::find_user(uint32_t name) {
     return found == users_.end() ? nullptr : &*found;
 }
 
+void Association::refuse(const AssociationUser& user) {
+    const auto found =
+        std::ranges::find_if(users_, [&](const AssociationUser& each) { return &each == &user; });
+    if (found != users_.end()) found->on_refused();
+}
+
 void Association::room_made() {
     for (AssociationUser& user : users_) context_.attention.pending.schedule(user);
 }

@@ -135,6 +135,8 @@ class Association final : public AssociationHook, public Watched {
     /** @return its name */
     uint32_t add(AssociationUser& user);
     AssociationUser* find_user(uint32_t name);
+    /** That user alone fails, if it is still here: an operation of it broke the rules. */
+    void refuse(const AssociationUser& user);
     bool has_users() const { return !users_.empty(); }
     /** Something that endpoints may wait for has come. */
     void room_made();

@@ -155,6 +155,8 @@ class TcpConnection final : public EventTarget, public Timer {
     bool has_all_arrived() const;
     size_t transmit(std::span<const iovec> pieces);
     void transmit_queue();
+    void drop_unreadable();
+    void drop_payload();
 
     ssize_t read_some(bool* full);
     ssize_t read_in_place(bool* full);
@@ -179,7 +181,8 @@ class TcpConnection final : public EventTarget, public Timer {
     bool peer_left_ = false;
     bool was_open_ = false;  //!< since it was last begun
     bool is_draining_ = false;
-    uint8_t leave_sent_ = 0;  //!< bytes of the farewell
+    bool has_faulted_ = false;  //!< the kernel could not read what was to be sent
+    uint8_t leave_sent_ = 0;    //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "ucs/log/log.h"
 #include "ucs/type/bits.h"
 #include "uct/base/am.h"
 #include "uct/tcp/association/association.h"
@@ -35,7 +36,10 @@ constexpr uint64_t kBulk = 4096;
 
 // --- what it sends
 
-/** @return bytes that the kernel took; errors come to light when the socket is read */
+/**
+ * @return bytes that the kernel took. Errors of the connection come to light when it is read; that
+ *         memory cannot be read is noted, for the next transmit_queue()
+ */
 size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     association_.attention().on_sent();
     ssize_t taken;
@@ -44,7 +48,10 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     } else {
         taken = socket_.send(pieces);
     }
-    if (taken <= 0) return 0;
+    if (taken <= 0) [[unlikely]] {
+        has_faulted_ |= taken < 0 && errno == EFAULT;
+        return 0;
+    }
     if (Session* session = association_.session(); session != nullptr) {
         if (index_ == 0) session->sent(pieces, static_cast<size_t>(taken));
         if (!session->is_watched()) session->watch();
@@ -142,11 +149,44 @@ void TcpConnection::transmit_queue() {
         for (int i = 0; i < count; ++i) wanted += pieces[static_cast<size_t>(i)].iov_len;
         const size_t taken = transmit({pieces.data(), static_cast<size_t>(count)});
         queue_.consume(taken, done);
+        if (has_faulted_) [[unlikely]] {
+            complete_all(pools, done, UCS_OK);
+            if (is_open()) drop_unreadable();
+            return;
+        }
         if (taken < wanted) break;
     }
     watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
     if (was_full && has_room()) association_.room_made();
     complete_all(pools, done, UCS_OK);
+}
+
+/**
+ * An operation whose memory has gone fails, with its endpoint; what others sent goes on. If the
+ * peer has some of it, or waits for it as an answer, nothing else can follow: all ends.
+ */
+void TcpConnection::drop_unreadable() {
+    has_faulted_ = false;
+    ReferringOutput* gone = queue_.find_unreadable();
+    if (gone == nullptr) {
+        want_output();
+        return;
+    }
+    ucs::log_error("{}: memory of an operation under way was unmapped: the operation fails",
+                   association_.rail().device().name);
+    const AssociationUser* owner = gone->owner;
+    if (gone->sent > 0 || gone->key != 0 || owner == nullptr) {
+        close();
+        association_.fail(UCS_ERR_IO_ERROR);
+        return;
+    }
+    OutputList removed;
+    queue_.remove(*gone);
+    removed.push_back(*gone);
+    want_output();
+    association_.room_made();
+    association_.refuse(*owner);
+    complete_all(association_.buffers().output, removed, UCS_ERR_IO_ERROR);
 }
 
 // --- what it brings
@@ -254,7 +294,8 @@ ssize_t TcpConnection::read_in_place(bool* full) {
             got = socket_.receive(std::span(pieces).first(count));
         }
     }
-    if (payload_.dropped) return read_some(full);
+    if (got < 0 && errno == EFAULT) drop_payload();
+    if (payload_.dropped) return is_open() ? read_some(full) : got;
     if (got <= 0) return got;
     received_ += static_cast<size_t>(got);
     *full = static_cast<size_t>(got) == wanted;
@@ -368,6 +409,16 @@ void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fix
     }
     payload_.active = true;
     bulk_expected_ = payload_.left >= kBulk;
+}
+
+/** The place of the payload has gone: the operation fails, the rest is read and thrown away. */
+void TcpConnection::drop_payload() {
+    payload_.dropped = true;
+    if (payload_.is_put) {
+        refuse(*this, payload_.put.endpoint, wire::kNoOperation);
+    } else if (RemoteOperation* operation = association_.find_operation(payload_.operation)) {
+        association_.finish_operation(*operation, UCS_ERR_IO_ERROR);
+    }
 }
 
 /** Moves what is buffered to its place. @return false if nothing is */

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "uct/tcp/queues/readable.h"
 #include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
@@ -202,6 +203,24 @@ void OutputQueue::forget(const AssociationUser* owner, OutputList& removed) {
         bytes_ -= left;
         removed.push_back(item);
     }
+}
+
+ReferringOutput* OutputQueue::find_unreadable() {
+    for (OutputItem& item : items_) {
+        if (!refers(item)) continue;
+        ReferringOutput& operation = referring(item);
+        if (!is_readable(std::span(operation.pieces).first(operation.pieces_count))) {
+            return &operation;
+        }
+    }
+    return nullptr;
+}
+
+void OutputQueue::remove(ReferringOutput& item) {
+    items_.erase(items_.iterator_to(item));
+    --count_;
+    bytes_ -= item.length;
+    if (item.key != 0) --replies_;
 }
 
 void OutputQueue::take_all(OutputList& taken) {

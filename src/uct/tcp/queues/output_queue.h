@@ -119,6 +119,10 @@ class OutputQueue {
      * and nothing of what comes after it.
      */
     void forget(const AssociationUser* owner, OutputList& removed);
+    /** The first operation whose memory cannot be read, or null. Slow: see is_readable(). */
+    ReferringOutput* find_unreadable();
+    /** Take one out that has not begun. */
+    void remove(ReferringOutput& item);
     void take_all(OutputList& taken);
     /** Everything that `other` has goes behind what is here. */
     void splice(OutputQueue& other);

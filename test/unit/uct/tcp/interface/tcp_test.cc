@@ -3,6 +3,7 @@
 // What is particular to TCP: connections, their number, their end.
 
 #include <netinet/tcp.h>
+#include <sys/mman.h>
 
 #include <cstring>
 #include <deque>
@@ -191,6 +192,101 @@ TEST(TcpConnections, MemoryDeregisteredInTheMiddleIsNotTouched) {
     world.until([&] { return get.done; });
     EXPECT_LT(get.status, 0);
     world.until([&] { return world.peer(0).failures.size() == 1; });
+    world.expect_traffic(0, 1);
+}
+
+/**
+ * Registered memory that the program unmaps too early. Nothing else shall get its place: it is made
+ * unreachable, which the kernel tells in the same way.
+ */
+class Vanishing {
+  public:
+    explicit Vanishing(Peer& owner, size_t size) : owner_(owner), size_(size) {
+        memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT_NE(memory_, MAP_FAILED);
+        EXPECT_EQ(owner.domain->register_memory(memory_, size, &handle_), UCS_OK);
+    }
+    ~Vanishing() {
+        owner_.domain->deregister_memory(handle_);
+        munmap(memory_, size_);
+    }
+    Iov iov() { return {memory_, size_, handle_}; }
+    void vanish() { EXPECT_EQ(mprotect(memory_, size_, PROT_NONE), 0); }
+
+  private:
+    Peer& owner_;
+    size_t size_;
+    void* memory_ = nullptr;
+    MemoryHandle* handle_ = nullptr;
+};
+
+TEST(TcpConnections, MemoryThatIsUnmappedBeforeItIsSentFailsItsEndpointAlone) {
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    Endpoint& careless = world.connect(0, 1);
+    Endpoint& other = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    constexpr size_t kSize = 200 * 1024;
+    Buffer source(world.peer(0), kSize, 'x'), target(world.peer(1), kSize, '.');
+    Vanishing gone(world.peer(0), kSize);
+    const RemoteKey key = target.key_for(world.peer(0));
+    world.peer(1).runs = false;
+    const Iov first[] = {source.iov(0, kSize)}, second[] = {gone.iov()};
+    Waiter sent, lost, last;
+    ASSERT_EQ(other.put_zcopy(first, target.address(), key, &sent), UCS_INPROGRESS);
+    ASSERT_EQ(careless.put_zcopy(second, target.address(), key, &lost), UCS_INPROGRESS);
+    const Iov some[] = {source.iov(0, 8)};
+    ASSERT_EQ(other.am_zcopy(3, {}, some, &last), UCS_INPROGRESS);
+    gone.vanish();
+    world.peer(1).runs = true;
+    world.until([&] { return lost.done && last.done; });
+    EXPECT_EQ(sent.status, UCS_OK);
+    EXPECT_EQ(lost.status, UCS_ERR_IO_ERROR);
+    EXPECT_EQ(last.status, UCS_OK);
+    EXPECT_EQ(flush(world, other), UCS_OK);
+    EXPECT_EQ(target.text(), source.text());
+    ASSERT_EQ(world.peer(0).failures.size(), 1u);
+    EXPECT_EQ(world.peer(0).failures[0].endpoint, &careless);
+    EXPECT_TRUE(world.peer(1).failures.empty());
+    EXPECT_TRUE(log.contains("was unmapped"));
+    world.expect_traffic(0, 1);
+}
+
+TEST(TcpConnections, MemoryThatIsUnmappedWhileItIsSentEndsTheConnection) {
+    ucs::LogCapture log(ucs::LogLevel::kError);
+    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    Endpoint& careless = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    constexpr size_t kSize = 400 * 1024;
+    Buffer target(world.peer(1), kSize, '.');
+    Vanishing gone(world.peer(0), kSize);
+    const Iov from[] = {gone.iov()};
+    Waiter lost;
+    ASSERT_EQ(careless.put_zcopy(from, target.address(), target.key_for(world.peer(0)), &lost),
+              UCS_INPROGRESS);
+    gone.vanish();
+    world.until([&] { return lost.done; });
+    EXPECT_EQ(lost.status, UCS_ERR_IO_ERROR);
+    ASSERT_EQ(world.peer(0).failures.size(), 1u);
+    world.expect_traffic(0, 1);
+}
+
+TEST(TcpConnections, MemoryThatIsUnmappedBeforeAnAnswerComesFailsTheRead) {
+    TcpWorld world(2, {{"TCP_CONNECTIONS", "1"}, {"TCP_STRIPE_SIZE", "1m"}});
+    Endpoint& careless = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    constexpr size_t kSize = 400 * 1024;
+    Buffer target(world.peer(1), kSize, '.');
+    // What comes with its header is copied: only what follows is received into its place.
+    Buffer begin(world.peer(0), 128 * 1024);
+    Vanishing gone(world.peer(0), kSize - begin.size());
+    const Iov to[] = {begin.iov(0, begin.size()), gone.iov()};
+    Waiter lost;
+    ASSERT_EQ(careless.get_zcopy(to, target.address(), target.key_for(world.peer(0)), &lost),
+              UCS_INPROGRESS);
+    gone.vanish();
+    world.until([&] { return lost.done; });
+    EXPECT_EQ(lost.status, UCS_ERR_IO_ERROR);
     world.expect_traffic(0, 1);
 }
 
