@@ -2,6 +2,7 @@
 #include "ucs/log/log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -92,10 +93,23 @@ std::string expand(std::string_view pattern) {
     return path;
 }
 
+// Folders for everybody, as /tmp, hold links that others have put there; /dev/stdout is root's.
+bool is_own_link(const std::string& path) {
+    struct stat about {};
+    const bool is_own =
+        lstat(path.c_str(), &about) == 0 && (about.st_uid == 0 || about.st_uid == geteuid());
+    errno = ELOOP;
+    return is_own;
+}
+
 LogSink* open_sink(const std::string& pattern) {
     if (pattern.empty()) return &standard_error;
     const std::string path = expand(pattern);
-    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
+    int descriptor = open(path.c_str(), kFlags | O_NOFOLLOW, 0600);
+    if (descriptor < 0 && errno == ELOOP && is_own_link(path)) {
+        descriptor = open(path.c_str(), kFlags, 0600);
+    }
     if (descriptor < 0) {
         standard_error.write(LogLevel::kError,
                              fmt::format("UCX_LOG_FILE: cannot open {}: {}; logging to standard "

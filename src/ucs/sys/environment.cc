@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/sys/environment.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,12 +9,13 @@
 namespace ucs {
 
 std::optional<std::string> ProcessEnvironment::get(std::string_view name) const {
-    const char* value = getenv(std::string(name).c_str());
+    const char* value = secure_getenv(std::string(name).c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 std::vector<std::string> ProcessEnvironment::names(std::string_view prefix) const {
     std::vector<std::string> found;
+    if (getauxval(AT_SECURE) != 0) return found;
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
         const std::string_view assignment = *entry;
         const size_t end = assignment.find('=');

@@ -24,6 +24,7 @@ class Environment {
     ~Environment() = default;
 };
 
+// In a program with rights that its caller lacks (setuid) no variable is set.
 class ProcessEnvironment final : public Environment {
   public:
     constexpr ProcessEnvironment() = default;

@@ -2,6 +2,7 @@
 #include "ucs/log/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -110,6 +111,29 @@ TEST_F(LogVariables, SetLevelAndFile) {
     unlink(file.c_str());
     EXPECT_TRUE(std::regex_match(text.str(), std::regex("[^\n]*INFO first\n[^\n]*WARN second\n")))
         << text.str();
+}
+
+TEST_F(LogVariables, TheFileIsForItsOwnerAndLinksOfOthersAreNotFollowed) {
+    if (geteuid() != 0) GTEST_SKIP() << "needs another user's link";
+    const std::string stem = ::testing::TempDir() + "ucs-log-" + std::to_string(process_id());
+    const std::string file = stem + ".own", other = stem + ".other", link = stem + ".link";
+    environment = {{"UCX_LOG_FILE", link}};
+    std::ofstream(other) << "precious\n";
+    ASSERT_EQ(symlink(other.c_str(), link.c_str()), 0);
+    ASSERT_EQ(lchown(link.c_str(), 65534, 65534), 0);
+    ::testing::internal::CaptureStderr();
+    log_warn("not there");
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("cannot open"), std::string::npos);
+    std::stringstream text;
+    text << std::ifstream(other).rdbuf();
+    EXPECT_EQ(text.str(), "precious\n");
+    set_log_sink(nullptr);
+    environment = {{"UCX_LOG_FILE", file}};
+    log_warn("here");
+    struct stat about {};
+    ASSERT_EQ(stat(file.c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 0777, 0600u);
+    for (const std::string& made : {file, other, link}) unlink(made.c_str());
 }
 
 TEST_F(LogVariables, UcxsFinerLevelsMeanTrace) {
