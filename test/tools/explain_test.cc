@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "tools/command.h"
@@ -44,6 +45,26 @@ TEST(Explain, ObeysThePeersSettings) {
         << outcome.out;
     EXPECT_TRUE(ends_with(line_of(outcome.out, "dc_mlx5"), "the peer does not have it"))
         << outcome.out;
+}
+
+TEST(Explain, ShowsLanesByRoleAndProtocolsByLength) {
+    const Outcome outcome = run_command({"explain", "--soft", "--other-host"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    for (const char* part :
+         {"# messages ", "# put, get ", "# atomics ", "no lane serves",
+          "Protocols over the scalable lane, dc_mlx5/",
+          "Protocols over the dedicated lane, rc_mlx5/", "# tag ", "# active message ", "# stream ",
+          "rendezvous, bulk", "zero copy takes", "up to 65535 bytes"}) {
+        EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
+    }
+}
+
+TEST(Explain, ShowsWhatTheUserSets) {
+    setenv("UCX_RNDV_THRESH", "12345", 1);
+    const Outcome outcome = run_command({"explain", "--soft", "--other-host"});
+    unsetenv("UCX_RNDV_THRESH");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("12345 to "), std::string::npos) << outcome.out;
 }
 
 TEST(Explain, ReadsAnAddressFromAFile) {

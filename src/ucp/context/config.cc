@@ -43,6 +43,13 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
                                 "How announced messages travel: the receiver reads them, the "
                                 "sender writes them, or they go as active messages."),
+    field<&Config::costs>("COSTS", "measured",
+                          "What protocols are chosen by, beside what transports say: measured: "
+                          "copies by the system are timed once, in less than a millisecond; "
+                          "fixed: constants, the same on every machine."),
+    field<&Config::shows_protocols>("PROTO_INFO", "n",
+                                    "Print by which protocol operations of which length go, and "
+                                    "why, once for endpoints alike."),
     field<&Config::lanes>("LANES", "dynamic",
                           "dynamic: the hottest endpoints get dedicated lanes; scalable: none "
                           "does; dedicated: every endpoint asks for one at once, without a limit, "

@@ -13,6 +13,9 @@ namespace ucp {
 
 enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
 
+/** UCX_COSTS: where the costs of the machine's processors come from (docs/selection.md). */
+enum class CostSource : uint8_t { kFixed, kMeasured };
+
 /** UCX_LANES: which lanes endpoints may use. */
 enum class LaneMode : uint8_t {
     kDynamic,    //!< scalable, and dedicated for the hottest, within the cap
@@ -42,6 +45,8 @@ struct Config {
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
     RndvScheme rndv_scheme = RndvScheme::kAuto;
+    CostSource costs = CostSource::kMeasured;
+    bool shows_protocols = false;
     LaneMode lanes = LaneMode::kDynamic;
     AtomicMode atomics = AtomicMode::kGuess;
     ucs::config::Ternary registration_cache = ucs::config::Ternary::kTry;
@@ -96,6 +101,14 @@ struct EnumNames<ucp::RndvScheme> {
         {"auto", ucp::RndvScheme::kAuto},     {"get_zcopy", ucp::RndvScheme::kGet},
         {"put_zcopy", ucp::RndvScheme::kPut}, {"am", ucp::RndvScheme::kAm},
         {"get", ucp::RndvScheme::kGet},       {"put", ucp::RndvScheme::kPut},
+    };
+};
+
+template <>
+struct EnumNames<ucp::CostSource> {
+    static constexpr EnumName<ucp::CostSource> kNames[] = {
+        {"fixed", ucp::CostSource::kFixed},
+        {"measured", ucp::CostSource::kMeasured},
     };
 };
 

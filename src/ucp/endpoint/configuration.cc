@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "ucp/select/protocol_report.h"
 #include "ucp/select/text_table.h"
 #include "ucs/log/log.h"
+#include "ucs/log/requested.h"
 #include "ucs/memory/detector.h"
 
 namespace ucp {
@@ -37,7 +40,7 @@ std::string_view reason(Service service) {
         case Service::kDirect:
             return "directly";
         case Service::kStaged:
-            return "staged in pinned host memory";
+            return "staged in pinned host memory, or by the devices where they can";
         case Service::kByMessages:
             return "by messages: the peer's processor acts";
     }
@@ -46,16 +49,44 @@ std::string_view reason(Service service) {
 
 }  // namespace
 
-EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces, EndpointLanes lanes)
+EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces,
+                                             const DomainSet& domains, const SelectionRules& rules,
+                                             EndpointLanes lanes)
     : interfaces_(interfaces),
       lanes_(std::move(lanes)),
-      scalable_(&interfaces.attributes(lanes_.scalable)) {
+      scalable_(&interfaces.attributes(lanes_.scalable)),
+      rules_(rules),
+      scalable_figures_(figures(lanes_.scalable, domains)),
+      scalable_table_(scalable_figures_, rules.costs, rules.thresholds) {
+    if (lanes_.dedicated != kNoInterface) {
+        dedicated_figures_ = figures(lanes_.dedicated, domains);
+        dedicated_table_.emplace(*dedicated_figures_, rules.costs, rules.thresholds);
+    }
     for (size_t role = 0; role < kRoles; ++role) {
         for (size_t type = 0; type < kMemoryTypes; ++type) {
             uses_[role][type] =
                 use_of(static_cast<Role>(role), static_cast<ucs_memory_type_t>(type));
         }
     }
+}
+
+select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
+                                                   const DomainSet& domains) const {
+    const uct::InterfaceAttributes& attributes = interfaces_.attributes(interface);
+    select::LaneFigures figures{
+        .device_type = attributes.device_type,
+        .capabilities = attributes.capabilities,
+        .am = attributes.am,
+        .put = attributes.put,
+        .get = attributes.get,
+        .latency = std::max<double>(attributes.latency.at(1), lanes_.latency),
+        .overhead = attributes.overhead,
+        .bandwidth = std::min<double>(attributes.bandwidth, lanes_.bandwidth),
+        .registration = domains[lanes_.domains.local].memory->attributes().register_overhead,
+        .slice = rules_.slice};
+    figures.together = figures.bandwidth;
+    for (const RailLanes& rail : lanes_.rails) figures.together += rail.bandwidth;
+    return figures;
 }
 
 LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
@@ -137,17 +168,32 @@ std::string EndpointConfiguration::describe(const std::string& indent) const {
     return text;
 }
 
-ConfigurationRef ConfigurationSet::intern(const InterfaceSet& interfaces,
-                                          const EndpointLanes& lanes) {
+std::string EndpointConfiguration::describe_protocols(const std::string& indent) const {
+    const auto over = [&](const char* kind, uint8_t interface, const select::LaneFigures& lanes) {
+        return fmt::format(
+            "{0}Protocols over the {1} lane, {2}\n{3}", indent, kind, lane_name(interface),
+            select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent));
+    };
+    std::string text = over("scalable", lanes_.scalable, scalable_figures_);
+    if (dedicated_figures_) text += over("dedicated", lanes_.dedicated, *dedicated_figures_);
+    return text;
+}
+
+ConfigurationRef ConfigurationSet::intern(const InterfaceSet& interfaces, const DomainSet& domains,
+                                          const SelectionRules& rules, const EndpointLanes& lanes) {
     for (const ConfigurationRef& known : configurations_) {
         if (known->lanes() == lanes) return known;
     }
     std::erase_if(configurations_,
                   [](const ConfigurationRef& known) { return known->use_count() == 1; });
-    ConfigurationRef made(new EndpointConfiguration(interfaces, lanes));
+    ConfigurationRef made(new EndpointConfiguration(interfaces, domains, rules, lanes));
     configurations_.push_back(made);
     if (ucs::log_enabled(ucs::LogLevel::kInfo))
         ucs::log_info("a configuration of endpoints:\n{}", made->describe("  "));
+    if (rules.is_shown) {
+        ucs::log_requested(fmt::format("lanes and protocols of endpoints (UCX_PROTO_INFO):\n{}\n{}",
+                                       made->describe("  "), made->describe_protocols("  ")));
+    }
     return made;
 }
 

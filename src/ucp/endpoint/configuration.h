@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 
 #include "ucp/mem/remote_memory.h"
 #include "ucp/runtime/interface_set.h"
+#include "ucp/select/protocol_table.h"
 #include "ucs/memory/memory_type.h"
 
 namespace ucp {
@@ -65,15 +67,25 @@ struct EndpointLanes {
     friend bool operator==(const EndpointLanes&, const EndpointLanes&) = default;
 };
 
+/** What the protocols of a worker's endpoints are chosen by, beside their lanes. */
+struct SelectionRules {
+    select::CostModel costs;
+    select::Thresholds thresholds;
+    size_t slice = 65536;   //!< UCX_BULK_SLICE_SIZE, in bytes
+    bool is_shown = false;  //!< UCX_PROTO_INFO
+};
+
 /**
  * What all endpoints with the same lanes share: for each role and memory type the scalable
- * transport, its dedicated partner and the rails. Constant once made.
+ * transport, its dedicated partner and the rails; and for each operation the protocols by length,
+ * over the scalable lane and over the dedicated one. Constant once made.
  */
 class EndpointConfiguration
     : public boost::intrusive_ref_counter<EndpointConfiguration, boost::thread_unsafe_counter> {
   public:
-    /** @param interfaces  of the worker; outlive the configuration */
-    EndpointConfiguration(const InterfaceSet& interfaces, EndpointLanes lanes);
+    /** @param interfaces  of the worker; outlive the configuration, as do the rules */
+    EndpointConfiguration(const InterfaceSet& interfaces, const DomainSet& domains,
+                          const SelectionRules& rules, EndpointLanes lanes);
 
     const EndpointLanes& lanes() const { return lanes_; }
     /** Attributes of the scalable lane's transport. */
@@ -82,10 +94,17 @@ class EndpointConfiguration
     const LaneUse& use(Role role, ucs_memory_type_t type) const {
         return uses_[static_cast<size_t>(role)][type];
     }
-    /** A table of all of them, for people: lines that begin with `indent`. */
+    /** The protocols over the scalable lane, or over the dedicated one, if there is one. */
+    const select::ProtocolTable& protocols(bool is_dedicated) const {
+        return is_dedicated && dedicated_table_ ? *dedicated_table_ : scalable_table_;
+    }
+    /** Their table for people: each operation's ranges of length, times, and why others lost. */
+    std::string describe_protocols(const std::string& indent) const;
+    /** A table of all lanes, for people: lines that begin with `indent`. */
     std::string describe(const std::string& indent) const;
 
   private:
+    select::LaneFigures figures(uint8_t interface, const DomainSet& domains) const;
     LaneUse use_of(Role role, ucs_memory_type_t type) const;
     std::string lane_name(uint8_t interface) const;
     std::string rail_names() const;
@@ -93,7 +112,12 @@ class EndpointConfiguration
     const InterfaceSet& interfaces_;
     const EndpointLanes lanes_;
     const uct::InterfaceAttributes* const scalable_;
+    const SelectionRules& rules_;
     std::array<std::array<LaneUse, kMemoryTypes>, kRoles> uses_;
+    const select::LaneFigures scalable_figures_;
+    const select::ProtocolTable scalable_table_;
+    std::optional<select::LaneFigures> dedicated_figures_;
+    std::optional<select::ProtocolTable> dedicated_table_;
 };
 
 using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;
@@ -104,7 +128,8 @@ using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;
 class ConfigurationSet {
   public:
     /** The configuration with these lanes, made if no endpoint has it. Those unused go. */
-    ConfigurationRef intern(const InterfaceSet& interfaces, const EndpointLanes& lanes);
+    ConfigurationRef intern(const InterfaceSet& interfaces, const DomainSet& domains,
+                            const SelectionRules& rules, const EndpointLanes& lanes);
     /** Those in use, and some that were. */
     size_t size() const { return configurations_.size(); }
 

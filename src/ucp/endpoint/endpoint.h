@@ -194,6 +194,14 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     /** Its lanes by role and memory type, shared with all endpoints alike. */
     const EndpointConfiguration& configuration() const { return *configuration_; }
+    /** By which protocols operations go that are posted on that lane. */
+    const select::ProtocolTable& protocols(const Lane& lane) const {
+        return configuration_->protocols(&lane.endpoint != scalable_.get());
+    }
+    /** The same for the lane of messages at the moment. */
+    const select::ProtocolTable& protocols() const {
+        return configuration_->protocols(tx_lane_ != scalable_.get());
+    }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
     /** Transport of the dedicated lane that hot endpoints get; for kPromotable ones. */
     unsigned dedicated_index() const { return configuration_->lanes().dedicated; }

@@ -14,6 +14,32 @@
 #include "ucs/sys/host.h"
 
 namespace ucp {
+namespace {
+
+SelectionRules rules_of(const Context& context) {
+    const Config& config = context.config();
+    const auto bytes = [](const std::optional<ucs::config::MemorySize>& size) {
+        return size ? std::optional<size_t>(*size) : std::nullopt;
+    };
+    SelectionRules rules;
+    // On a virtual clock a run is a function of its seed: nothing is measured.
+    if (config.costs == CostSource::kMeasured && !context.virtual_time())
+        rules.costs = select::CostModel::measured();
+    rules.thresholds = {.rendezvous = bytes(config.rndv_threshold),
+                        .zero_copy = bytes(config.zcopy_threshold),
+                        .bulk = bytes(config.bulk_threshold),
+                        .may_read = config.rndv_scheme == RndvScheme::kAuto ||
+                                    config.rndv_scheme == RndvScheme::kGet};
+    if (config.bcopy_threshold) {
+        const size_t threshold = *config.bcopy_threshold;
+        rules.thresholds.short_limit = threshold == 0 ? 0 : threshold - 1;
+    }
+    rules.slice = config.bulk_slice_size;
+    rules.is_shown = config.shows_protocols;
+    return rules;
+}
+
+}  // namespace
 
 Connector::Connector(const Context& context, std::string name, EndpointHost& host,
                      EndpointTable& endpoints, RailTable& rails, LaneEvents& lanes)
@@ -22,7 +48,10 @@ Connector::Connector(const Context& context, std::string name, EndpointHost& hos
       host_(host),
       endpoints_(endpoints),
       rails_(rails),
-      lanes_(lanes) {}
+      lanes_(lanes),
+      rules_(rules_of(context)) {
+    host_.short_limit = rules_.thresholds.short_limit;
+}
 
 void Connector::add_handlers() {
     host_.interfaces.set_handler(AmId::kHello, on_hello, this);
@@ -119,7 +148,7 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
         }
         auto made = std::make_unique<Endpoint>(
             host_, remote.uuid,
-            host_.configurations.intern(host_.interfaces,
+            host_.configurations.intern(host_.interfaces, context_.domains(), rules_,
                                         lanes_of(remote, candidate, rails_.rails(remote.uuid))),
             std::move(scalable));
         ++local.endpoints_made;
@@ -242,9 +271,9 @@ Endpoint& Connector::create_waiting() {
                               .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), 0},
                               .latency = static_cast<float>(attributes.latency.at(1)),
                               .bandwidth = static_cast<float>(attributes.bandwidth)};
-    auto made =
-        std::make_unique<Endpoint>(host_, 0, host_.configurations.intern(host_.interfaces, lanes),
-                                   std::make_unique<wireup::WaitingLane>());
+    auto made = std::make_unique<Endpoint>(
+        host_, 0, host_.configurations.intern(host_.interfaces, context_.domains(), rules_, lanes),
+        std::make_unique<wireup::WaitingLane>());
     Endpoint& waiting = *made;
     endpoints_.add(std::move(made));
     return waiting;
@@ -336,8 +365,10 @@ void Connector::explain(const WorkerAddress& peer, FILE* stream) {
     if (!ranked.empty()) {
         select::find_partner(own_, peer, reach, ranked.front());
         const EndpointConfiguration configuration(
-            host_.interfaces, lanes_of(peer, ranked.front(), find_rails(peer, ranked)));
-        text += "# Lanes of the endpoint\n#\n" + configuration.describe("# ") + "#\n";
+            host_.interfaces, context_.domains(), rules_,
+            lanes_of(peer, ranked.front(), find_rails(peer, ranked)));
+        text += "# Lanes of the endpoint\n#\n" + configuration.describe("# ") + "#\n" +
+                configuration.describe_protocols("# ") + "#\n";
     }
     fwrite(text.data(), 1, text.size(), stream);
 }

@@ -71,6 +71,7 @@ class Connector {
     EndpointTable& endpoints_;
     RailTable& rails_;
     LaneEvents& lanes_;
+    const SelectionRules rules_;
     WorkerAddress own_;                    //!< the worker's address, read: what peers choose by
     std::vector<uint8_t> own_interfaces_;  //!< interface of each entry of own_
 };

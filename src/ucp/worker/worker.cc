@@ -20,13 +20,6 @@ std::string name_from(const ucp_worker_params_t& params) {
     return name;
 }
 
-/** UCX_BCOPY_THRESH: the longest message that may go by am_short, in bytes. */
-size_t short_limit_of(const Config& config) {
-    if (!config.bcopy_threshold) return SIZE_MAX;
-    const size_t threshold = *config.bcopy_threshold;
-    return threshold == 0 ? 0 : threshold - 1;
-}
-
 }  // namespace
 
 Worker::Worker(Context& context, const ucp_worker_params_t& params)
@@ -44,12 +37,12 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       bulk_(host_, endpoints_, rails_, context, ucs::mix64(host_.uuid + 1)),
       queue_pairs_({host_, endpoints_, rails_, bulk_, context}, lanes_.negotiator().config().cap,
                    static_cast<uint32_t>(random_())),
-      eager_{config().zcopy_threshold, context.domains()},
+      eager_{context.domains()},
       rndv_(requests_, endpoints_, rails_, context.domains(), bulk_, config().rndv_scheme),
-      tags_(requests_, endpoints_, rndv_, reassembly_, eager_, config().rndv_threshold),
-      am_handlers_(requests_, endpoints_, rndv_, reassembly_, eager_, config().rndv_threshold),
+      tags_(requests_, endpoints_, rndv_, reassembly_, eager_),
+      am_handlers_(requests_, endpoints_, rndv_, reassembly_, eager_),
       streams_(endpoints_, eager_),
-      one_sided_(requests_, endpoints_, context.domains(), bulk_, config().zcopy_threshold),
+      one_sided_(requests_, endpoints_, context.domains(), bulk_),
       keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
@@ -59,7 +52,6 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     if (has(UCP_WORKER_PARAM_FIELD_USER_DATA)) external_.user_data = params.user_data;
     if (has(UCP_WORKER_PARAM_FIELD_EVENTS)) external_.edge = (params.events & UCP_WAKEUP_EDGE) != 0;
     if (has(UCP_WORKER_PARAM_FIELD_CLIENT_ID)) client_id_ = params.client_id;
-    host_.short_limit = short_limit_of(config());
     lanes_.set_listener([this](Endpoint& endpoint, bool is_established) {
         queue_pairs_.lane_changed(endpoint, is_established);
     });

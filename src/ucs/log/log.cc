@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/log/log.h"
+#include "ucs/log/requested.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -163,15 +164,18 @@ LogSink* set_log_sink(LogSink* sink) {
 
 namespace internal {
 
-void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
-               fmt::format_args args) {
+namespace {
+
+/** Level and sink are what the environment says, if nobody else has. */
+void resolve_once() {
     Runtime& shared = runtime();
     if (shared.log_level.load() == Runtime::kLogLevelUnresolved || !shared.log_sink.load()) {
         resolve();
     }
-    if (!log_enabled(level)) return;
+}
 
-    const std::string text = fmt::vformat(format, args);
+void write(LogLevel level, const SourceLocation& where, std::string_view text) {
+    Runtime& shared = runtime();
     const int64_t microseconds = shared.clock->calendar().time_since_epoch() / 1us;
     const std::string line = fmt::format(
         "[{}.{:06} {}:{}] {}:{} {} {}", microseconds / 1000000, microseconds % 1000000, host_name(),
@@ -180,11 +184,24 @@ void log_write(LogLevel level, const SourceLocation& where, fmt::string_view for
     (sink != nullptr ? sink : &standard_error)->write(level, line, text);
 }
 
+}  // namespace
+
+void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
+               fmt::format_args args) {
+    resolve_once();
+    if (log_enabled(level)) write(level, where, fmt::vformat(format, args));
+}
+
 void log_abort() {
     std::abort();
 }
 
 }  // namespace internal
+
+void log_requested(std::string_view text) {
+    internal::resolve_once();
+    internal::write(LogLevel::kInfo, {__FILE__, __LINE__}, text);
+}
 
 LogCapture::LogCapture(LogLevel level)
     : previous_sink_(set_log_sink(this)), previous_level_(runtime().log_level.load()) {

@@ -32,8 +32,6 @@ struct Engine::Parts {
           Context& context)
         : clock(context.clock()),
           config(context.config()),
-          domains(context.domains()),
-          interfaces(host.interfaces),
           rails(rail_table),
           rules(rules_of(config)),
           run_queue(host.work),
@@ -45,8 +43,6 @@ struct Engine::Parts {
 
     const ucs::Clock& clock;
     const Config& config;
-    const DomainSet& domains;
-    const InterfaceSet& interfaces;
     const RailTable& rails;
     const ScheduleRules rules;
     RunQueue run_queue;
@@ -242,24 +238,8 @@ bool Engine::transport_failed(const uct::Endpoint* transport, ucs_status_t statu
 
 // --- what goes by it
 
-TransportCosts Engine::costs(Endpoint& endpoint) const {
-    const Lane lane = endpoint.one_sided_lane();
-    const auto& domain = *parts_->domains[lane.domains.local].memory;
-    TransportCosts costs{.latency = lane.attributes.latency.at(1),
-                         .overhead = lane.attributes.overhead,
-                         .registration = domain.attributes().register_overhead,
-                         .bandwidth = lane.attributes.bandwidth,
-                         .together = lane.attributes.bandwidth,
-                         .slice = parts_->config.bulk_slice_size};
-    for (const Rail& rail : parts_->rails.rails(endpoint.remote_uuid()))
-        costs.together += parts_->interfaces.attributes(rail.interface).bandwidth;
-    return costs;
-}
-
-bool Engine::is_bulk(Endpoint& endpoint, size_t length) const {
-    if (const auto& configured = parts_->config.bulk_threshold) return length >= *configured;
-    if (length < kMinRendezvous) return false;
-    return length >= kBulkThreshold || length >= rendezvous_threshold_in_window(costs(endpoint));
+bool Engine::is_bulk(Endpoint& endpoint, size_t length) {
+    return endpoint.protocols(endpoint.one_sided_lane()).is_bulk(length);
 }
 
 void Engine::register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const {

@@ -8,7 +8,6 @@
 
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/schedule/slice_queue.h"
-#include "ucp/bulk/schedule/thresholds.h"
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
@@ -104,13 +103,8 @@ class Engine {
 
     // --- what goes by it ---
 
-    /** What its thresholds depend on: the lane of one-sided operations, and the rails. */
-    TransportCosts costs(Endpoint& endpoint) const;
-    /**
-     * Are a put, a get or announced data of that length for the engine? From UCX_BULK_THRESH on;
-     * auto: from where several devices save more than sharing costs.
-     */
-    bool is_bulk(Endpoint& endpoint, size_t length) const;
+    /** Are a put, a get or announced data of that length for the engine? */
+    static bool is_bulk(Endpoint& endpoint, size_t length);
     /** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
     void register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const;
 

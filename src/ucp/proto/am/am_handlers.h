@@ -33,14 +33,12 @@ inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uu
 class AmHandlers {
   public:
     AmHandlers(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
-               Reassembly& reassembly, const EagerRules& eager,
-               const std::optional<size_t>& rndv_threshold)
+               Reassembly& reassembly, const EagerRules& eager)
         : requests_(requests),
           endpoints_(endpoints),
           rndv_(rndv),
           reassembly_(reassembly),
-          eager_(eager),
-          rndv_threshold_(rndv_threshold) {}
+          eager_(eager) {}
     AmHandlers(const AmHandlers&) = delete;
     AmHandlers& operator=(const AmHandlers&) = delete;
     ~AmHandlers();
@@ -132,7 +130,6 @@ class AmHandlers {
     Rendezvous& rndv_;
     Reassembly& reassembly_;
     const EagerRules& eager_;
-    const std::optional<size_t> rndv_threshold_;
     std::vector<Handler> handlers_;
     EarlyMessages early_;
     /** Handlers of messages that came before them: in force when those have been handed over. */

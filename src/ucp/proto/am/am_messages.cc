@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "ucp/proto/am/am_handlers.h"
-#include "ucp/proto/select/announcement.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -197,11 +196,12 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         am.flags = kAmReply;
         request->flags |= Request::kNeedsGreeting;
     }
-    const bool is_long =
-        (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
-        ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
-         (packer.length() >= rndv_threshold(rndv_.bulk, endpoint, rndv_threshold_) ||
-          (!rndv_threshold_ && rndv_.is_direct(endpoint, packer))));
+    auto* const memory = reinterpret_cast<Memory*>(params.memory());
+    const bool is_long = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
+                         ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
+                          is_rendezvous(endpoint.protocols().find(
+                              select::Operation::kActiveMessage, buffer_class(packer, memory),
+                              select::Situation::kAlone, packer.length())));
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);
@@ -216,8 +216,7 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         uint64_t envelope;
         std::memcpy(&envelope, &am, sizeof(envelope));
         const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
-        rndv_.begin_send(*request, packer, envelope, &user_header,
-                         reinterpret_cast<Memory*>(params.memory()));
+        rndv_.begin_send(*request, packer, envelope, &user_header, memory);
         return endpoint.submit(*request, params);
     }
     auto& send = make_eager<AmSend>(*request, eager_, packer, params);

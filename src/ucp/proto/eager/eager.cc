@@ -4,25 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/bulk/schedule/thresholds.h"
-
 namespace ucp {
 namespace {
-
-constexpr size_t kLeastZcopy = 2 * 1024;               //!< pieces cost something, too
-constexpr size_t kZcopyThreshold = 16 * 1024;          //!< memory that is registered already
-constexpr size_t kZcopyThresholdRegister = 64 * 1024;  //!< registration included
-
-size_t zcopy_threshold(const EagerSend& send, const Lane& lane) {
-    const auto& configured = send.rules->zcopy_threshold;
-    if (configured) return *configured;
-    const size_t most = send.user_memory != nullptr ? kZcopyThreshold : kZcopyThresholdRegister;
-    if (lane.attributes.device_type != uct::DeviceType::kNetwork) return most;
-    // Where registering takes little, a copy that takes longer is saved.
-    const auto& domain = *send.rules->domains[lane.domains.local].memory;
-    const double bytes = domain.attributes().register_overhead * bulk::kCopyBandwidth;
-    return std::clamp(static_cast<size_t>(bytes), kLeastZcopy, most);
-}
 
 /** The registration that covers the buffer on the lane's device, made at need; null: copy. */
 const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
@@ -40,10 +23,13 @@ const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
     return send.registration.handle;
 }
 
-bool wants_zcopy(const EagerSend& send, const Lane& lane) {
-    return send.buffer.is_contiguous() && !send.no_registration &&
-           (lane.attributes.capabilities & uct::kAmZcopy) != 0 &&
-           send.buffer.length() >= zcopy_threshold(send, lane);
+/** What the pieces of any message go by is what those of a stream go by. */
+bool wants_zcopy(EagerSend& send, const Lane& lane) {
+    if (!send.buffer.is_contiguous() || send.no_registration) return false;
+    const select::ProtocolTable& protocols = Request::of(send).endpoint->protocols(lane);
+    return protocols.find(select::Operation::kStream, buffer_class(send.buffer, send.user_memory),
+                          select::Situation::kAlone,
+                          send.buffer.length()) == select::Protocol::kZeroCopy;
 }
 
 struct Pack {

@@ -23,9 +23,17 @@ namespace ucp {
 
 /** What eager sends of a worker go by. */
 struct EagerRules {
-    std::optional<size_t> zcopy_threshold;  //!< UCX_ZCOPY_THRESH, in bytes
     DomainSet& domains;
 };
+
+/** What protocols can do with a buffer. @param memory  the handle that came with it, or null */
+inline select::BufferClass buffer_class(const Buffer& buffer, const Memory* memory) {
+    if (!buffer.is_contiguous()) {
+        return buffer.device_bytes().empty() ? select::BufferClass::kPacked
+                                             : select::BufferClass::kDevice;
+    }
+    return memory != nullptr ? select::BufferClass::kRegistered : select::BufferClass::kContiguous;
+}
 
 /** What every eager send has in its request's part, as a base. */
 struct EagerSend {

@@ -11,10 +11,6 @@ namespace ucp {
 
 namespace {
 
-// Below these lengths a copy is cheaper than zero copy; the first includes a registration.
-constexpr size_t kZcopyUnregistered = 16384;
-constexpr size_t kZcopyRegistered = 4096;
-
 void finish_rma(Request& request) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.memory != nullptr) Memory::destroy(rma.memory);
@@ -93,12 +89,15 @@ ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t
     return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
-/** From which length on an operation takes registered memory, if the lane has a choice. */
-static size_t zcopy_threshold(Request& request) {
-    const auto& configured = request.part<RmaOperation>().owner->zcopy_threshold;
-    if (configured) return *configured;
-    return request.part<RmaOperation>().user_memory != nullptr ? kZcopyRegistered
-                                                               : kZcopyUnregistered;
+/** Does an operation of that length take registered memory on the lane, which has a choice? */
+static bool wants_zcopy(Request& request, const Lane& lane, select::Operation operation,
+                        size_t length) {
+    const bool is_registered = request.part<RmaOperation>().user_memory != nullptr;
+    const select::Protocol protocol = request.endpoint->protocols(lane).find(
+        operation,
+        is_registered ? select::BufferClass::kRegistered : select::BufferClass::kContiguous,
+        select::Situation::kAlone, length);
+    return protocol == select::Protocol::kZeroCopy || protocol == select::Protocol::kBulk;
 }
 
 uct::MemoryHandle* registration(Request& request, const Lane& lane) {
@@ -145,7 +144,7 @@ static ucs_status_t post_put(Request& request, const Lane& lane) {
     if (length <= limits.max_short && (capabilities & uct::kPutShort) != 0) {
         status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
     } else if ((capabilities & uct::kPutZcopy) != 0 &&
-               (!can_copy || length >= zcopy_threshold(request)) &&
+               (!can_copy || wants_zcopy(request, lane, select::Operation::kPut, length)) &&
                (handle = registration(request, lane)) != nullptr) {
         length = std::min(length, limits.max_zcopy);
         const uct::Iov piece{data, length, handle};
@@ -184,7 +183,8 @@ static ucs_status_t post_get(Request& request, const Lane& lane) {
     size_t length = rma.length - rma.offset;
     uct::MemoryHandle* handle = nullptr;
     const bool can_copy = (capabilities & uct::kGetBcopy) != 0;
-    if ((capabilities & uct::kGetZcopy) != 0 && (!can_copy || length >= zcopy_threshold(request)) &&
+    if ((capabilities & uct::kGetZcopy) != 0 &&
+        (!can_copy || wants_zcopy(request, lane, select::Operation::kGet, length)) &&
         (handle = registration(request, lane)) != nullptr) {
         length = std::min(length, limits.max_zcopy);
         const uct::Iov piece{data, length, handle};

@@ -62,13 +62,8 @@ uint64_t apply_atomic(uct::AtomicOp op, unsigned size, uint64_t old, uint64_t op
 /** The one-sided operations of a worker, and those that it carries out for its peers. */
 class OneSided {
   public:
-    OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
-             const std::optional<size_t>& threshold)
-        : requests(pool),
-          endpoints(table),
-          domains(set),
-          bulk(engine),
-          zcopy_threshold(threshold) {}
+    OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine)
+        : requests(pool), endpoints(table), domains(set), bulk(engine) {}
     OneSided(const OneSided&) = delete;
     OneSided& operator=(const OneSided&) = delete;
 
@@ -101,7 +96,6 @@ class OneSided {
     EndpointTable& endpoints;
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
-    const std::optional<size_t> zcopy_threshold;  //!< UCX_ZCOPY_THRESH, in bytes
 
   private:
     ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,

@@ -10,7 +10,7 @@
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucp/proto/select/dialogue.h"
+#include "ucp/proto/tag/turns.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp {
@@ -42,14 +42,12 @@ enum class TagMode : uint8_t { kNormal, kSync };
 class TagEngine {
   public:
     TagEngine(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
-              Reassembly& reassembly, const EagerRules& eager,
-              const std::optional<size_t>& rndv_threshold)
+              Reassembly& reassembly, const EagerRules& eager)
         : requests_(requests),
           endpoints_(endpoints),
           rndv_(rndv),
           reassembly_(reassembly),
-          eager_(eager),
-          rndv_threshold_(rndv_threshold) {}
+          eager_(eager) {}
     ~TagEngine() { clear(); }
     TagEngine(const TagEngine&) = delete;
     TagEngine& operator=(const TagEngine&) = delete;
@@ -102,8 +100,8 @@ class TagEngine {
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message);
 
-    bool goes_by_rndv(Endpoint& endpoint, const Packer& packer);
-    bool is_waited_for(const Endpoint& endpoint);
+    bool goes_by_rndv(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
+    select::Situation situation(const Endpoint& endpoint);
     void receive_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
@@ -124,8 +122,7 @@ class TagEngine {
     Rendezvous& rndv_;
     Reassembly& reassembly_;
     const EagerRules& eager_;
-    const std::optional<size_t> rndv_threshold_;
-    Dialogue dialogue_;  //!< of long messages
+    Turns turns_;  //!< of long messages
     uint64_t receives_ = 0;
     Matcher matcher_;
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};

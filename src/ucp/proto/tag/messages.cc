@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/proto/select/announcement.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucs/log/log.h"
 
@@ -228,21 +227,27 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
 // --- sending ---
 
 /**
- * Is this long message, which may go either way, likely to be waited for? Nothing else is under
- * way, and the program has received since its last long message, which was the only one of its
- * turn: as in a dialogue.
+ * Is this long message likely to be the only one under way? Nothing else is, and the program has
+ * received since its last long message, which was the only one of its turn.
  */
-bool TagEngine::is_waited_for(const Endpoint& endpoint) {
-    return dialogue_.speak(receives_, matcher_.has_expected()) && !endpoint.has_backlog() &&
-           !requests_.has_named();
+select::Situation TagEngine::situation(const Endpoint& endpoint) {
+    const bool is_alone = turns_.is_next_alone(receives_, matcher_.has_expected()) &&
+                          !endpoint.has_backlog() && !requests_.has_named();
+    return is_alone ? select::Situation::kAlone : select::Situation::kAmongOthers;
 }
 
-bool TagEngine::goes_by_rndv(Endpoint& endpoint, const Packer& packer) {
-    const size_t length = packer.length();
-    if (!rndv_threshold_ && rndv_.is_direct(endpoint, packer)) return true;
-    const Announced announced = is_announced(rndv_.bulk, endpoint, length, rndv_threshold_);
-    return announced == Announced::kYes ||
-           (announced == Announced::kUnlessWaitedFor && !is_waited_for(endpoint));
+bool TagEngine::goes_by_rndv(Endpoint& endpoint, const Packer& buffer, const Memory* memory) {
+    using select::Situation;
+    const select::ProtocolTable& protocols = endpoint.protocols();
+    const select::BufferClass kind = buffer_class(buffer, memory);
+    const auto is_announced = [&](Situation situation) {
+        return is_rendezvous(
+            protocols.find(select::Operation::kTag, kind, situation, buffer.length()));
+    };
+    const bool alone = is_announced(Situation::kAlone);
+    const bool among_others = is_announced(Situation::kAmongOthers);
+    if (alone == among_others) return alone;
+    return situation(endpoint) == Situation::kAlone ? alone : among_others;
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
@@ -251,9 +256,9 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     Request* request = nullptr;
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    if (goes_by_rndv(endpoint, packer)) {
-        rndv_.begin_send(*request, packer, tag, nullptr,
-                         reinterpret_cast<Memory*>(params.memory()));
+    auto* const memory = reinterpret_cast<Memory*>(params.memory());
+    if (goes_by_rndv(endpoint, packer, memory)) {
+        rndv_.begin_send(*request, packer, tag, nullptr, memory);
         return endpoint.submit(*request, params);
     }
     auto& send = make_eager<TagSend>(*request, eager_, packer, params);

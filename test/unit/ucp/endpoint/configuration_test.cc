@@ -66,17 +66,41 @@ TEST(EndpointConfiguration, GoesWithItsLastEndpoint) {
     Cluster cluster;
     ConfigurationSet set;
     const InterfaceSet& interfaces = cluster.a.worker().interfaces();
+    const DomainSet& domains = cluster.a.context().domains();
+    const SelectionRules rules;
     EndpointLanes lanes = cluster.endpoint().configuration().lanes();
-    ConfigurationRef first = set.intern(interfaces, lanes);
-    EXPECT_EQ(set.intern(interfaces, lanes), first);
+    ConfigurationRef first = set.intern(interfaces, domains, rules, lanes);
+    EXPECT_EQ(set.intern(interfaces, domains, rules, lanes), first);
     lanes.domains.remote = 77;
-    const ConfigurationRef second = set.intern(interfaces, lanes);
+    const ConfigurationRef second = set.intern(interfaces, domains, rules, lanes);
     EXPECT_NE(second, first);
     EXPECT_EQ(set.size(), 2u);
     first.reset();
     lanes.domains.remote = 78;
-    const ConfigurationRef third = set.intern(interfaces, lanes);
+    const ConfigurationRef third = set.intern(interfaces, domains, rules, lanes);
     EXPECT_EQ(set.size(), 2u);
+}
+
+TEST(EndpointConfiguration, IsPrintedOnceIfTheUserAsksForIt) {
+    Cluster cluster;
+    ConfigurationSet set;
+    SelectionRules rules;
+    const EndpointLanes& lanes = cluster.endpoint().configuration().lanes();
+    const auto intern = [&] {
+        return set.intern(cluster.a.worker().interfaces(), cluster.a.context().domains(), rules,
+                          lanes);
+    };
+    const ucs::LogCapture log(ucs::LogLevel::kError);
+    intern();
+    EXPECT_TRUE(log.entries().empty());
+    rules.is_shown = true;
+    set = {};
+    const ConfigurationRef shown = intern();
+    EXPECT_EQ(intern(), shown);
+    ASSERT_EQ(log.entries().size(), 1u);
+    for (const char* part : {"messages", "active message", "rendezvous", "the next best"}) {
+        EXPECT_TRUE(log.contains(part)) << part << "\n" << log.entries().front().text;
+    }
 }
 
 TEST(EndpointConfiguration, NamesTheLanesOfEveryRole) {

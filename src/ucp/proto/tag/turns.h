@@ -8,9 +8,9 @@ namespace ucp {
 /**
  * Tells a program that sends one long message, waits for the answer and goes on, from one that
  * sends many before it waits, as in windows: the first of many looks like the only one, so what
- * counts is how the last turn went.
+ * counts is how the last turn went. A turn is what a program sends between two receives.
  */
-class Dialogue {
+class Turns {
   public:
     /**
      * A long message is to be sent. It is the first of a turn if the program has received since the
@@ -19,17 +19,17 @@ class Dialogue {
      * @param is_waiting  one of them is posted and has not been matched
      * @return whether this one is likely to be the only one of its turn
      */
-    bool speak(uint64_t receives, bool is_waiting) {
-        const bool is_turn = receives != receives_ && !is_waiting;
-        const bool is_alone = is_turn && !is_burst_;
+    bool is_next_alone(uint64_t receives, bool is_waiting) {
+        const bool is_first = receives != receives_ && !is_waiting;
+        const bool is_alone = is_first && !had_several_;
         receives_ = receives;
-        is_burst_ = !is_turn;
+        had_several_ = !is_first;
         return is_alone;
     }
 
   private:
-    uint64_t receives_ = 0;  //!< when it last spoke
-    bool is_burst_ = false;  //!< the last long message was not the first of its turn
+    uint64_t receives_ = 0;     //!< at the last long message
+    bool had_several_ = false;  //!< that one was not the first of its turn
 };
 
 }  // namespace ucp

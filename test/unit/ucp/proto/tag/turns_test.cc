@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Long messages within a host: in pieces where a program is likely to wait for them, else
-// announced.
+// Long messages within a host of lengths for which it matters whether they are alone: in pieces
+// where a program is likely to wait for them, else announced.
+
+#include "ucp/proto/tag/turns.h"
 
 #include <gtest/gtest.h>
 
@@ -12,14 +14,13 @@
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/context/context.h"
-#include "ucp/proto/select/dialogue.h"
 #include "ucp/worker/worker.h"
 #include "uct/sm/component.h"
 
 namespace ucp::test {
 namespace {
 
-constexpr size_t kLong = 64 * 1024;
+constexpr size_t kLong = 32 * 1024;
 constexpr ucp_tag_t kTag = 7, kAll = ~ucp_tag_t{0};
 const ucp_request_param_t kPlain{};
 
@@ -29,6 +30,7 @@ class Rank {
         Config config;
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
+        config.costs = CostSource::kFixed;
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
         params.features = UCP_FEATURE_TAG;
@@ -52,6 +54,7 @@ class Rank {
         return ucp_tag_recv_nbx(wrap(worker_.get()), data.data(), data.size(), kTag, kAll, &kPlain);
     }
     void progress() { worker_->progress(); }
+    ucp_ep_h endpoint() const { return endpoint_; }
 
   private:
     uct::Component* component_ = &uct::sm::component();
@@ -60,9 +63,9 @@ class Rank {
     ucp_ep_h endpoint_ = nullptr;
 };
 
-class Dialogue : public testing::Test {
+class LongMessages : public testing::Test {
   protected:
-    Dialogue() {
+    LongMessages() {
         here_.connect(there_);
         there_.connect(here_);
     }
@@ -90,13 +93,25 @@ class Dialogue : public testing::Test {
         EXPECT_EQ(target, std::vector<char>(kLong, content));
     }
 
+    void SetUp() override {
+        using select::Protocol;
+        using select::Situation;
+        const auto protocol = [&](Situation situation) {
+            return unwrap(here_.endpoint())
+                .protocols()
+                .find(select::Operation::kTag, select::BufferClass::kContiguous, situation, kLong);
+        };
+        ASSERT_EQ(protocol(Situation::kAlone), Protocol::kCopy);
+        ASSERT_EQ(protocol(Situation::kAmongOthers), Protocol::kRendezvous);
+    }
+
     Rank here_, there_;
     std::vector<char> first_ = std::vector<char>(kLong, 1);
     std::vector<char> second_ = std::vector<char>(kLong, 2);
 };
 
 // What goes in pieces has left the sender though nobody receives it yet.
-TEST_F(Dialogue, WhoHasReceivedSendsOneLongMessageInPieces) {
+TEST_F(LongMessages, WhoHasReceivedSendsOneLongMessageInPieces) {
     hear();
     EXPECT_TRUE(ends(here_.send(first_)));
     const ucs_status_ptr_t next = here_.send(second_);
@@ -107,7 +122,7 @@ TEST_F(Dialogue, WhoHasReceivedSendsOneLongMessageInPieces) {
 }
 
 // Whether the first will be the only one is not known before the turn is over, but after it.
-TEST_F(Dialogue, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
+TEST_F(LongMessages, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     hear();
     EXPECT_TRUE(ends(here_.send(first_)));
     const ucs_status_ptr_t second = here_.send(second_);
@@ -124,7 +139,7 @@ TEST_F(Dialogue, WhoSentSeveralInATurnAnnouncesTheFirstOfTheNext) {
     expect_at_peer(2);
 }
 
-TEST_F(Dialogue, WhoWaitsForAMessageAnnounces) {
+TEST_F(LongMessages, WhoWaitsForAMessageAnnounces) {
     hear();
     std::vector<char> answer(8);
     const ucs_status_ptr_t waiting = here_.receive(answer);
@@ -137,29 +152,29 @@ TEST_F(Dialogue, WhoWaitsForAMessageAnnounces) {
 }
 
 /** What the library makes of the order of a program's receives and long messages. */
-class Turns : public testing::Test {
+class TurnsOf : public testing::Test {
   protected:
-    bool speaks_alone() { return dialogue_.speak(receives_, false); }
-    bool speaks_alone_after_a_receive() { return dialogue_.speak(++receives_, false); }
+    bool speaks_alone() { return turns_.is_next_alone(receives_, false); }
+    bool speaks_alone_after_a_receive() { return turns_.is_next_alone(++receives_, false); }
     /** For the receive that was posted last. */
-    bool speaks_alone_while_waiting() { return dialogue_.speak(++receives_, true); }
+    bool speaks_alone_while_waiting() { return turns_.is_next_alone(++receives_, true); }
 
   private:
-    ucp::Dialogue dialogue_;
+    ucp::Turns turns_;
     uint64_t receives_ = 0;
 };
 
-TEST_F(Turns, BeginWithAReceive) {
+TEST_F(TurnsOf, MessagesBeginWithAReceive) {
     EXPECT_FALSE(speaks_alone());
     EXPECT_FALSE(speaks_alone());
 }
 
-TEST_F(Turns, OfOneMessageEachAreADialogue) {
+TEST_F(TurnsOf, OneMessageEachHaveOneThatIsAlone) {
     EXPECT_TRUE(speaks_alone_after_a_receive());
     EXPECT_TRUE(speaks_alone_after_a_receive());
 }
 
-TEST_F(Turns, OfSeveralMessagesMakeTheNextSuspect) {
+TEST_F(TurnsOf, SeveralMessagesMakeTheNextSuspect) {
     EXPECT_TRUE(speaks_alone_after_a_receive());
     EXPECT_FALSE(speaks_alone());
     EXPECT_FALSE(speaks_alone());
@@ -167,7 +182,7 @@ TEST_F(Turns, OfSeveralMessagesMakeTheNextSuspect) {
     EXPECT_TRUE(speaks_alone_after_a_receive());
 }
 
-TEST_F(Turns, AreNotOverWhileTheProgramWaits) {
+TEST_F(TurnsOf, MessagesAreNotOverWhileTheProgramWaits) {
     EXPECT_TRUE(speaks_alone_after_a_receive());
     EXPECT_FALSE(speaks_alone_while_waiting());
     EXPECT_FALSE(speaks_alone_after_a_receive());

@@ -1,76 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/bulk/schedule/thresholds.h"
+
+// Which messages are announced over one device and over two.
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "ucp/proto/select/announcement.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {
 namespace {
 
-/** Interfaces of 10 Gbit/s as TCP describes them. */
-TransportCosts tcp_ways(unsigned devices) {
-    return {.latency = 30e-6,
-            .overhead = 2e-6,
-            .registration = 0.5e-6,
-            .bandwidth = 1.2e9,
-            .together = devices * 1.2e9,
-            .slice = 65536};
-}
+constexpr size_t kLeast = 8 * 1024;  //!< nothing shorter is announced
 
-/** Adapters of 400 Gbit/s. */
-TransportCosts adapter_ways(unsigned devices) {
-    return {.latency = 0.6e-6,
-            .overhead = 75e-9,
-            .registration = 16e-6,
-            .bandwidth = 48e9,
-            .together = devices * 48e9,
-            .slice = 65536};
-}
-
-TEST(Thresholds, AnnouncingOneMessagePaysWhenItsTwoCopiesTakeLonger) {
-    EXPECT_EQ(rendezvous_threshold(tcp_ways(1)), static_cast<size_t>(65e-6 * kCopyBandwidth / 2));
-    TransportCosts costs = tcp_ways(1);
-    costs.latency = 1;
-    EXPECT_EQ(rendezvous_threshold(costs), 512u << 10);
-    costs.latency = costs.overhead = costs.registration = 0;
-    EXPECT_EQ(rendezvous_threshold(costs), 8u << 10);
-}
-
-TEST(Thresholds, SeveralDevicesAnnounceOneMessageAsSoonAsEachHasASliceOfIt) {
-    EXPECT_EQ(rendezvous_threshold(tcp_ways(2)), 2 * tcp_ways(2).slice);
-    TransportCosts costs = tcp_ways(2);
-    costs.slice = 16384;
-    const size_t two = rendezvous_threshold(costs);
-    EXPECT_LT(two, rendezvous_threshold(tcp_ways(1)));
-    EXPECT_GT(two, 2 * costs.slice);
-    costs.together = 4 * costs.bandwidth;
-    EXPECT_LT(rendezvous_threshold(costs), two);
-    // Slices that are longer than what is announced anyway change nothing.
-    costs.slice = 1 << 20;
-    EXPECT_EQ(rendezvous_threshold(costs), rendezvous_threshold(tcp_ways(1)));
-}
-
-TEST(Thresholds, AmongOthersAMessageIsAnnouncedForTheOtherDevicesAlone) {
-    EXPECT_EQ(rendezvous_threshold_in_window(tcp_ways(1)), SIZE_MAX);
-    // Twice what three messages of 2 us and 0.5 us cost, against half the time on the wire.
-    EXPECT_NEAR(static_cast<double>(rendezvous_threshold_in_window(tcp_ways(2))), 13e-6 * 2.4e9, 1);
-    EXPECT_LT(rendezvous_threshold_in_window(tcp_ways(4)),
-              rendezvous_threshold_in_window(tcp_ways(2)));
-    TransportCosts slow = tcp_ways(2);
-    slow.bandwidth /= 10;
-    slow.together /= 10;
-    EXPECT_EQ(rendezvous_threshold_in_window(slow), kMinRendezvous);
-}
-
-TEST(Thresholds, FastAdaptersSaveLessThanRegistrationsCost) {
-    EXPECT_GT(rendezvous_threshold_in_window(adapter_ways(2)), kBulkThreshold);
-    EXPECT_NEAR(static_cast<double>(rendezvous_threshold(adapter_ways(2))),
-                static_cast<double>(rendezvous_threshold(adapter_ways(1))), 8192);
+/** From which length on a message that is alone is announced. */
+size_t threshold_of(ucp_ep_h endpoint) {
+    for (const auto& range : unwrap(endpoint).protocols().ranges(select::Operation::kTag,
+                                                                 select::BufferClass::kContiguous,
+                                                                 select::Situation::kAlone)) {
+        if (select::is_rendezvous(range.protocol)) return range.first;
+    }
+    return SIZE_MAX;
 }
 
 /** Two workers on devices with the figures of TCP at 10 Gbit/s, slices of 4 KiB. */
@@ -131,8 +82,7 @@ class Announcing : public testing::Test {
 TEST_F(Announcing, OverOneDeviceOnlyWhatIsLongIsAnnounced) {
     open(1);
     EXPECT_EQ(send(kMiddle, 4), 0u);
-    const size_t threshold =
-        rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
+    const size_t threshold = threshold_of(cluster_->endpoint(0, 1));
     EXPECT_GT(threshold, 128u << 10);
     EXPECT_EQ(send(threshold - 1), 0u);
     EXPECT_EQ(send(threshold), 1u);
@@ -143,7 +93,7 @@ TEST_F(Announcing, AWindowIsSharedByTwoDevices) {
     EXPECT_EQ(send(kMiddle, 8), 8u);
     EXPECT_GT(read_[0], 0u);
     EXPECT_GT(read_[1], 0u);
-    EXPECT_EQ(send(kMinRendezvous - 1, 8), 0u);
+    EXPECT_EQ(send(kLeast - 1, 8), 0u);
 }
 
 TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {
@@ -152,8 +102,7 @@ TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {
     EXPECT_EQ(send(kMiddle), 0u);
     hear();
     EXPECT_EQ(send(kMiddle), 0u);
-    const size_t threshold =
-        rndv_threshold(cluster_->inner(0).bulk(), unwrap(cluster_->endpoint(0, 1)), {});
+    const size_t threshold = threshold_of(cluster_->endpoint(0, 1));
     EXPECT_LT(threshold, 128u << 10);
     hear();
     EXPECT_EQ(send(threshold - 1), 0u);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/select/protocol_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ucp/select/text_table.h"
+
+namespace ucp::select {
+namespace {
+
+std::string_view name(Operation operation) {
+    switch (operation) {
+        case Operation::kTag:
+            return "tag";
+        case Operation::kActiveMessage:
+            return "active message";
+        case Operation::kStream:
+            return "stream";
+        case Operation::kPut:
+            return "put";
+        case Operation::kGet:
+            return "get";
+    }
+    return "unknown";
+}
+
+std::string_view name(BufferClass buffer) {
+    switch (buffer) {
+        case BufferClass::kContiguous:
+            return "contiguous";
+        case BufferClass::kRegistered:
+            return "registered";
+        case BufferClass::kPacked:
+            return "packed";
+        case BufferClass::kDevice:
+            return "of a device";
+    }
+    return "unknown";
+}
+
+/** A length inside the range that stands for it. */
+size_t sample(const ProtocolTable::Range& range) {
+    if (range.last == SIZE_MAX) return std::max<size_t>(range.first, 1) * 4;
+    const double first = std::max<double>(static_cast<double>(range.first), 1);
+    const auto middle = static_cast<size_t>(std::sqrt(first * static_cast<double>(range.last)));
+    return std::clamp(middle, range.first, range.last);
+}
+
+std::string time_at(const Alternative& alternative, size_t length) {
+    return fmt::format("{:.2f} us", alternative.cost.at(length) * 1e6);
+}
+
+/** The one that takes least of those that `wanted` names; null: there is none. */
+template <typename Wanted>
+const Alternative* least_of(const std::vector<Alternative>& all, size_t length, Wanted wanted) {
+    const Alternative* least = nullptr;
+    for (const Alternative& each : all) {
+        if (!wanted(each)) continue;
+        if (least == nullptr || each.cost.at(length) < least->cost.at(length)) least = &each;
+    }
+    return least;
+}
+
+/** What the one that comes next would take; if there is none, what keeps the others from it. */
+std::string reason(const Alternative& chosen, const std::vector<Alternative>& all, size_t length) {
+    const auto is_other = [&](const Alternative& each) { return each.protocol != chosen.protocol; };
+    const double least = chosen.cost.at(length);
+    const Alternative* next = least_of(all, length, [&](const Alternative& each) {
+        return is_other(each) &&
+               (each.admits(length) || (each.is_by_cost && each.cost.at(length) >= least));
+    });
+    if (next != nullptr)
+        return fmt::format("{} takes {}", name(next->protocol), time_at(*next, length));
+    next = least_of(all, length, is_other);
+    if (next == nullptr) return "nothing else serves";
+    const char* who = next->is_set ? "set: " : "";
+    return length > next->most
+               ? fmt::format("{}{} up to {} bytes", who, name(next->protocol), next->most)
+               : fmt::format("{}{} from {} bytes on", who, name(next->protocol), next->least);
+}
+
+bool is_same(const std::vector<ProtocolTable::Range>& left,
+             const std::vector<ProtocolTable::Range>& right) {
+    return std::ranges::equal(left, right, [](const auto& one, const auto& other) {
+        return one.first == other.first && one.protocol == other.protocol;
+    });
+}
+
+}  // namespace
+
+std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
+                               const Thresholds& thresholds, const std::string& indent) {
+    const ProtocolTable protocols(lanes, costs, thresholds);
+    TextTable table(
+        {"operation", "buffer", "bytes", "protocol", "takes", "of", "figures", "the next best"}, 4,
+        5);
+    const auto add = [&](Operation operation, BufferClass buffer, Situation situation) {
+        const std::vector<Alternative> all =
+            alternatives(lanes, costs, thresholds, operation, buffer, situation);
+        std::string head(name(operation));
+        if (situation == Situation::kAmongOthers) head += ", among others";
+        for (const ProtocolTable::Range& range : protocols.ranges(operation, buffer, situation)) {
+            const size_t length = sample(range);
+            const auto chosen = std::ranges::find_if(all, [&](const Alternative& each) {
+                return each.protocol == range.protocol && each.admits(length);
+            });
+            if (chosen == all.end()) continue;
+            table.add({head, std::string(name(buffer)),
+                       range.last == SIZE_MAX ? fmt::format("{} and more", range.first)
+                                              : fmt::format("{} to {}", range.first, range.last),
+                       std::string(name(range.protocol)), time_at(*chosen, length),
+                       fmt::format("{} B", length),
+                       chosen->is_set ? "set" : std::string(name(chosen->cost.origin)),
+                       reason(*chosen, all, length)});
+        }
+    };
+    for (size_t index = 0; index < kOperations; ++index) {
+        const auto operation = static_cast<Operation>(index);
+        const auto plain = protocols.ranges(operation, BufferClass::kContiguous, Situation::kAlone);
+        for (size_t kind = 0; kind < kBufferClasses; ++kind) {
+            const auto buffer = static_cast<BufferClass>(kind);
+            const auto ranges = protocols.ranges(operation, buffer, Situation::kAlone);
+            if (kind == 0 || !is_same(ranges, plain)) add(operation, buffer, Situation::kAlone);
+        }
+        const auto others =
+            protocols.ranges(operation, BufferClass::kContiguous, Situation::kAmongOthers);
+        if (!is_same(others, plain))
+            add(operation, BufferClass::kContiguous, Situation::kAmongOthers);
+    }
+    return table.text(indent);
+}
+
+}  // namespace ucp::select

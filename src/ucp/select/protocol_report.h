@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "ucp/select/protocol_table.h"
+
+namespace ucp::select {
+
+/**
+ * Which protocol carries operations of which length over some lanes, for people: for each range the
+ * time that it is believed to take at one length, where the figures come from, and what the next
+ * best would take there, or why it does not come into question.
+ * @param indent  what each line begins with
+ */
+std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
+                               const Thresholds& thresholds, const std::string& indent);
+
+}  // namespace ucp::select

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/select/protocol_table.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace ucp::select {
+namespace {
+
+constexpr size_t kMinRendezvous = 8 * 1024;       //!< whatever the figures say
+constexpr size_t kMinHostRendezvous = 24 * 1024;  //!< the same within a host
+// From here on at the latest: a message that goes at once takes memory of a receiver that has no
+// buffer for it yet. Within a host pieces may be faster at any length.
+constexpr size_t kMaxRendezvous = 512 * 1024;
+constexpr size_t kMaxHostRendezvous = 16 * 1024 * 1024;
+constexpr size_t kMinEagerZeroCopy = 2 * 1024;  //!< pieces of memory cost something, too
+/** A shorter message of a device is there sooner by way of host memory, without an announcement. */
+constexpr size_t kMinDevice = 8 * 1024;
+constexpr size_t kMinBulk = 8 * 1024;
+constexpr size_t kMaxBulkThreshold = 64 * 1024;  //!< even of a single device: a slice
+constexpr double kMoreMessages = 3;  //!< at either end: announcement, request for the data, end
+/** A device that says little may carry more: then the processors are the limit, and pay. */
+constexpr double kWorthwhile = 2;
+
+constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
+constexpr uint32_t kAnyGet = uct::kGetBcopy | uct::kGetZcopy;
+
+/** Seconds a byte on the wire. */
+double wire(double bandwidth) {
+    return bandwidth > 0 ? 1 / bandwidth : 0;
+}
+
+/** Seconds a byte that several devices save. */
+double saved(const LaneFigures& lanes) {
+    return lanes.together > lanes.bandwidth ? wire(lanes.bandwidth) - wire(lanes.together) : 0;
+}
+
+/** What messages cost that go at once, copied at both ends. */
+CostEntry eager_cost(const LaneFigures& lanes, const CostModel& costs, Operation operation,
+                     Situation situation) {
+    const double messages = 2 * lanes.overhead;
+    if (lanes.device_type == uct::DeviceType::kSharedMemory) {
+        // One of several pieces is put together in memory of its own, if a handler is to have it.
+        const double again = operation == Operation::kActiveMessage ? costs.copy.per_byte : 0;
+        if (situation == Situation::kAmongOthers) {
+            return {messages, 2 * costs.copy.per_byte, costs.copy.origin};
+        }
+        return {lanes.latency + messages + costs.pieces.base, costs.pieces.per_byte + again,
+                costs.pieces.origin};
+    }
+    return {lanes.latency + messages, wire(lanes.bandwidth) + 2 * costs.copy.per_byte,
+            costs.copy.origin};
+}
+
+/**
+ * What announced data costs: two more ways and messages, and a registration at either end; within a
+ * host a call of the system instead.
+ * @param bandwidth  of the devices that carry the data
+ */
+CostEntry rendezvous_cost(const LaneFigures& lanes, const CostModel& costs, Situation situation,
+                          double bandwidth) {
+    if (lanes.device_type == uct::DeviceType::kSharedMemory) {
+        const double latency = situation == Situation::kAlone ? 3 * lanes.latency : 0;
+        return {latency + 4 * lanes.overhead + costs.system_copy.base, costs.system_copy.per_byte,
+                costs.system_copy.origin};
+    }
+    if (situation == Situation::kAmongOthers) {
+        // Ways and copies go on beside the wires, as those of eager messages do.
+        const double extra = kMoreMessages * lanes.overhead + lanes.registration;
+        return {lanes.latency + 2 * lanes.overhead + kWorthwhile * extra,
+                wire(bandwidth) + 2 * costs.copy.per_byte};
+    }
+    return {3 * lanes.latency + 4 * lanes.overhead + 2 * lanes.registration, wire(bandwidth)};
+}
+
+/** The first length in [least, most] for which it is true; it stays true. Else most. */
+template <typename Predicate>
+size_t first_length(size_t least, size_t most, Predicate predicate) {
+    while (least < most) {
+        const size_t middle = least + (most - least) / 2;
+        if (predicate(middle)) {
+            most = middle;
+        } else {
+            least = middle + 1;
+        }
+    }
+    return most;
+}
+
+/** From where several devices save more than sharing among them costs; SIZE_MAX: there is one. */
+size_t sharing_threshold(const LaneFigures& lanes) {
+    if (saved(lanes) <= 0) return SIZE_MAX;
+    const double cost = kWorthwhile * (kMoreMessages * lanes.overhead + lanes.registration);
+    return std::max(static_cast<size_t>(cost / saved(lanes)), kMinBulk);
+}
+
+/** From which length on a message is announced if the user says nothing. */
+size_t rendezvous_threshold(const LaneFigures& lanes, const CostModel& costs, Operation operation,
+                            Situation situation) {
+    const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+    const auto announced_pays = [&](size_t length, Situation when) {
+        const double eager = eager_cost(lanes, costs, operation, when).at(length);
+        if (rendezvous_cost(lanes, costs, when, lanes.bandwidth).at(length) <= eager) return true;
+        return saved(lanes) > 0 && length >= 2 * lanes.slice &&
+               rendezvous_cost(lanes, costs, when, lanes.together).at(length) <= eager;
+    };
+    if (is_host) {
+        return first_length(kMinHostRendezvous, kMaxHostRendezvous,
+                            [&](size_t length) { return announced_pays(length, situation); });
+    }
+    const size_t alone = first_length(kMinRendezvous, kMaxRendezvous, [&](size_t length) {
+        return announced_pays(length, Situation::kAlone);
+    });
+    const bool is_shared = situation == Situation::kAmongOthers && operation == Operation::kTag &&
+                           lanes.device_type == uct::DeviceType::kNetwork;
+    return is_shared ? std::min(alone, sharing_threshold(lanes)) : alone;
+}
+
+/** A list of alternatives in the making. */
+class List {
+  public:
+    void add(Protocol protocol, size_t least, size_t most, const CostEntry& cost,
+             bool is_set = false, bool is_by_cost = false) {
+        if (least <= most) list_.push_back({protocol, least, most, cost, is_set, is_by_cost});
+    }
+    std::vector<Alternative> take() { return std::move(list_); }
+
+  private:
+    std::vector<Alternative> list_;
+};
+
+/** Before that length; nothing is before 0. */
+struct Before {
+    explicit Before(size_t length) : is_empty(length == 0), most(length - 1) {}
+    bool is_empty;
+    size_t most;
+};
+
+void add_eager(List& list, const LaneFigures& lanes, const CostModel& costs,
+               const Thresholds& thresholds, Operation operation, BufferClass buffer,
+               Situation situation, size_t most) {
+    const bool is_plain = buffer == BufferClass::kContiguous || buffer == BufferClass::kRegistered;
+    const CostEntry copies = eager_cost(lanes, costs, operation, situation);
+    size_t least = 0;
+    if (is_plain && (lanes.capabilities & uct::kAmShort) != 0 && thresholds.short_limit != 0) {
+        const size_t longest = std::min({lanes.am.max_short, thresholds.short_limit, most});
+        list.add(Protocol::kShort, 0, longest, {copies.base, copies.per_byte, copies.origin},
+                 longest == thresholds.short_limit);
+        least = longest + 1;
+    }
+    if (least > most) return;
+    if (is_plain && (lanes.capabilities & uct::kAmZcopy) != 0) {
+        const CostEntry& limit = buffer == BufferClass::kRegistered ? costs.message_registered
+                                                                    : costs.message_registering;
+        // Where registering takes little, a copy that takes longer is saved; but in shared memory
+        // the bytes are copied all the same.
+        const bool is_network = lanes.device_type == uct::DeviceType::kNetwork;
+        const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+        const double cost = is_network ? std::min(lanes.registration, limit.base) : limit.base;
+        const double spared = is_host ? 0 : costs.copy.per_byte;
+        const CostEntry zero_copy{copies.base + cost, copies.per_byte - spared, limit.origin};
+        if (!thresholds.zero_copy) {
+            list.add(Protocol::kZeroCopy, std::max(least, is_network ? kMinEagerZeroCopy : 0), most,
+                     zero_copy, false, !thresholds.rendezvous);
+        } else {
+            list.add(Protocol::kZeroCopy, std::max(least, *thresholds.zero_copy), most, zero_copy,
+                     true);
+            const Before before(*thresholds.zero_copy);
+            if (!before.is_empty) {
+                list.add(Protocol::kCopy, least, std::min(most, before.most), copies, true);
+            }
+            return;
+        }
+    }
+    list.add(Protocol::kCopy, least, most, copies, false, !thresholds.rendezvous);
+}
+
+void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
+                  const Thresholds& thresholds, Operation operation, BufferClass buffer,
+                  Situation situation) {
+    if (operation == Operation::kStream) {
+        add_eager(list, lanes, costs, thresholds, operation, buffer, situation, SIZE_MAX);
+        return;
+    }
+    const bool is_set = thresholds.rendezvous.has_value();
+    size_t from =
+        is_set ? *thresholds.rendezvous : rendezvous_threshold(lanes, costs, operation, situation);
+    const bool is_near = lanes.device_type == uct::DeviceType::kSharedMemory ||
+                         lanes.device_type == uct::DeviceType::kSelf;
+    if (buffer == BufferClass::kDevice && is_near && thresholds.may_read && !is_set)
+        from = std::min(from, kMinDevice);
+    const Before before(from);
+    if (!before.is_empty) {
+        add_eager(list, lanes, costs, thresholds, operation, buffer, situation, before.most);
+    }
+    const bool has_chains = (lanes.capabilities & (uct::kPutChain | uct::kGetChain)) != 0;
+    const bool is_host_memory =
+        buffer == BufferClass::kContiguous || buffer == BufferClass::kRegistered;
+    const size_t bulk = is_host_memory && has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+    const Before slices(bulk);
+    if (bulk == SIZE_MAX || !slices.is_empty) {
+        list.add(Protocol::kRendezvous, from, bulk == SIZE_MAX ? SIZE_MAX : slices.most,
+                 rendezvous_cost(lanes, costs, situation, lanes.bandwidth), is_set, !is_set);
+    }
+    if (bulk != SIZE_MAX) {
+        list.add(Protocol::kRendezvousBulk, std::max(from, bulk), SIZE_MAX,
+                 rendezvous_cost(lanes, costs, situation, lanes.together), is_set, !is_set);
+    }
+}
+
+void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
+                   const Thresholds& thresholds, Operation operation, BufferClass buffer) {
+    const bool is_put = operation == Operation::kPut;
+    const uint32_t has = lanes.capabilities;
+    // To the peer, and for a get back again.
+    const double ways = is_put ? 1 : 2;
+    const CostEntry copies{ways * lanes.latency + lanes.overhead,
+                           wire(lanes.bandwidth) + costs.copy.per_byte, costs.copy.origin};
+    if (buffer == BufferClass::kPacked || buffer == BufferClass::kDevice ||
+        (has & (is_put ? kAnyPut : kAnyGet)) == 0) {
+        list.add(Protocol::kByMessages, 0, SIZE_MAX,
+                 {ways * lanes.latency + 2 * lanes.overhead,
+                  wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin});
+        return;
+    }
+    const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
+    const size_t bulk = has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+    if (bulk != SIZE_MAX) {
+        list.add(Protocol::kBulk, bulk, SIZE_MAX,
+                 {ways * lanes.latency + kMoreMessages * lanes.overhead + lanes.registration,
+                  wire(lanes.together)},
+                 thresholds.bulk.has_value());
+        if (bulk == 0) return;
+    }
+    const size_t most = bulk == SIZE_MAX ? SIZE_MAX : bulk - 1;
+    const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
+    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
+    size_t least = 0;
+    if (is_put && (has & uct::kPutShort) != 0) {
+        const bool is_only = !can_copy && !has_zero_copy;
+        const size_t longest = is_only ? most : std::min(lanes.put.max_short, most);
+        list.add(Protocol::kShort, 0, longest, copies);
+        if (longest == most) return;
+        least = longest + 1;
+    }
+    if (has_zero_copy) {
+        const CostEntry& entry = buffer == BufferClass::kRegistered ? costs.one_sided_registered
+                                                                    : costs.one_sided_registering;
+        const size_t from = can_copy ? thresholds.zero_copy.value_or(0) : 0;
+        list.add(Protocol::kZeroCopy, std::max(least, from), most,
+                 {copies.base + entry.base, wire(lanes.bandwidth), entry.origin},
+                 can_copy && thresholds.zero_copy.has_value());
+        if (can_copy && thresholds.zero_copy) {
+            const Before before(*thresholds.zero_copy);
+            if (!before.is_empty) {
+                list.add(Protocol::kCopy, least, std::min(most, before.most), copies, true);
+            }
+            return;
+        }
+    }
+    if (can_copy) list.add(Protocol::kCopy, least, most, copies);
+}
+
+/** The one that takes least at that length, the first of equals; null: none admits it. */
+const Alternative* best_of(const std::vector<Alternative>& alternatives, size_t length) {
+    const Alternative* best = nullptr;
+    for (const Alternative& each : alternatives) {
+        if (!each.admits(length)) continue;
+        if (best == nullptr || each.cost.at(length) < best->cost.at(length)) best = &each;
+    }
+    return best;
+}
+
+/** Lengths at which another alternative may become the best, in order. */
+std::vector<size_t> turning_points(const std::vector<Alternative>& alternatives) {
+    std::vector<size_t> points{0};
+    for (const Alternative& each : alternatives) {
+        points.push_back(each.least);
+        if (each.most != SIZE_MAX) points.push_back(each.most + 1);
+        for (const Alternative& other : alternatives) {
+            const double saved = each.cost.per_byte - other.cost.per_byte;
+            if (saved <= 0) continue;
+            const double crossing = (other.cost.base - each.cost.base) / saved;
+            if (crossing < 0 || crossing > 1e18) continue;
+            // What is computed may be a byte off.
+            const auto about = static_cast<size_t>(crossing);
+            for (size_t length = about - std::min<size_t>(about, 2); length <= about + 3; ++length)
+                points.push_back(length);
+        }
+    }
+    std::ranges::sort(points);
+    points.erase(std::unique(points.begin(), points.end()), points.end());
+    return points;
+}
+
+}  // namespace
+
+std::string_view name(Protocol protocol) {
+    switch (protocol) {
+        case Protocol::kShort:
+            return "short";
+        case Protocol::kCopy:
+            return "copy";
+        case Protocol::kZeroCopy:
+            return "zero copy";
+        case Protocol::kBulk:
+            return "bulk";
+        case Protocol::kByMessages:
+            return "by messages";
+        case Protocol::kRendezvous:
+            return "rendezvous";
+        case Protocol::kRendezvousBulk:
+            return "rendezvous, bulk";
+    }
+    return "unknown";
+}
+
+std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
+                                      const Thresholds& thresholds, Operation operation,
+                                      BufferClass buffer, Situation situation) {
+    List list;
+    switch (operation) {
+        case Operation::kTag:
+        case Operation::kActiveMessage:
+        case Operation::kStream:
+            add_messages(list, lanes, costs, thresholds, operation, buffer, situation);
+            break;
+        case Operation::kPut:
+        case Operation::kGet:
+            add_one_sided(list, lanes, costs, thresholds, operation, buffer);
+            break;
+    }
+    return list.take();
+}
+
+size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds) {
+    if (thresholds.bulk) return *thresholds.bulk;
+    return std::min(kMaxBulkThreshold, sharing_threshold(lanes));
+}
+
+ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
+                             const Thresholds& thresholds)
+    : bulk_(bulk_threshold(lanes, thresholds)) {
+    for (size_t operation = 0; operation < kOperations; ++operation) {
+        for (size_t buffer = 0; buffer < kBufferClasses; ++buffer) {
+            for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
+                const auto which = static_cast<Operation>(operation);
+                const auto kind = static_cast<BufferClass>(buffer);
+                rows_[index(which, kind, situation)] =
+                    make_row(alternatives(lanes, costs, thresholds, which, kind, situation));
+            }
+        }
+    }
+}
+
+ProtocolTable::Row ProtocolTable::make_row(const std::vector<Alternative>& alternatives) {
+    Row row;
+    size_t count = 0;
+    const Alternative* before = nullptr;
+    for (const size_t point : turning_points(alternatives)) {
+        const Alternative* best = best_of(alternatives, point);
+        if (best == nullptr || (before != nullptr && best->protocol == before->protocol)) continue;
+        assert(count < kMaxRanges);
+        if (count != 0) row.last[count - 1] = point - 1;
+        row.protocols[count++] = best->protocol;
+        before = best;
+    }
+    row.last[count == 0 ? 0 : count - 1] = SIZE_MAX;
+    for (size_t width = 0; width < row.first.size(); ++width) {
+        const size_t shortest = width == 0 ? 0 : size_t{1} << (width - 1);
+        uint8_t place = 0;
+        while (shortest > row.last[place]) ++place;
+        row.first[width] = place;
+    }
+    return row;
+}
+
+std::vector<ProtocolTable::Range> ProtocolTable::ranges(Operation operation, BufferClass buffer,
+                                                        Situation situation) const {
+    const Row& row = rows_[index(operation, buffer, situation)];
+    std::vector<Range> result;
+    for (size_t place = 0, first = 0;; first = row.last[place++] + 1) {
+        result.push_back({first, row.last[place], row.protocols[place]});
+        if (row.last[place] == SIZE_MAX) return result;
+    }
+}
+
+}  // namespace ucp::select

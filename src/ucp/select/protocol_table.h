@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ucp/select/costs.h"
+#include "uct/api/types.h"
+
+// By which protocol an operation goes: a pure function of the operation, the kind of buffer, its
+// length and the lanes of both ends. It is reckoned once for each endpoint configuration, from the
+// costs that transports state and those of the machine (costs.h), and looked up by integers alone.
+namespace ucp::select {
+
+enum class Operation : uint8_t { kTag, kActiveMessage, kStream, kPut, kGet };
+inline constexpr size_t kOperations = 5;
+
+/** What a protocol can do with a buffer. */
+enum class BufferClass : uint8_t {
+    kContiguous,  //!< host memory in one piece
+    kRegistered,  //!< the same, which the program has registered (UCP_OP_ATTR_FIELD_MEMH)
+    kPacked,      //!< pieces, generic datatypes: only through pack and unpack
+    kDevice,      //!< memory of a device in one piece: staged, or read by the peer's device
+};
+inline constexpr size_t kBufferClasses = 4;
+
+enum class Protocol : uint8_t {
+    kShort,           //!< inside the work request
+    kCopy,            //!< through bounce buffers, in pieces if need be
+    kZeroCopy,        //!< from registered memory
+    kBulk,            //!< in slices over all paths to the peer
+    kByMessages,      //!< the peer's processor acts: the lane lacks the operation
+    kRendezvous,      //!< announced; the data moves when the receiver has a buffer
+    kRendezvousBulk,  //!< the same, the data in slices over all paths
+};
+std::string_view name(Protocol protocol);
+inline bool is_rendezvous(Protocol protocol) {
+    return protocol == Protocol::kRendezvous || protocol == Protocol::kRendezvousBulk;
+}
+
+/** Lanes of one kind (scalable or dedicated) of an endpoint, of both ends. */
+struct LaneFigures {
+    uct::DeviceType device_type = uct::DeviceType::kNetwork;
+    uint32_t capabilities = 0;  //!< bits of uct::Capability
+    uct::OperationLimits am, put, get;
+    double latency = 0;       //!< seconds one way, of the slower end
+    double overhead = 0;      //!< seconds of a processor for a message, at either end
+    double bandwidth = 0;     //!< bytes per second, of the slower end
+    double together = 0;      //!< the same of all devices that share bulk data
+    double registration = 0;  //!< seconds
+    size_t slice = 65536;     //!< bytes of bulk data that one device takes at a time
+};
+
+/** What the user has set, in bytes; nothing: the costs decide. */
+struct Thresholds {
+    std::optional<size_t> rendezvous;  //!< UCX_RNDV_THRESH
+    std::optional<size_t> zero_copy;   //!< UCX_ZCOPY_THRESH
+    std::optional<size_t> bulk;        //!< UCX_BULK_THRESH
+    bool may_read = true;              //!< UCX_RNDV_SCHEME lets the receiver read announced data
+    size_t short_limit = SIZE_MAX;     //!< UCX_BCOPY_THRESH: the longest message by kShort
+};
+
+/** A protocol that could carry an operation, from which length to which, and in what time. */
+struct Alternative {
+    Protocol protocol;
+    size_t least = 0;
+    size_t most = SIZE_MAX;
+    CostEntry cost;
+    bool is_set = false;      //!< `least` or `most` is the user's
+    bool is_by_cost = false;  //!< else: it is where another begins to cost less
+
+    bool admits(size_t length) const { return least <= length && length <= most; }
+};
+
+/**
+ * Whether a message is likely to be the only one under way. Then its time is what its parts take
+ * one after the other; among others it is the time of the processors and wires that are busy with
+ * it, as waiting for answers goes on beside the others' data.
+ */
+enum class Situation : uint8_t { kAlone, kAmongOthers };
+
+/**
+ * All protocols that could carry an operation. Of those that admit a length the one that takes
+ * least is the choice, the first of equals. This is the one place where times of protocols are put
+ * together.
+ */
+std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
+                                      const Thresholds& thresholds, Operation operation,
+                                      BufferClass buffer, Situation situation);
+
+/** From which length on puts, gets and announced data go in slices; SIZE_MAX: never. */
+size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds);
+
+/** The choice between alternatives at each length, looked up in a few instructions. */
+class ProtocolTable {
+  public:
+    ProtocolTable(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds);
+
+    Protocol find(Operation operation, BufferClass buffer, Situation situation,
+                  size_t length) const {
+        const Row& row = rows_[index(operation, buffer, situation)];
+        size_t place = row.first[std::bit_width(length)];
+        while (length > row.last[place]) ++place;
+        return row.protocols[place];
+    }
+    bool is_bulk(size_t length) const { return length >= bulk_; }
+
+    /** Lengths [first, last] that go by one protocol. */
+    struct Range {
+        size_t first;
+        size_t last;
+        Protocol protocol;
+    };
+    std::vector<Range> ranges(Operation operation, BufferClass buffer, Situation situation) const;
+
+  private:
+    static constexpr size_t kMaxRanges = 6;
+    struct Row {
+        std::array<uint8_t, 65> first{};  //!< by the width of a length in bits: where to look first
+        std::array<Protocol, kMaxRanges> protocols{};
+        std::array<size_t, kMaxRanges> last{};  //!< the longest of each range; SIZE_MAX ends it
+    };
+
+    static size_t index(Operation operation, BufferClass buffer, Situation situation) {
+        return (static_cast<size_t>(operation) * kBufferClasses + static_cast<size_t>(buffer)) * 2 +
+               static_cast<size_t>(situation);
+    }
+    static Row make_row(const std::vector<Alternative>& alternatives);
+
+    std::array<Row, kOperations * kBufferClasses * 2> rows_;
+    size_t bulk_;
+};
+
+}  // namespace ucp::select

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/select/protocol_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ucp/select/protocol_report.h"
+
+namespace ucp::select {
+namespace {
+
+constexpr uint32_t kMessages = uct::kAmShort | uct::kAmBcopy | uct::kAmZcopy;
+constexpr uint32_t kOneSided =
+    uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy | uct::kGetZcopy;
+constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
+
+/** Interfaces of 10 Gbit/s as TCP describes them. */
+LaneFigures tcp(unsigned devices) {
+    return {.device_type = uct::DeviceType::kNetwork,
+            .capabilities = kMessages | kOneSided | kChains,
+            .am = {.max_short = 1000, .max_bcopy = 8192, .max_zcopy = 65536},
+            .put = {.max_short = 1000, .max_bcopy = 8192, .max_zcopy = SIZE_MAX},
+            .get = {.max_short = 0, .max_bcopy = 8192, .max_zcopy = SIZE_MAX},
+            .latency = 30e-6,
+            .overhead = 2e-6,
+            .bandwidth = 1.2e9,
+            .together = devices * 1.2e9,
+            .registration = 0.5e-6,
+            .slice = 65536};
+}
+
+/** Adapters of 400 Gbit/s. */
+LaneFigures adapter(unsigned devices) {
+    LaneFigures lanes = tcp(devices);
+    lanes.latency = 0.6e-6;
+    lanes.overhead = 75e-9;
+    lanes.registration = 16e-6;
+    lanes.bandwidth = 48e9;
+    lanes.together = devices * 48e9;
+    return lanes;
+}
+
+LaneFigures shared_memory() {
+    LaneFigures lanes = tcp(1);
+    lanes.device_type = uct::DeviceType::kSharedMemory;
+    lanes.capabilities = kMessages | kOneSided;
+    lanes.am.max_short = 8192;
+    lanes.put.max_short = UINT32_MAX;
+    lanes.latency = 80e-9;
+    lanes.overhead = 8e-9;
+    lanes.bandwidth = lanes.together = 12e9;
+    lanes.registration = 0;
+    return lanes;
+}
+
+LaneFigures without(LaneFigures lanes, uint32_t capabilities) {
+    lanes.capabilities &= ~capabilities;
+    return lanes;
+}
+
+constexpr Operation kAllOperations[] = {Operation::kTag, Operation::kActiveMessage,
+                                        Operation::kStream, Operation::kPut, Operation::kGet};
+constexpr BufferClass kAllBuffers[] = {BufferClass::kContiguous, BufferClass::kRegistered,
+                                       BufferClass::kPacked, BufferClass::kDevice};
+constexpr Situation kSituations[] = {Situation::kAlone, Situation::kAmongOthers};
+
+/** Every power of two and its neighbours. */
+std::set<size_t> lengths() {
+    std::set<size_t> result{0, SIZE_MAX, SIZE_MAX - 1};
+    for (unsigned bit = 0; bit < 64; ++bit) {
+        const size_t power = size_t{1} << bit;
+        result.insert({power - 1, power, power + 1});
+    }
+    return result;
+}
+
+/** The table's choice is the least time of all alternatives that admit the length. */
+void expect_least(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds) {
+    const ProtocolTable table(lanes, costs, thresholds);
+    for (const Operation operation : kAllOperations) {
+        for (const BufferClass buffer : kAllBuffers) {
+            for (const Situation situation : kSituations) {
+                const auto all =
+                    alternatives(lanes, costs, thresholds, operation, buffer, situation);
+                std::set<size_t> tried = lengths();
+                for (const ProtocolTable::Range& range :
+                     table.ranges(operation, buffer, situation)) {
+                    tried.insert(range.first);
+                    tried.insert(range.last);
+                }
+                for (const size_t length : tried) {
+                    const Alternative* least = nullptr;
+                    for (const Alternative& each : all) {
+                        if (length < each.least || length > each.most) continue;
+                        const auto takes = [length](const Alternative& one) {
+                            return one.cost.base + one.cost.per_byte * static_cast<double>(length);
+                        };
+                        if (least == nullptr || takes(each) < takes(*least)) least = &each;
+                    }
+                    ASSERT_NE(least, nullptr) << "nothing carries " << length << " bytes";
+                    ASSERT_EQ(table.find(operation, buffer, situation, length), least->protocol)
+                        << length << " bytes of operation " << static_cast<int>(operation);
+                }
+            }
+        }
+    }
+}
+
+std::vector<LaneFigures> all_lanes() {
+    return {tcp(1),
+            tcp(4),
+            adapter(1),
+            adapter(2),
+            shared_memory(),
+            without(adapter(1), kOneSided | kChains),
+            without(adapter(1), uct::kAmZcopy | uct::kPutShort | uct::kPutBcopy | uct::kGetBcopy),
+            without(adapter(2), uct::kPutBcopy | uct::kPutZcopy | uct::kGetZcopy | kChains),
+            without(shared_memory(), uct::kAmShort)};
+}
+
+TEST(ProtocolTable, IsTheLeastTimeAtEveryPowerOfTwoAndBesideIt) {
+    CostModel slow;
+    slow.copy.per_byte *= 4;
+    slow.system_copy = {5e-6, 1 / 5e9, Origin::kMeasured};
+    for (const LaneFigures& lanes : all_lanes()) {
+        expect_least(lanes, CostModel::fixed(), {});
+        expect_least(lanes, slow, {});
+    }
+}
+
+TEST(ProtocolTable, IsTheLeastTimeWithinWhatTheUserSets) {
+    for (const LaneFigures& lanes : all_lanes()) {
+        for (const size_t bytes : {size_t{0}, size_t{1}, size_t{3000}, size_t{100000}, SIZE_MAX}) {
+            Thresholds thresholds;
+            thresholds.rendezvous = bytes;
+            expect_least(lanes, CostModel::fixed(), thresholds);
+            thresholds.zero_copy = bytes / 2;
+            expect_least(lanes, CostModel::fixed(), thresholds);
+            thresholds.bulk = bytes;
+            thresholds.short_limit = bytes;
+            expect_least(lanes, CostModel::fixed(), thresholds);
+        }
+    }
+}
+
+/** The first length from which an operation goes by one of some protocols. */
+size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds,
+                Operation operation, std::set<Protocol> wanted,
+                BufferClass buffer = BufferClass::kContiguous,
+                Situation situation = Situation::kAlone) {
+    const ProtocolTable table(lanes, costs, thresholds);
+    for (const ProtocolTable::Range& range : table.ranges(operation, buffer, situation)) {
+        if (wanted.contains(range.protocol)) return range.first;
+    }
+    return SIZE_MAX;
+}
+
+const std::set<Protocol> kAnnounced{Protocol::kRendezvous, Protocol::kRendezvousBulk};
+
+size_t announced_from(const LaneFigures& lanes, Situation situation = Situation::kAlone,
+                      const CostModel& costs = CostModel::fixed()) {
+    return first_of(lanes, costs, {}, Operation::kTag, kAnnounced, BufferClass::kContiguous,
+                    situation);
+}
+
+TEST(Rendezvous, OfOneMessagePaysWhenItsTwoCopiesTakeLonger) {
+    EXPECT_NEAR(static_cast<double>(announced_from(tcp(1))), 65e-6 * 8e9 / 2, 1);
+    LaneFigures lanes = tcp(1);
+    lanes.latency = 1;
+    EXPECT_EQ(announced_from(lanes), 512u << 10);
+    lanes.latency = lanes.overhead = lanes.registration = 0;
+    EXPECT_EQ(announced_from(lanes), 8u << 10);
+}
+
+TEST(Rendezvous, OverSeveralDevicesPaysAsSoonAsEachHasASliceOfOneMessage) {
+    EXPECT_EQ(announced_from(tcp(2)), 2 * tcp(2).slice);
+    LaneFigures lanes = tcp(2);
+    lanes.slice = 16384;
+    const size_t two = announced_from(lanes);
+    EXPECT_LT(two, announced_from(tcp(1)));
+    EXPECT_GT(two, 2 * lanes.slice);
+    lanes.together = 4 * lanes.bandwidth;
+    EXPECT_LT(announced_from(lanes), two);
+    // Slices that are longer than what is announced anyway change nothing.
+    lanes.slice = 1 << 20;
+    EXPECT_EQ(announced_from(lanes), announced_from(tcp(1)));
+}
+
+TEST(Rendezvous, AmongOthersPaysForTheOtherDevicesAlone) {
+    EXPECT_EQ(announced_from(tcp(1), Situation::kAmongOthers), announced_from(tcp(1)));
+    // Twice what three messages of 2 us and 0.5 us cost, against half the time on the wire.
+    EXPECT_NEAR(static_cast<double>(announced_from(tcp(2), Situation::kAmongOthers)), 13e-6 * 2.4e9,
+                1);
+    EXPECT_LT(announced_from(tcp(4), Situation::kAmongOthers),
+              announced_from(tcp(2), Situation::kAmongOthers));
+    LaneFigures slow = tcp(2);
+    slow.bandwidth /= 10;
+    slow.together /= 10;
+    EXPECT_EQ(announced_from(slow, Situation::kAmongOthers), 8u << 10);
+    EXPECT_GT(announced_from(adapter(2), Situation::kAmongOthers), 64u << 10);
+}
+
+TEST(Rendezvous, WithinAHostPaysWhereOneCopyByTheSystemTakesLessThanPieces) {
+    CostModel costs;
+    costs.pieces = {0, 1 / 10e9};
+    costs.system_copy = {4e-6, 1 / 20e9};
+    const LaneFigures lanes = shared_memory();
+    // 4 us and two more ways and messages, against half of the time of the pieces.
+    const double more = 4e-6 + 2 * lanes.latency + 2 * lanes.overhead;
+    EXPECT_NEAR(static_cast<double>(announced_from(lanes, Situation::kAlone, costs)), more * 20e9,
+                1);
+    // Where the system copies no faster, one that is waited for goes in pieces as long as it would
+    // not fill the receiver's memory.
+    costs.system_copy.per_byte = costs.pieces.per_byte;
+    EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 16u << 20);
+    // Among others both processors are busy with pieces.
+    EXPECT_LT(announced_from(lanes, Situation::kAmongOthers, costs), 64u << 10);
+    costs.system_copy = {0, 0};
+    EXPECT_EQ(announced_from(lanes, Situation::kAlone, costs), 24u << 10);
+}
+
+size_t zero_copy_from(const LaneFigures& lanes, Operation operation, BufferClass buffer) {
+    return first_of(lanes, CostModel::fixed(), {}, operation, {Protocol::kZeroCopy}, buffer);
+}
+
+TEST(Rendezvous, OfDeviceMemoryWithinAHostIsForThePeersDevice) {
+    const auto from = [](const LaneFigures& lanes, const Thresholds& thresholds) {
+        return first_of(lanes, CostModel::fixed(), thresholds, Operation::kTag, kAnnounced,
+                        BufferClass::kDevice);
+    };
+    EXPECT_EQ(from(shared_memory(), {}), 8u << 10);
+    EXPECT_EQ(from(adapter(1), {}), announced_from(adapter(1)));
+    Thresholds thresholds;
+    thresholds.may_read = false;
+    EXPECT_EQ(from(shared_memory(), thresholds), announced_from(shared_memory()));
+    thresholds.may_read = true;
+    thresholds.rendezvous = 100;
+    EXPECT_EQ(from(shared_memory(), thresholds), 100u);
+}
+
+TEST(ZeroCopy, OfMessagesPaysWhereRegisteringTakesLessThanACopy) {
+    EXPECT_EQ(zero_copy_from(tcp(1), Operation::kStream, BufferClass::kContiguous), 4000u);
+    EXPECT_EQ(zero_copy_from(adapter(1), Operation::kStream, BufferClass::kContiguous), 64u << 10);
+    EXPECT_EQ(zero_copy_from(adapter(1), Operation::kStream, BufferClass::kRegistered), 16u << 10);
+    LaneFigures free = tcp(1);
+    free.registration = 0;
+    EXPECT_EQ(zero_copy_from(free, Operation::kStream, BufferClass::kContiguous), 2u << 10);
+    // Pieces in shared memory are copied all the same.
+    EXPECT_EQ(zero_copy_from(shared_memory(), Operation::kStream, BufferClass::kRegistered),
+              SIZE_MAX);
+}
+
+TEST(ZeroCopy, OfPutsAndGetsHasItsOwnCosts) {
+    for (const Operation operation : {Operation::kPut, Operation::kGet}) {
+        EXPECT_EQ(zero_copy_from(adapter(1), operation, BufferClass::kContiguous), 16u << 10);
+        EXPECT_EQ(zero_copy_from(adapter(1), operation, BufferClass::kRegistered), 4u << 10);
+        EXPECT_EQ(zero_copy_from(adapter(1), operation, BufferClass::kPacked), SIZE_MAX);
+    }
+}
+
+TEST(Bulk, BeginsWithASliceOrWhereDevicesShare) {
+    const auto from = [](const LaneFigures& lanes) {
+        return first_of(lanes, CostModel::fixed(), {}, Operation::kPut, {Protocol::kBulk});
+    };
+    EXPECT_EQ(from(adapter(1)), 64u << 10);
+    EXPECT_NEAR(static_cast<double>(from(tcp(2))), 13e-6 * 2.4e9, 1);
+    EXPECT_EQ(from(without(adapter(1), kChains)), SIZE_MAX);
+    EXPECT_TRUE(ProtocolTable(adapter(1), CostModel::fixed(), {}).is_bulk(64u << 10));
+    EXPECT_FALSE(ProtocolTable(adapter(1), CostModel::fixed(), {}).is_bulk((64u << 10) - 1));
+}
+
+TEST(Thresholds, OfTheUserWinOverCosts) {
+    const CostModel costs = CostModel::fixed();
+    Thresholds thresholds;
+    thresholds.rendezvous = 5000;
+    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kTag, kAnnounced), 5000u);
+    EXPECT_EQ(first_of(shared_memory(), costs, thresholds, Operation::kActiveMessage, kAnnounced),
+              5000u);
+    thresholds.rendezvous = 0;
+    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kTag, kAnnounced), 0u);
+    thresholds.rendezvous = SIZE_MAX - 1;
+    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kTag, kAnnounced), SIZE_MAX - 1);
+    thresholds.zero_copy = 700;
+    EXPECT_EQ(first_of(without(adapter(1), uct::kAmShort), costs, thresholds, Operation::kTag,
+                       {Protocol::kZeroCopy}),
+              700u);
+    EXPECT_EQ(first_of(without(adapter(1), uct::kPutShort), costs, thresholds, Operation::kPut,
+                       {Protocol::kZeroCopy}),
+              700u);
+    thresholds.bulk = 9000;
+    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kGet, {Protocol::kBulk}), 9000u);
+    thresholds.short_limit = 99;
+    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kTag, {Protocol::kCopy}), 100u);
+}
+
+TEST(CostModel, IsMeasuredOnceForAProcess) {
+    const CostModel& costs = CostModel::measured();
+    EXPECT_EQ(&costs, &CostModel::measured());
+    EXPECT_GT(costs.system_copy.per_byte, 0);
+    EXPECT_GE(costs.system_copy.base, 0);
+    EXPECT_EQ(costs.pieces.origin, Origin::kAssumed);
+    EXPECT_EQ(CostModel::fixed().system_copy.origin, Origin::kAssumed);
+}
+
+TEST(ProtocolReport, SaysWhatEachRangeTakesAndWhyTheNextBestLost) {
+    CostModel costs;
+    costs.system_copy.origin = Origin::kMeasured;
+    Thresholds thresholds;
+    thresholds.zero_copy = 2000;
+    std::string text = describe_protocols(shared_memory(), costs, thresholds, "# ");
+    for (const char* part : {"# tag ", "# active message ", "# put ", "rendezvous", "measured",
+                             "assumed", "copy takes", "set"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    }
+    text = describe_protocols(adapter(1), costs, {}, "");
+    EXPECT_NE(text.find("65536 and more"), std::string::npos) << text;
+    EXPECT_NE(text.find("zero copy up to 65535 bytes"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace ucp::select
