@@ -46,6 +46,8 @@ enum class AmId : uint8_t {
     kBulkRevoke = 27,      //!< RevokeHeader, addresses
     kBulkRevokeDone = 28,  //!< RevokeDoneMessage
     kBulkQueuePair = 29,   //!< QueuePairHeader, QueuePairMessage (bulk/queue_pairs)
+    // between workers
+    kOrdered = 30,  //!< OrderedHeader, then the message that it goes before
 };
 
 #pragma pack(push, 1)
@@ -105,6 +107,14 @@ struct HelloHeader {
 
 struct LaneHeader {
     uint64_t sender;
+};
+
+/** Of a message on the scalable lane whose place is behind DMARK of that round (docs/lanes.md). */
+struct OrderedHeader {
+    uint64_t sender;  //!< uuid of the sending worker
+    uint32_t epoch;
+    uint8_t id;         //!< AmId of the message
+    uint8_t unused[3];  //!< the message stays aligned to 8 bytes
 };
 
 #pragma pack(pop)

@@ -88,9 +88,17 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval."),
     field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "100",
                               "Messages per second below which an endpoint stays scalable."),
-    field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "16",
+    field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "512",
                                   "Messages on a new lane until the peer has acknowledged the end "
-                                  "of the old one."),
+                                  "of the old one; the peer may have to keep as many."),
+    field<&Config::lane_patience>(
+        "DYNAMIC_TL_PATIENCE", "20ms",
+        "A peer that lets others wait for longer, since its program makes "
+        "no progress, does not get or keep the slot that they need."),
+    field<&Config::max_parked_lanes>("DYNAMIC_TL_MAX_PARKED", "20",
+                                     "Dedicated lanes beside UCX_MAX_PRIORITY_EPS that nobody "
+                                     "sends on any more and that wait for peers that make no "
+                                     "progress, to be ended together."),
     field<&Config::bulk_threshold>("BULK_THRESH", "auto",
                                    "Puts, gets and rendezvous of at least this size are cut into "
                                    "slices, which go over all paths to the peer; inf: none are. "

@@ -64,6 +64,8 @@ struct Config {
     unsigned sample_windows = 0;
     double min_score = 0;
     unsigned switch_window = 0;
+    ucs::Duration lane_patience{};
+    unsigned max_parked_lanes = 0;
 
     std::optional<ucs::config::MemorySize> bulk_threshold;
     ucs::config::MemorySize bulk_slice_size{65536};

@@ -62,6 +62,11 @@ Lane Endpoint::dedicated_lane() const {
             domains()};
 }
 
+bool Endpoint::is_scalable(const uct::Endpoint* lane) const {
+    return lane == scalable_.get() ||
+           (lane_state_ != nullptr && lane != nullptr && lane == lane_state_->ordered.get());
+}
+
 Lane Endpoint::one_sided_lane() {
     if (lane_state_ != nullptr && lane_state_->takes_one_sided()) return dedicated_lane();
     return scalable_lane();
@@ -108,8 +113,10 @@ void Endpoint::attach_lane(std::unique_ptr<LaneState> state) {
 std::unique_ptr<LaneState> Endpoint::detach_lane() {
     std::unique_ptr<LaneState> state(lane_state_);
     if (state == nullptr) return state;
-    if (backlog_ != nullptr && backlog_->request_wait.lane == state->dedicated.get())
-        backlog_->request_wait.end();
+    if (backlog_ != nullptr) {
+        LaneWait& wait = backlog_->request_wait;
+        if (wait.lane != nullptr && wait.lane != scalable_.get()) wait.end();
+    }
     lane_state_ = nullptr;
     forget_one_sided(kDedicatedBit);
     return state;

@@ -210,6 +210,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Lane scalable_lane() const;
     LaneState* lane_state() const { return lane_state_; }
     Lane dedicated_lane() const;
+    /** What is posted on it goes to the scalable lane. */
+    bool is_scalable(const uct::Endpoint* lane) const;
     /** Has a dedicated lane from now on, which its direction does not use yet. */
     void attach_lane(std::unique_ptr<LaneState> state);
     /** Has none any more; lanes_changed() is to follow. Null if there was none. */

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ucp/endpoint/ordered_lane.h"
 #include "ucp/lanes/switch.h"
 #include "uct/api/interface.h"
 #include "uct/api/types.h"
@@ -21,9 +22,14 @@ class Endpoint;
  * What an endpoint has only while it holds a dedicated lane, from its creation to its destruction.
  *
  * It is also the lane's receive gate: until the peer's MARK is processed, messages of the new lane
- * are copied out and kept, at most as many as the window that the peer was granted.
+ * are copied out and kept, at most as many as the window that the peer was granted; and as many of
+ * those that come on the scalable lane before the peer's DMARK.
  */
 struct LaneState final : uct::ReceiveGate {
+    struct Held {
+        uint8_t id;
+        std::vector<std::byte> data;
+    };
     struct Fence : uct::Completion {
         LaneState* state = nullptr;
         uint8_t lane_bit = 0;  //!< the lane that is flushed
@@ -43,10 +49,9 @@ struct LaneState final : uct::ReceiveGate {
     }
 
     void hold(uint8_t id, const void* data, size_t length) override {
-        const auto* bytes = static_cast<const std::byte*>(data);
-        held.push_back({id, {bytes, bytes + length}});
-        ++held_messages;
+        keep(held, id, data, length);
     }
+    void hold_early(uint8_t id, const void* data, size_t length) { keep(early, id, data, length); }
 
     bool takes_one_sided() const {
         using State = lanes::TxDirection::State;
@@ -74,11 +79,18 @@ struct LaneState final : uct::ReceiveGate {
     Fence fence;
     Flush flush;
 
-    struct Held {
-        uint8_t id;
-        std::vector<std::byte> data;
-    };
     std::deque<Held> held;
+    std::deque<Held> early;  //!< ordered messages of the scalable lane before DMARK
+
+    /** From the end of the use of the dedicated lane until the peer has acknowledged DMARK. */
+    std::unique_ptr<OrderedLane> ordered;
+
+  private:
+    void keep(std::deque<Held>& queue, uint8_t id, const void* data, size_t length) {
+        const auto* bytes = static_cast<const std::byte*>(data);
+        queue.push_back({id, {bytes, bytes + length}});
+        ++held_messages;
+    }
 };
 
 }  // namespace ucp

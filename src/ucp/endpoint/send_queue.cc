@@ -150,6 +150,11 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     }
     const lanes::TxDirection& direction = lane_state_->direction->tx;
     if (!direction.may_post()) return {};
+    if (direction.is_ordered()) {
+        // Until then the fast path still takes the dedicated lane.
+        if (lane_state_->ordered == nullptr) return {};
+        return Step{Step::Kind::kRequest, lane_state_->ordered->lane(), &request};
+    }
     if (direction.lane() == lanes::LaneKind::kScalable) return on_scalable;
     return Step{Step::Kind::kRequest, dedicated_lane(), &request};
 }
@@ -399,7 +404,7 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     // Control messages go first, and what is tried here may need one of them.
-    if (wait.lane == endpoint.scalable() && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
+    if (endpoint.is_scalable(wait.lane) && endpoint.post_controls() == UCS_ERR_NO_RESOURCE) {
         wait.serving = false;
         return UCS_ERR_NO_RESOURCE;
     }

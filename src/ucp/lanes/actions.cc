@@ -64,6 +64,9 @@ void Actions::carry_out(const Action& action) {
         case Kind::kFlush:
             sink_.flush_lane(action.peer);
             break;
+        case Kind::kOpenEarly:
+            sink_.open_early(action.peer);
+            break;
         case Kind::kResume:
             sink_.resume_tx(action.peer);
             break;

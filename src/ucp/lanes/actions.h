@@ -22,6 +22,7 @@ class Actions {
         kOpenGate,
         kStopAndMark,
         kFlush,
+        kOpenEarly,
         kResume,
         kFail,
         kClosed,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests and answers: which links shall have a slot. docs/lanes.md, rules 6 to 14.
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "ucp/lanes/negotiator.h"
@@ -42,7 +41,7 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
 }
 
 void Negotiator::demote(Ranking::Member& incumbent) {
-    rounds_.demote(static_cast<Link&>(incumbent), Reason::kCold);
+    rounds_.give_up(static_cast<Link&>(incumbent), Reason::kCold);
 }
 
 // --- requests of the peer
@@ -52,9 +51,50 @@ Link* Negotiator::outstanding() {
     return static_cast<Link*>(scoreboard_.ranking().reserving());
 }
 
-// With an own request out, an answer may give away the slot that it was made on.
+// With an own request out, an answer may give away the slot that it was made on: it does so only if
+// the one asked takes too long.
 bool Negotiator::can_answer() {
-    return outstanding() == nullptr || scoreboard_.ranking().free_places() > 0;
+    const Link* own = outstanding();
+    return own == nullptr || own->is_overdue() || scoreboard_.ranking().free_places() > 0;
+}
+
+// An own request that is not answered stands back for another one that could be made. @return true
+// if it does
+bool Negotiator::yields_request() {
+    Link& own = *outstanding();
+    if (!own.is_overdue()) return false;
+    Ranking& ranking = scoreboard_.ranking();
+    const bool is_full = ranking.taken() >= context_.config.cap;
+    Ranking::Member* victim = is_full ? ranking.worst_incumbent() : nullptr;
+    if (is_full && victim == nullptr) return false;
+    const Rank floor = ranking.floor_of(victim);
+    const auto could_ask = [this](const Ranking::Member& member) { return may_promote(member); };
+    const Ranking::Member* other = ranking.best_of(Role::kCandidate, could_ask);
+    if (other == nullptr || other->standing.rank <= floor) return false;
+    rounds_.withdraw(own, WithdrawReason::kNoAnswer);
+    return true;
+}
+
+// The peer should have been heard of and was not.
+bool Negotiator::is_asleep(const Link& link) const {
+    const Config& config = context_.config;
+    if (link.is_overdue()) return true;
+    if (link.pings != 0 && context_.now >= link.pinged_at + config.patience) return true;
+    return link.remote != 0 && context_.now >= link.heard_at + config.refresh + config.refresh / 4;
+}
+
+// The worst incumbent. But the peer of one who sleeps cannot agree to its end, so one of about the
+// same rank whose peer is awake goes before it; not a better one, which would take the slot again.
+Ranking::Member* Negotiator::victim_for(const Rank& challenger) {
+    Ranking& ranking = scoreboard_.ranking();
+    Ranking::Member* worst = ranking.worst_incumbent();
+    if (worst == nullptr || !is_asleep(static_cast<Link&>(*worst))) return worst;
+    const Rank highest = ranking.floor_of(worst);
+    Ranking::Member* awake = ranking.worst_of(Role::kIncumbent, [&](const Ranking::Member& member) {
+        return !is_asleep(static_cast<const Link&>(member)) && member.standing.rank <= highest &&
+               challenger > ranking.floor_of(&member);
+    });
+    return awake != nullptr ? awake : worst;
 }
 
 void Negotiator::on_request(Link& link, const Message& message) {
@@ -115,17 +155,24 @@ void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
     }
     scoreboard_.advertise(link);
     Ranking& ranking = scoreboard_.ranking();
-    const bool is_full = ranking.free_places() == 0;
+    Link* own = outstanding();
+    if (own != nullptr && !own->is_overdue()) own = nullptr;
+    const bool is_full =
+        own != nullptr ? ranking.taken() >= context_.config.cap : ranking.free_places() == 0;
     const Rank floor = ranking.floor_of(is_full ? ranking.worst_holder() : nullptr);
     if (link.rank() <= floor || link.rank() <= asker_floor) {
         deny(link, epoch, DenyReason::kOutranked, floor);
         return;
     }
     // It beats the worst link, but that one may not go yet; or it is the own request that books.
-    Ranking::Member* victim = is_full ? ranking.worst_incumbent() : nullptr;
+    Ranking::Member* victim = is_full ? victim_for(link.rank()) : nullptr;
     if (is_full && (victim == nullptr || link.rank() <= ranking.floor_of(victim))) {
         deny(link, epoch, DenyReason::kBusy, {});
         return;
+    }
+    // The slot is the one that the own request was made on.
+    if (own != nullptr && ranking.free_places() == 0) {
+        rounds_.withdraw(*own, WithdrawReason::kNoAnswer);
     }
     rounds_.start(link, epoch);
     Message message;
@@ -133,7 +180,7 @@ void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
     message.epoch = epoch;
     message.local = link.advertised;
     context_.actions.send(link.peer, std::move(message));
-    if (victim != nullptr) rounds_.demote(static_cast<Link&>(*victim), Reason::kOutranked);
+    if (victim != nullptr) rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
     rounds_.set_state(link, LinkState::kCommitted, Reason::kAsked);
 }
 
@@ -164,9 +211,14 @@ void Negotiator::on_accept(Link& link) {
     Ranking& ranking = scoreboard_.ranking();
     if (ranking.taken() >= context_.config.cap) {
         // Nothing was let in on the reservation, so the incumbent that it was made on is there.
-        Ranking::Member* victim = ranking.worst_incumbent();
-        assert(victim != nullptr);
-        rounds_.demote(static_cast<Link&>(*victim), Reason::kOutranked);
+        // One that was overdue may have gone on meanwhile, and may not go any more.
+        Ranking::Member* victim = victim_for(link.rank());
+        if (victim == nullptr) {
+            rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
+            rounds_.withdraw(link, WithdrawReason::kNoLane);
+            return;
+        }
+        rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
     }
     rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
 }

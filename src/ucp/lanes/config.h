@@ -24,6 +24,8 @@ struct Config {
     Time stale_after = 4000 * kMillisecond;
     Time wait_timeout = 1000 * kMillisecond;
     std::uint32_t request_pings = 3;
+    Time patience = 20 * kMillisecond;
+    std::uint32_t max_parked = 20;
     std::uint32_t window = 16;
     std::uint32_t max_links = 256;
 };

@@ -58,8 +58,7 @@ bool Round::fits(LinkState state) const {
     const TxDirection::State tx = direction.tx.state();
     const bool is_up = lane == Lane::kConnected;
     const bool has_moved = tx != TxDirection::State::kScalable;
-    const bool is_stopping =
-        tx == TxDirection::State::kUnmarking || tx == TxDirection::State::kStopped;
+    const bool is_leaving = tx == TxDirection::State::kLeaving || tx == TxDirection::State::kLeft;
     const bool is_early = !has_moved && acknowledged == Acknowledged::kNone && !flushed;
     switch (state) {
         case LinkState::kIdle:
@@ -77,7 +76,7 @@ bool Round::fits(LinkState state) const {
         case LinkState::kReady:
             return is_early && is_up && peer == PeerStep::kLane;
         case LinkState::kSwitching:
-            return is_up && has_moved && !is_stopping && !flushed &&
+            return is_up && has_moved && !is_leaving && !flushed &&
                    (acknowledged == Acknowledged::kNone
                         ? peer_is(PeerStep::kReady, PeerStep::kMark)
                         : acknowledged == Acknowledged::kMark && peer == PeerStep::kReady);
@@ -86,7 +85,7 @@ bool Round::fits(LinkState state) const {
                    acknowledged == Acknowledged::kMark && !flushed;
         case LinkState::kDemoting:
             return is_up && peer >= PeerStep::kMark &&
-                   (acknowledged == Acknowledged::kDmark ? !has_moved : is_stopping) &&
+                   (acknowledged == Acknowledged::kDmark ? !has_moved : is_leaving) &&
                    !may_release();
         case LinkState::kReleasing:
             return lane == Lane::kCreating || lane == Lane::kDestroying;

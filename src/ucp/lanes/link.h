@@ -99,6 +99,9 @@ struct Round {
     PeerStep peer = PeerStep::kNone;
     Acknowledged acknowledged = Acknowledged::kNone;
     bool flushed = false;  // all that this end posted on the lane is done remotely
+    // Its slot was taken away on its way up: it is given back as soon as the peer lets it.
+    bool yields = false;
+    bool parked = false;  // the lane takes none of the slots that cap limits
     std::uint32_t window = 0;
     std::vector<std::uint8_t> address;  // the peer's, until it is connected to
     Switch direction;
@@ -156,12 +159,27 @@ struct Link : Ranking::Member {
     // Waiting.
     Time timer = kNever;
     std::uint32_t pings = 0;
+    Time pinged_at = 0;  // the first of them
+    Time heard_at = 0;   // a message of the peer came
+    // How long the peer may take before the link stands back for others. This end may have slept
+    // itself: it looks at what has come meanwhile before it holds the silence against the peer.
+    enum class Patience : std::uint8_t { kNone, kFirst, kLast, kOver };
+    Patience patience = Patience::kNone;
+    Time patience_ends = kNever;
 
     Round round;
 
     std::uint32_t promotions = 0;
     std::uint32_t demotions = 0;
 
+    // The peer has not answered for longer than others should have to wait for it.
+    bool is_overdue() const { return patience == Patience::kOver; }
+    // Has a slot, and keeps it.
+    bool has_booked() const { return books_slot(state) && !round.yields; }
+    // Its slot is on its way to others, and only the peer can make it free.
+    bool is_leaving() const {
+        return !round.parked && (state == LinkState::kDemoting || round.yields);
+    }
     // This end is in that round, or owes the answer that may begin it.
     bool knows(Epoch round_epoch) const {
         return (in_round(state) && epoch == round_epoch) ||

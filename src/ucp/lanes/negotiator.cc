@@ -47,6 +47,17 @@ Switch* Negotiator::switch_of(Peer peer) {
     return &found->second.round.direction;
 }
 
+Negotiator::Order Negotiator::order_of(Peer peer, Epoch epoch) const {
+    const Link* link = find(peer);
+    // Its sender's FLUSHED, by which a round ends as agreed, comes after its ordered messages.
+    const bool is_switched =
+        link != nullptr && link->epoch == epoch &&
+        (link->state == LinkState::kSwitching || link->state == LinkState::kEstablished ||
+         link->state == LinkState::kDemoting);
+    if (!is_switched) return Order::kDrop;
+    return link->round.peer < Round::PeerStep::kDmark ? Order::kHold : Order::kDeliver;
+}
+
 bool Negotiator::is_empty(const Link& link) {
     return link.state == LinkState::kIdle && link.local == 0 && link.score() == 0 &&
            link.policy == Policy::kAuto && link.life == Link::Life::kOpen && !link.deferred;
@@ -81,7 +92,7 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     link.peer = peer;
     link.low_end = own < id.worker;
     link.standing.rank.id = {std::min(own, id.worker), std::max(own, id.worker), id.connection};
-    link.since = context_.now;
+    link.since = link.heard_at = context_.now;
     scoreboard_.place(link);
     return &link;
 }
@@ -110,17 +121,18 @@ void Negotiator::advance(Time now) {
             erase(link);
             continue;
         }
+        if (link.patience_ends <= context_.now) rounds_.lose_patience(link);
         if (link.timer <= context_.now) expire(link);
     }
 }
 
 void Negotiator::expire(Link& link) {
-    rounds_.restart_timer(link);
     if (link.state == LinkState::kRequested && link.pings >= context_.config.request_pings) {
         rounds_.withdraw(link, WithdrawReason::kNoAnswer);
         return;
     }
-    ++link.pings;
+    if (link.pings++ == 0) link.pinged_at = context_.now;
+    rounds_.restart_timer(link);
     ++context_.counters.pings;
     context_.actions.send(link, MessageType::kPing);
 }
@@ -140,18 +152,27 @@ void Negotiator::make_progress() {
     if (!scores_are_partial_) scoreboard_.ranking().demote_cold(*this);
     answer_deferred();
     for (auto& [peer, link] : links_) {
-        if (link.state == LinkState::kCommitted && held() < context_.config.cap) {
-            rounds_.create(link);
-        }
+        if (link.state == LinkState::kCommitted && find_slot()) rounds_.create(link);
     }
     // One request at a time.
-    if (!scores_are_partial_ && !closing_ && outstanding() == nullptr) {
+    if (!scores_are_partial_ && !closing_ && (outstanding() == nullptr || yields_request())) {
         scoreboard_.ranking().promote_best(*this);
     }
 }
 
+// A slot that is free, or that only a peer who does not answer keeps from being so.
+bool Negotiator::find_slot() {
+    if (held() < context_.config.cap) return true;
+    for (auto& [peer, link] : links_) {
+        if (!rounds_.may_park(link)) continue;
+        rounds_.park(link);
+        return held() < context_.config.cap;
+    }
+    return false;
+}
+
 Time Negotiator::deadline_of(const Link& link, Score admission) const {
-    const Time deadline = std::min(link.timer, scoreboard_.deadline_of(link));
+    const Time deadline = std::min({link.timer, link.patience_ends, scoreboard_.deadline_of(link)});
     if (link.state != LinkState::kIdle || link.score() < admission) return deadline;
     Time retry = link.retry_at;
     if (link.denied_floor && link.rank() > *link.denied_floor) {
@@ -174,10 +195,10 @@ Time Negotiator::next_deadline() const {
 }
 
 bool Negotiator::consistent() const {
-    std::uint32_t held = 0, booked = 0, requested = 0;
+    std::uint32_t held = 0, parked = 0, booked = 0, requested = 0;
     for (const auto& [peer, link] : links_) {
-        held += holds_slot(link.state);
-        booked += books_slot(link.state);
+        (link.round.parked ? parked : held) += holds_slot(link.state);
+        booked += link.has_booked();
         requested += link.state == LinkState::kRequested;
         if (!link.round.fits(link.state)) return false;
         if (link.deferred && link.state != LinkState::kIdle) return false;
@@ -186,8 +207,9 @@ bool Negotiator::consistent() const {
         if (link.standing.role != scoreboard_.role_of(link)) return false;
     }
     const std::uint32_t cap = context_.config.cap;
-    return held == this->held() && booked == scoreboard_.ranking().taken() && requested <= 1 &&
-           held <= cap && booked <= cap;
+    return held == this->held() && parked == this->parked() &&
+           parked <= context_.config.max_parked && booked == scoreboard_.ranking().taken() &&
+           requested <= 1 && held <= cap && booked <= cap;
 }
 
 // --- events
@@ -209,6 +231,7 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
     Event event(*this);
     const bool may_track = context_.config.cap != 0 && !closing_;
     Link* link = lookup(peer);
+    if (link != nullptr) link->heard_at = context_.now;
     switch (message.type) {
         case MessageType::kPing: {
             Message answer;

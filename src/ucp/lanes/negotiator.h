@@ -61,6 +61,13 @@ class Negotiator final : private Ranking::Listener {
 
     // --- reading. Pointers hold until the next event.
     const Link* find(Peer peer) const;
+    // What becomes of a message of the scalable lane that comes after DMARK of that round.
+    enum class Order : std::uint8_t {
+        kDeliver,
+        kHold,  // until Sink::open_early()
+        kDrop,  // the round was lost here, and what comes before the message with it
+    };
+    Order order_of(Peer peer, Epoch epoch) const;
     // The switch of a link that holds a dedicated lane, else null. Holds from create_lane() to
     // destroy_lane().
     Switch* switch_of(Peer peer);
@@ -68,6 +75,7 @@ class Negotiator final : private Ranking::Listener {
     const Counters& counters() const { return context_.counters; }
     const Config& config() const { return context_.config; }
     std::uint32_t held() const { return rounds_.held(); }
+    std::uint32_t parked() const { return rounds_.parked(); }
     // What a link must reach to be admitted to a free slot.
     Score admission() const { return scoreboard_.ranking().admission(); }
     // True while all that must hold, holds; for tests.
@@ -97,6 +105,7 @@ class Negotiator final : private Ranking::Listener {
     static bool is_empty(const Link& link);
     void erase(Link& link);
     void make_progress();
+    bool find_slot();
     Time deadline_of(const Link& link, Score admission) const;
     void expire(Link& link);
     ucs_status_t on_answer(Link& link, const Message& message);
@@ -110,6 +119,9 @@ class Negotiator final : private Ranking::Listener {
     void demote(Ranking::Member& incumbent) override;
     Link* outstanding();
     bool can_answer();
+    bool is_asleep(const Link& link) const;
+    Ranking::Member* victim_for(const Rank& challenger);
+    bool yields_request();
     void on_request(Link& link, const Message& message);
     void on_accept(Link& link);
     void on_deny(Link& link, DenyReason why, const Rank& floor);

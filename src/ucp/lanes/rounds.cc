@@ -40,26 +40,47 @@ Reason reason_of(WithdrawReason why) {
 }  // namespace
 
 void Rounds::set_state(Link& link, LinkState state, Reason reason) {
-    held_ += holds_slot(state);
-    held_ -= holds_slot(link.state);
+    std::uint32_t& lanes = link.round.parked ? parked_ : held_;
+    lanes += holds_slot(state);
+    lanes -= holds_slot(link.state);
     context_.actions.notify(link.peer, {link.state, state, reason, link.score()});
     link.state = state;
     link.since = context_.now;
     link.pings = 0;
     restart_timer(link);
+    const bool waits = waits_for_peer(state);
+    link.patience = waits ? Link::Patience::kFirst : Link::Patience::kNone;
+    link.patience_ends = waits ? context_.now + context_.config.patience : kNever;
     if (reason != Reason::kProgress) link.reason = reason;
     scoreboard_.place(link);
 }
 
 void Rounds::restart_timer(Link& link) {
     const Config& config = context_.config;
-    if (waits_for_peer(link.state)) {
+    // Who does not answer is asked ever more seldom.
+    constexpr std::uint32_t kMostDoublings = 6;
+    const std::uint32_t doublings = std::min(link.pings, kMostDoublings);
+    if (link.state == LinkState::kRequested) {
         link.timer = context_.now + config.wait_timeout;
-    } else {
+    } else if (waits_for_peer(link.state)) {
+        link.timer = context_.now + (config.wait_timeout << doublings);
+    } else if (link.state == LinkState::kEstablished) {
         // A peer that has lost the round would not miss it.
-        link.timer =
-            link.state == LinkState::kEstablished ? context_.now + config.stale_after : kNever;
+        link.timer = context_.now + (config.stale_after << doublings);
+    } else {
+        link.timer = kNever;
     }
+}
+
+void Rounds::lose_patience(Link& link) {
+    if (link.patience == Link::Patience::kFirst) {
+        link.patience = Link::Patience::kLast;
+        link.patience_ends = context_.now + context_.config.patience / 4;
+        return;
+    }
+    link.patience = Link::Patience::kOver;
+    link.patience_ends = kNever;
+    scoreboard_.place(link);
 }
 
 void Rounds::start(Link& link, Epoch epoch) {
@@ -152,6 +173,7 @@ void Rounds::try_established(Link& link) {
     link.denied_floor.reset();
     set_state(link, LinkState::kEstablished, Reason::kProgress);
     assert(link.round.fits(link.state));
+    if (link.round.yields) demote(link, Reason::kOutranked);
 }
 
 ucs_status_t Rounds::on_message(Link& link, const Message& message) {
@@ -204,6 +226,7 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             }
             round.peer = PeerStep::kDmark;
             round.direction.rx.dmark();
+            context_.actions.add(Kind::kOpenEarly, link.peer);
             context_.actions.send(link, MessageType::kDmarkAck);
             finish_demotion(link);
             return UCS_OK;
@@ -235,6 +258,31 @@ void Rounds::demote(Link& link, Reason reason) {
     context_.actions.add(Kind::kStopAndMark, link, MessageType::kDmark);
     context_.actions.add(Kind::kFlush, link.peer);
     assert(link.round.fits(link.state));
+}
+
+void Rounds::give_up(Link& link, Reason reason) {
+    switch (link.state) {
+        case LinkState::kEstablished:
+            demote(link, reason);
+            break;
+        case LinkState::kCommitted:
+        case LinkState::kConnecting:
+            withdraw(link, WithdrawReason::kNoAnswer);
+            break;
+        default:
+            // The peer may have switched already.
+            assert(link.state == LinkState::kReady || link.state == LinkState::kSwitching);
+            link.round.yields = true;
+            scoreboard_.place(link);
+            break;
+    }
+}
+
+void Rounds::park(Link& link) {
+    assert(may_park(link));
+    link.round.parked = true;
+    --held_;
+    ++parked_;
 }
 
 void Rounds::flushed(Link& link) {
@@ -321,8 +369,8 @@ void Rounds::destroy(Link& link) {
 }
 
 void Rounds::released(Link& link, Reason reason) {
-    link.round = {};
     set_state(link, LinkState::kIdle, reason);
+    link.round = {};
     link.retry_at = std::max(link.retry_at, context_.now + context_.config.busy_retry);
     if (link.life == Link::Life::kClosing) context_.actions.add(Kind::kClosed, link.peer);
 }

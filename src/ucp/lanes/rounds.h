@@ -19,12 +19,16 @@ class Rounds {
   public:
     Rounds(Context& context, Scoreboard& scoreboard) : context_(context), scoreboard_(scoreboard) {}
 
-    // Links with a dedicated lane, from its creation to its destruction.
+    // Links with a dedicated lane, from its creation to its destruction, but for parked ones.
     std::uint32_t held() const { return held_; }
+    // Those whose lane waits for a peer that does not answer, beside the slots.
+    std::uint32_t parked() const { return parked_; }
 
     void set_state(Link& link, LinkState state, Reason reason);
     void start(Link& link, Epoch epoch);
     void restart_timer(Link& link);
+    // The time that the peer was given is over.
+    void lose_patience(Link& link);
 
     // Up. The slot must be free when create() is called.
     void create(Link& link);
@@ -33,6 +37,13 @@ class Rounds {
 
     // Down.
     void demote(Link& link, Reason reason);
+    // The link, an incumbent of the ranking, gives its slot up, in whatever state it is.
+    void give_up(Link& link, Reason reason);
+    // Its slot is free from now on, its lane is ended when the peer lets it.
+    bool may_park(const Link& link) const {
+        return link.is_leaving() && link.is_overdue() && parked_ < context_.config.max_parked;
+    }
+    void park(Link& link);
     void flushed(Link& link);
     void lane_destroyed(Link& link);
 
@@ -67,6 +78,7 @@ class Rounds {
     Context& context_;
     Scoreboard& scoreboard_;
     std::uint32_t held_ = 0;
+    std::uint32_t parked_ = 0;
 };
 
 }  // namespace ucp::lanes

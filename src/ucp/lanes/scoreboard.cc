@@ -23,9 +23,10 @@ Scoreboard::Scoreboard(Context& context)
 Role Scoreboard::role_of(const Link& link) const {
     if (link.state == LinkState::kIdle) return Role::kCandidate;
     if (link.state == LinkState::kRequested) return Role::kReserving;
-    if (!books_slot(link.state)) return Role::kNone;
-    const bool may_go = link.state == LinkState::kEstablished &&
-                        context_.now >= link.since + context_.config.min_residence;
+    if (!link.has_booked()) return Role::kNone;
+    const bool may_go = link.state == LinkState::kEstablished
+                            ? context_.now >= link.since + context_.config.min_residence
+                            : link.is_overdue();
     return may_go ? Role::kIncumbent : Role::kEntering;
 }
 

@@ -51,12 +51,15 @@ class Sink {
     virtual void open_rx_gate(Peer peer) = 0;
 
     // Post `dmark` on the dedicated lane as the last message of this direction there, then
-    // on_marker_posted(). Messages wait; one-sided operations go to the scalable lane.
+    // on_marker_posted(). From now on messages go to the scalable lane as ordered ones of the
+    // round, one-sided operations as ever.
     virtual void stop_tx_and_mark(Peer peer, const Message& dmark) = 0;
     // When all that was posted on the dedicated lane, the marker included, is done remotely:
     // on_flushed().
     virtual void flush_lane(Peer peer) = 0;
-    // The direction is back on the scalable lane: waiting messages may be posted there.
+    // The peer's DMARK was processed: deliver what was held of the scalable lane, in order.
+    virtual void open_early(Peer peer) = 0;
+    // The peer acknowledged DMARK: messages go to the scalable lane as they are.
     virtual void resume_tx(Peer peer) = 0;
 
     // The dedicated lane failed under messages: the endpoint's requests end with `status`.

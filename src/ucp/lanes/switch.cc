@@ -6,15 +6,15 @@ namespace ucp::lanes {
 bool TxDirection::begin(std::uint32_t window) {
     if (state_ != State::kScalable) return false;
     state_ = State::kMarking;
-    room_ = window;
+    window_ = room_ = window;
     return true;
 }
 
 bool TxDirection::marker_posted() {
     if (state_ == State::kMarking) {
         state_ = State::kWindowed;
-    } else if (state_ == State::kUnmarking) {
-        state_ = State::kStopped;
+    } else if (state_ == State::kLeaving) {
+        state_ = State::kLeft;
     } else {
         return false;
     }
@@ -23,7 +23,7 @@ bool TxDirection::marker_posted() {
 
 bool TxDirection::mark_acknowledged() {
     // A demotion may have overtaken the acknowledgement: the window matters no more.
-    if (state_ == State::kUnmarking || state_ == State::kStopped) return true;
+    if (state_ == State::kLeaving || state_ == State::kLeft) return true;
     if (state_ != State::kWindowed) return false;
     state_ = State::kDedicated;
     return true;
@@ -31,12 +31,13 @@ bool TxDirection::mark_acknowledged() {
 
 bool TxDirection::stop() {
     if (state_ != State::kWindowed && state_ != State::kDedicated) return false;
-    state_ = State::kUnmarking;
+    state_ = State::kLeaving;
+    room_ = window_;
     return true;
 }
 
 bool TxDirection::dmark_acknowledged() {
-    if (state_ != State::kStopped) return false;
+    if (state_ != State::kLeft) return false;
     state_ = State::kScalable;
     return true;
 }
@@ -63,10 +64,10 @@ const char* name(TxDirection::State state) {
             return "windowed";
         case TxDirection::State::kDedicated:
             return "dedicated";
-        case TxDirection::State::kUnmarking:
-            return "unmarking";
-        case TxDirection::State::kStopped:
-            return "stopped";
+        case TxDirection::State::kLeaving:
+            return "leaving";
+        case TxDirection::State::kLeft:
+            return "left";
     }
     return "unknown";
 }

@@ -96,7 +96,7 @@ size_t InterfaceSet::least_bcopy() const {
     size_t least = SIZE_MAX;
     for (const WorkerInterface& interface : interfaces_)
         least = std::min(least, interface.transport->attributes().am.max_bcopy);
-    return least;
+    return least - std::min(least, sizeof(OrderedHeader));  // an OrderedLane takes that much less
 }
 
 // To poll an adapter costs many times what a look into shared memory does. One that has had nothing

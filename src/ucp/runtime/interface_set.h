@@ -60,7 +60,7 @@ class InterfaceSet {
     const uct::InterfaceAttributes& attributes(unsigned index) const {
         return interfaces_[index].transport->attributes();
     }
-    /** The longest message that all transports take through a bounce buffer, in bytes. */
+    /** The longest message that all lanes take through a bounce buffer, in bytes. */
     size_t least_bcopy() const;
     /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
     bool uses_device_atomics() const { return uses_device_atomics_; }

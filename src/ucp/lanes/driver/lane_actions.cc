@@ -156,9 +156,17 @@ void LaneDriver::open_rx_gate(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
     LaneState* state = owner.lane_state();
     state->dedicated->set_receive_gate(nullptr);
+    deliver(state->held);
+}
+
+void LaneDriver::open_early(lanes::Peer peer) {
+    deliver(endpoint(peer).lane_state()->early);
+}
+
+void LaneDriver::deliver(std::deque<LaneState::Held>& messages) {
     // Handlers may end the lane, so the messages leave it first.
     std::deque<LaneState::Held> held;
-    held.swap(state->held);
+    held.swap(messages);
     for (LaneState::Held& message : held) {
         host_.interfaces.deliver(message.id, message.data.data(), message.data.size());
     }
@@ -168,7 +176,9 @@ void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark)
     Endpoint& owner = endpoint(peer);
     const Encoded encoded(host_.uuid, dmark);
     const auto bytes = encoded.span();
-    owner.lane_state()->end_marker.assign(bytes.begin(), bytes.end());
+    LaneState& state = *owner.lane_state();
+    state.end_marker.assign(bytes.begin(), bytes.end());
+    state.ordered = std::make_unique<OrderedLane>(owner.scalable_lane(), host_.uuid, dmark.epoch);
     owner.lanes_changed();
 }
 

@@ -41,6 +41,8 @@ lanes::Config negotiator_config(const Config& config) {
     }
     result.min_score = static_cast<lanes::Score>(std::max(config.min_score, 1.0));
     result.window = std::max(config.switch_window, 1u);
+    result.patience = static_cast<lanes::Time>(config.lane_patience.count());
+    result.max_parked = config.max_parked_lanes;
     return result;
 }
 
@@ -76,6 +78,7 @@ LaneDriver::~LaneDriver() = default;
 void LaneDriver::add_handlers(InterfaceSet& interfaces) {
     interfaces.set_handler(AmId::kLane, on_control, this);
     interfaces.set_handler(AmId::kMarker, on_control, this);
+    interfaces.set_handler(AmId::kOrdered, on_ordered, this);
 }
 
 // --- time
@@ -289,6 +292,41 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
     if (self.negotiator_.on_message(peer, message) != UCS_OK) {
         ucs::log_debug("worker {:016x} broke the lane protocol with {}", uint64_t{header.sender},
                        lanes::name(message.type));
+    }
+    return UCS_OK;
+}
+
+ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    using Order = lanes::Negotiator::Order;
+    auto& self = *static_cast<LaneDriver*>(arg);
+    OrderedHeader header;
+    if (length < sizeof(header)) {
+        ucs::log_warn("an ordered message of {} bytes is too short: dropped", length);
+        return UCS_OK;
+    }
+    std::memcpy(&header, data, sizeof(header));
+    // Messages of requests alone are ordered.
+    const bool is_request = header.id < static_cast<uint8_t>(AmId::kHello);
+    Endpoint* endpoint = is_request ? self.endpoints_.find(header.sender) : nullptr;
+    const Order order = endpoint == nullptr
+                            ? Order::kDrop
+                            : self.negotiator_.order_of(endpoint->serial(), header.epoch);
+    if (order == Order::kDrop) {
+        ucs::log_debug("a message of worker {:016x} comes after what was lost: dropped",
+                       uint64_t{header.sender});
+        return UCS_OK;
+    }
+    auto* message = static_cast<std::byte*>(data) + sizeof(header);
+    LaneState* state = endpoint->lane_state();
+    if (order == Order::kHold || (state != nullptr && !state->early.empty())) {
+        if (state->early.size() >= self.negotiator_.config().window) {
+            ucs::log_warn("worker {:016x} sends more than it was granted: dropped",
+                          uint64_t{header.sender});
+            return UCS_OK;
+        }
+        state->hold_early(header.id, message, length - sizeof(header));
+    } else {
+        self.host_.interfaces.deliver(header.id, message, length - sizeof(header));
     }
     return UCS_OK;
 }

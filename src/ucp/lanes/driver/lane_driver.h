@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -63,7 +64,9 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucs_status_t post_end_marker(Endpoint& endpoint);
     /** Start to give back all lanes. */
     void withdraw();
-    bool holds_lanes() const { return negotiator_.held() != 0 || !graveyard_.empty(); }
+    bool holds_lanes() const {
+        return negotiator_.held() + negotiator_.parked() != 0 || !graveyard_.empty();
+    }
 
     // --- ucpx ---
     bool is_adaptive(const Endpoint& endpoint) const;
@@ -91,6 +94,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void open_rx_gate(lanes::Peer peer) override;
     void stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) override;
     void flush_lane(lanes::Peer peer) override;
+    void open_early(lanes::Peer peer) override;
     void resume_tx(lanes::Peer peer) override;
     void fail_endpoint(lanes::Peer peer, ucs_status_t status) override;
     void closed(lanes::Peer peer) override;
@@ -104,6 +108,9 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     static ucs_status_t on_control(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
+    static ucs_status_t on_ordered(void* self, void* data, size_t length,
+                                   uct::ReceiveDescriptor* descriptor);
+    void deliver(std::deque<LaneState::Held>& messages);
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 

@@ -48,10 +48,12 @@ void Node::post(Peer peer, Packet packet) {
 
 void Node::create_lane(Peer peer) {
     const bool fails = cluster_.delay(0, 100) < cluster_.create_failures;
-    if (lanes_alive() >= negotiator.config().cap) cluster_.error("a lane above the cap");
+    if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
+        cluster_.error("a lane above the cap");
+    }
     const std::uint64_t uid = cluster_.next_uid++;
     if (!fails) endpoints[peer].uid = uid;
-    cluster_.after(cluster_.delay(0, 200 * kMicrosecond), [this, peer, uid, fails] {
+    cluster_.tell(index, cluster_.delay(0, 200 * kMicrosecond), [this, peer, uid, fails] {
         if (dead) return;
         std::vector<std::uint8_t> address(8);
         for (std::size_t i = 0; i < 8; ++i) address[i] = static_cast<std::uint8_t>(uid >> (8 * i));
@@ -62,7 +64,7 @@ void Node::create_lane(Peer peer) {
 void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address) {
     std::uint64_t remote = 0;
     for (std::size_t i = 0; i < 8; ++i) remote |= std::uint64_t{address[i]} << (8 * i);
-    cluster_.after(cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {
+    cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {
         if (dead || !negotiator.find(peer)) return;
         if (negotiator.find(peer)->state == LinkState::kConnecting) {
             endpoints[peer].remote_uid = remote;
@@ -79,18 +81,20 @@ void Node::destroy_lane(Peer peer) {
     if (endpoint.uid == 0) cluster_.error("no lane to destroy");
     if (peer_lives && endpoint.on_dedicated != 0) cluster_.error("destroyed with operations");
     if (peer_lives && !endpoint.held.empty()) cluster_.error("destroyed with held messages");
-    cluster_.after(cluster_.delay(0, 100 * kMicrosecond), [this, peer] {
+    if (peer_lives && !endpoint.early.empty()) cluster_.error("destroyed with early messages");
+    cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer] {
         if (dead) return;
         Endpoint& gone = endpoints[peer];
         gone.uid = gone.remote_uid = gone.on_dedicated = 0;
         gone.connected = gone.flushing = false;
         gone.held.clear();
+        gone.early.clear();
         negotiator.on_lane_destroyed(peer);
     });
 }
 
 void Node::start_tx_switch(Peer peer, const Message& mark) {
-    cluster_.after(cluster_.delay(0, 50 * kMicrosecond), [this, peer, mark] {
+    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, mark] {
         if (!usable(peer) || !negotiator.switch_of(peer)) return;
         send(peer, mark);
         negotiator.on_marker_posted(peer);
@@ -99,7 +103,7 @@ void Node::start_tx_switch(Peer peer, const Message& mark) {
 }
 
 void Node::stop_tx_and_mark(Peer peer, const Message& dmark) {
-    cluster_.after(cluster_.delay(0, 50 * kMicrosecond), [this, peer, dmark] {
+    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, dmark] {
         if (!usable(peer) || !negotiator.switch_of(peer)) return;
         Packet packet{Packet::Kind::kControl, LaneKind::kDedicated, 0, 0, {}};
         packet.bytes.resize(encoded_size(dmark));
@@ -142,6 +146,15 @@ void Node::open_rx_gate(Peer peer) {
     }
 }
 
+void Node::open_early(Peer peer) {
+    Endpoint& endpoint = endpoints[peer];
+    while (!endpoint.early.empty()) {
+        const Packet packet = std::move(endpoint.early.front());
+        endpoint.early.pop_front();
+        deliver(peer, packet);
+    }
+}
+
 // The other end's transport notices its broken lane a little later.
 void Node::fail_endpoint(Peer peer, ucs_status_t) {
     // What was sent to who forgot it ends with the error, and what follows has a new endpoint.
@@ -164,13 +177,14 @@ void Node::notify(Peer peer, const Change& change) {
 }
 
 void Node::send_data(Peer peer, std::uint64_t count) {
+    if (asleep) return;
     endpoints[peer].wanted += count;
     pump(peer);
 }
 
 void Node::put(Peer peer) {
     const Switch* direction = negotiator.switch_of(peer);
-    if (!usable(peer) || direction == nullptr) return;
+    if (asleep || !usable(peer) || direction == nullptr) return;
     using State = ucp::lanes::TxDirection::State;
     const State state = direction->tx.state();
     if (state != State::kMarking && state != State::kWindowed && state != State::kDedicated) return;
@@ -183,8 +197,10 @@ void Node::pump(Peer peer) {
         Switch* direction = negotiator.switch_of(peer);
         if (direction != nullptr && !direction->tx.may_post()) return;
         const LaneKind lane = direction ? direction->tx.lane() : LaneKind::kScalable;
+        const bool is_ordered = direction != nullptr && direction->tx.is_ordered();
         if (direction != nullptr) direction->tx.posted();
-        post(peer, {Packet::Kind::kData, lane, 0, ++endpoint.posted, {}});
+        const auto after = is_ordered ? negotiator.find(peer)->epoch : ucp::lanes::Epoch{0};
+        post(peer, {Packet::Kind::kData, lane, 0, ++endpoint.posted, {}, after});
     }
 }
 
@@ -202,6 +218,19 @@ bool Node::arrive(Peer from, const Packet& packet) {
         if (packet.kind != Packet::Kind::kPut && (!open || !endpoint.held.empty())) {
             endpoint.held.push_back(packet);
             endpoint.most_held = std::max(endpoint.most_held, endpoint.held.size());
+            return true;
+        }
+    }
+    if (packet.after != 0) {
+        using Order = Negotiator::Order;
+        const Order order = negotiator.order_of(from, packet.after);
+        if (order == Order::kDrop) {
+            if (!endpoint.broken) cluster_.error("an ordered message of no round");
+            return true;
+        }
+        if (order == Order::kHold || !endpoint.early.empty()) {
+            endpoint.early.push_back(packet);
+            endpoint.most_early = std::max(endpoint.most_early, endpoint.early.size());
             return true;
         }
     }
@@ -258,12 +287,13 @@ void Cluster::run(Time end) {
     while (true) {
         Time next = due_.empty() ? kNever : due_.top().when;
         for (const auto& node : nodes_) {
-            if (!node->dead) next = std::min(next, node->negotiator.next_deadline());
+            if (!node->dead && !node->asleep)
+                next = std::min(next, node->negotiator.next_deadline());
         }
         if (next > end) break;
         now_ = std::max(now_, next);
         for (const auto& node : nodes_) {
-            if (!node->dead && node->negotiator.next_deadline() <= now_) {
+            if (!node->dead && !node->asleep && node->negotiator.next_deadline() <= now_) {
                 node->negotiator.advance(now_);
             }
         }
@@ -280,7 +310,10 @@ void Cluster::run(Time end) {
 void Cluster::check() {
     for (const auto& node : nodes_) {
         if (node->dead) continue;
-        if (node->lanes_alive() > node->negotiator.config().cap) error("above the cap");
+        const Negotiator& negotiator = node->negotiator;
+        if (node->lanes_alive() > negotiator.config().cap + negotiator.parked()) {
+            error("above the cap");
+        }
         if (!node->negotiator.consistent()) error("inconsistent");
     }
 }
@@ -293,7 +326,8 @@ void Cluster::sample(Time interval) {
     for (const auto& [pair, score] : measured) {
         const auto& [from, to] = pair;
         Node& node = *nodes_[from];
-        if (node.dead || node.endpoints[to].failed || node.endpoints[to].closed) continue;
+        if (node.dead || node.asleep || node.endpoints[to].failed || node.endpoints[to].closed)
+            continue;
         node.negotiator.advance(now_);
         node.negotiator.on_score(to, score);
     }
@@ -302,6 +336,40 @@ void Cluster::sample(Time interval) {
 
 void Cluster::kill(std::size_t victim) {
     nodes_[victim]->dead = true;
+}
+
+void Cluster::sleep(std::size_t node, Time end) {
+    if (nodes_[node]->dead || nodes_[node]->asleep) return;
+    nodes_[node]->asleep = true;
+    at(end, [this, node] { wake(node); });
+}
+
+// Transports are polled one after the other, so the lanes' messages come in any order.
+void Cluster::wake(std::size_t node) {
+    nodes_[node]->asleep = false;
+    std::deque<Waiting> inbox;
+    inbox.swap(inboxes_[node]);
+    const bool dedicated_first = random_() % 2 == 0;
+    if (random_() % 3 != 0) {
+        std::stable_sort(inbox.begin(), inbox.end(), [&](const Waiting& a, const Waiting& b) {
+            return a.is_dedicated != b.is_dedicated && a.is_dedicated == dedicated_first;
+        });
+    }
+    for (const Waiting& waiting : inbox) {
+        if (nodes_[node]->dead) return;
+        waiting.what();
+        check();
+    }
+}
+
+void Cluster::tell(std::size_t node, Time delay, std::function<void()> what) {
+    after(delay, [this, node, what = std::move(what)] {
+        if (nodes_[node]->asleep) {
+            inboxes_[node].push_back({false, what});
+        } else {
+            what();
+        }
+    });
 }
 
 void Cluster::noticed(std::size_t observer, std::size_t victim) {
@@ -329,25 +397,37 @@ void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
     Time when = now_ + delay(1 * kMicrosecond, 30 * kMicrosecond);
     if (ordered) when = last = std::max(when, last);
     at(when, [this, from, to, packet = std::move(packet)] {
-        Node& receiver = *nodes_[to];
         if (on_step) on_step();
-        if (!receiver.dead && !nodes_[from]->dead) {
-            receiver.negotiator.advance(now_);
-            if (!receiver.arrive(from, packet) && nodes_[from]->endpoints[to].broken) {
-                after(notice, [this, from, to, uid = packet.lane_uid] {
-                    nodes_[from]->lane_broke(to, uid);
-                });
-                return;
+        if (nodes_[to]->asleep) {
+            const bool is_dedicated = packet.lane == LaneKind::kDedicated;
+            inboxes_[to].push_back(
+                {is_dedicated, [this, from, to, packet] { process(from, to, packet); }});
+            // The adapter has it.
+            if (is_dedicated && nodes_[from]->endpoints[to].remote_uid == packet.lane_uid) {
+                tell(from, 0, [this, from, to] { nodes_[from]->on_arrived(to); });
             }
-        } else if (!nodes_[from]->dead) {
-            after(notice, [this, from, to] { noticed(from, to); });
             return;
         }
-        if (packet.lane == LaneKind::kDedicated &&
+        process(from, to, packet);
+        if (packet.lane == LaneKind::kDedicated && !nodes_[to]->dead &&
             nodes_[from]->endpoints[to].remote_uid == packet.lane_uid) {
-            nodes_[from]->on_arrived(to);
+            tell(from, 0, [this, from, to] { nodes_[from]->on_arrived(to); });
         }
     });
+}
+
+void Cluster::process(std::size_t from, std::size_t to, const Node::Packet& packet) {
+    Node& receiver = *nodes_[to];
+    if (nodes_[from]->dead) return;
+    if (receiver.dead) {
+        after(notice, [this, from, to] { noticed(from, to); });
+        return;
+    }
+    receiver.negotiator.advance(now_);
+    if (!receiver.arrive(from, packet) && nodes_[from]->endpoints[to].broken) {
+        after(notice,
+              [this, from, to, uid = packet.lane_uid] { nodes_[from]->lane_broke(to, uid); });
+    }
 }
 
 void Cluster::error(const std::string& what) {
@@ -396,6 +476,7 @@ void Cluster::check_quiet() {
             if (established(a, b) != established(b, a)) error(pair + "the ends disagree");
             if (link && link->deferred) error(pair + "never answered");
             if (!endpoint.held.empty()) error(pair + "held messages");
+            if (!endpoint.early.empty()) error(pair + "early messages");
             if (endpoint.posted != endpoint.wanted && !endpoint.failed) {
                 error(pair + "a send without end");
             }

@@ -48,6 +48,7 @@ class Node : public ucp::lanes::Sink {
     void open_rx_gate(Peer peer) override;
     void stop_tx_and_mark(Peer peer, const Message& dmark) override;
     void flush_lane(Peer peer) override;
+    void open_early(Peer peer) override;
     void resume_tx(Peer peer) override { pump(peer); }
     void fail_endpoint(Peer peer, ucs_status_t status) override;
     void closed(Peer peer) override;
@@ -59,6 +60,7 @@ class Node : public ucp::lanes::Sink {
         std::uint64_t lane_uid;  // of the receiver's dedicated lane
         std::uint64_t number;
         std::vector<std::uint8_t> bytes;
+        ucp::lanes::Epoch after = 0;  // an ordered message: the round whose DMARK it comes after
     };
     // @return false if the packet's dedicated lane is gone
     bool arrive(Peer from, const Packet& packet);
@@ -78,6 +80,8 @@ class Node : public ucp::lanes::Sink {
         std::uint64_t posted = 0;
         std::uint64_t delivered = 0;
         std::deque<Packet> held;
+        std::deque<Packet> early;
+        std::size_t most_early = 0;
         std::size_t most_held = 0;
         bool failed = false;
         bool broken = false;  // one end forgot it once: a new one took its place, with a gap
@@ -88,6 +92,7 @@ class Node : public ucp::lanes::Sink {
     std::size_t index;
     std::uint64_t worker;
     bool dead = false;
+    bool asleep = false;  // its program computes: it lives, and calls nothing
 
   private:
     bool usable(Peer peer) const;
@@ -120,6 +125,11 @@ class Cluster {
     // may change it.
     void sample_every(Time interval);
     std::map<std::pair<std::size_t, std::size_t>, Score> measured;
+
+    // The node's program computes until `end`; then it finds what came meanwhile, lane by lane.
+    void sleep(std::size_t node, Time end);
+    // What an adapter tells its program after `delay`: heard when that makes progress.
+    void tell(std::size_t node, Time delay, std::function<void()> what);
 
     // The node stops. Others notice when they send to it, `notice` later.
     void kill(std::size_t victim);
@@ -157,11 +167,20 @@ class Cluster {
         }
     };
 
+    // What waits for a node that sleeps.
+    struct Waiting {
+        bool is_dedicated;
+        std::function<void()> what;
+    };
+
     void check();
     void sample(Time interval);
+    void wake(std::size_t node);
+    void process(std::size_t from, std::size_t to, const Node::Packet& packet);
 
     std::vector<std::unique_ptr<Node>> nodes_;
     std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+    std::map<std::size_t, std::deque<Waiting>> inboxes_;
     std::map<std::tuple<std::size_t, std::size_t, LaneKind>, Time> last_arrival_;
     std::mt19937_64 random_;
     Time now_ = 0;

@@ -48,9 +48,9 @@ const Row kRows[] = {
     {LinkState::kSwitching, Type::kMarkAck, UCS_OK, LinkState::kSwitching, "2:window"},
     {LinkState::kSwitching, Type::kWithdraw, kBad, LinkState::kSwitching, ""},
     {LinkState::kEstablished, Type::kDmark, UCS_OK, LinkState::kDemoting,
-     "2:stop 2:flush 2:DMARK_ACK"},
+     "2:stop 2:flush 2:early 2:DMARK_ACK"},
     {LinkState::kEstablished, Type::kWithdraw, kBad, LinkState::kEstablished, ""},
-    {LinkState::kDemoting, Type::kDmark, UCS_OK, LinkState::kDemoting, "2:DMARK_ACK"},
+    {LinkState::kDemoting, Type::kDmark, UCS_OK, LinkState::kDemoting, "2:early 2:DMARK_ACK"},
     {LinkState::kDemoting, Type::kDmarkAck, UCS_OK, LinkState::kDemoting, "2:resume"},
     {LinkState::kReleasing, Type::kRequest, UCS_OK, LinkState::kReleasing, "2:DENY"},
     // The peer has lost the round.
@@ -170,7 +170,7 @@ TEST_F(LanesNegotiatorStates, APeerThatLostTheRoundLosesNothingOnceAllIsDelivere
     deliver(Type::kDmark);
     deliver(Type::kDmarkAck);
     negotiator_->on_flushed(kPeer);
-    EXPECT_EQ("2:DMARK_ACK 2:resume 2:FLUSHED", sink_->take());
+    EXPECT_EQ("2:early 2:DMARK_ACK 2:resume 2:FLUSHED", sink_->take());
     deliver(Type::kGone);
     EXPECT_EQ("2:destroy", sink_->take());
     EXPECT_EQ(LinkState::kReleasing, state());
@@ -282,16 +282,22 @@ TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
     });
 }
 
-TEST_F(LanesNegotiatorStates, TimersPingAndFreeNothing) {
+TEST_F(LanesNegotiatorStates, TimersPingEverMoreSeldomAndFreeNothing) {
+    config_.max_parked = 0;
     in_every_state([&](LinkState from) {
         const bool is_up = from == LinkState::kEstablished;
         if ((!waits_for_peer(from) && !is_up) || from == LinkState::kRequested) return;
         negotiator_->set_policy(kPeer, Policy::kDedicated);  // it stays warm
         for (int i = 0; i < 5; ++i) {
-            advance(is_up ? config_.stale_after : config_.wait_timeout);
+            const Time wait = (is_up ? config_.stale_after : config_.wait_timeout) << i;
+            advance(wait - 1);
+            EXPECT_EQ(std::string::npos, sink_->take().find("2:PING"));
+            advance(1);
             EXPECT_NE(std::string::npos, sink_->take().find("2:PING"));
             EXPECT_EQ(from, state());
         }
+        deliver(Type::kPong);
+        advance(is_up ? config_.stale_after : config_.wait_timeout);
     });
 }
 

@@ -261,13 +261,13 @@ TEST_F(LanesNegotiator, ARemoteScoreThatIsNotRepeatedDecays) {
     negotiator_->on_message(kPeer, news);
     score(kPeer, 0);
     sink_->take();
-    std::string last;
+    std::string all;
     for (int i = 0; i < 10 && state() == LinkState::kEstablished; ++i) {
-        EXPECT_EQ(i == 0 ? "" : "2:PING", last);
         advance(config_.stale_after);
-        last = sink_->take();
+        all += sink_->take() + "|";
     }
-    EXPECT_EQ("2:PING 2:stop 2:flush", last);
+    // It is asked as well, in case it has lost the round.
+    EXPECT_EQ("2:PING||2:PING||||2:PING|2:stop 2:flush|", all);
 }
 
 TEST_F(LanesNegotiator, ALaneThatCannotBeMadeIsWithdrawn) {

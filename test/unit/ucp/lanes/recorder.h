@@ -31,6 +31,7 @@ class Recorder : public ucp::lanes::Sink {
     void open_rx_gate(Peer peer) override { add(peer, "gate"); }
     void stop_tx_and_mark(Peer peer, const Message& dmark) override { add(peer, "stop"); }
     void flush_lane(Peer peer) override { add(peer, "flush"); }
+    void open_early(Peer peer) override { add(peer, "early"); }
     void resume_tx(Peer peer) override { add(peer, "resume"); }
     void fail_endpoint(Peer peer, ucs_status_t) override { add(peer, "fail"); }
     void closed(Peer peer) override { add(peer, "closed"); }

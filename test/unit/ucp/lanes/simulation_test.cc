@@ -305,6 +305,7 @@ TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
             ASSERT_EQ(0u, cluster[a].negotiator.held()) << "seed " << seed;
             for (const auto& [peer, endpoint] : cluster[a].endpoints) {
                 ASSERT_LE(endpoint.most_held, config.window + 1) << "seed " << seed;
+                ASSERT_LE(endpoint.most_early, config.window) << "seed " << seed;
             }
         }
         switches += cluster.switches();
@@ -330,6 +331,92 @@ void expect_to_settle(Cluster& cluster, std::size_t cap) {
     cluster.check_quiet();
     ASSERT_EQ("", first_error(cluster));
     ASSERT_EQ(greedy(cluster, cap), admitted(cluster));
+}
+
+// Programs compute for a while and hear nothing. Whoever is awake posts what it sends at once, all
+// the same, and in order; at the end the links are those of the greedy matching.
+TEST(LanesSimulation, SleepersAtRandomStopNobody) {
+    std::uint64_t parked = 0, early = 0, switches = 0;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        Config config = impatient_config(1 + seed % 3);
+        config.window = 512;
+        config.max_parked = seed % 4 == 0 ? 0 : 1 + seed % 5;
+        Cluster cluster(3 + seed % 5, config, seed);
+        heavy_tailed(cluster, 3, 1.2);
+        cluster.sample_every(kInterval);
+        cluster.on_step = [&] {
+            for (std::size_t a = 0; a < cluster.size(); ++a) {
+                parked = std::max<std::uint64_t>(parked, cluster[a].negotiator.parked());
+            }
+        };
+        for (std::size_t i = 0; i < 4 * cluster.size(); ++i) {
+            const std::size_t node = cluster.random()() % cluster.size();
+            const Time begin = cluster.delay(0, 3000 * kMillisecond);
+            const Time end =
+                begin + cluster.delay(0, i % 3 == 0 ? 1500 * kMillisecond : 40 * kMillisecond);
+            cluster.at(begin, [&cluster, node, end] { cluster.sleep(node, end); });
+        }
+        for (Time when = 0; when < 4000 * kMillisecond; when += 7 * kMillisecond) {
+            cluster.at(when, [&cluster] {
+                const std::size_t from = cluster.random()() % cluster.size();
+                const std::size_t to = cluster.random()() % cluster.size();
+                if (from == to || cluster[from].asleep) return;
+                cluster[from].send_data(to, 1 + cluster.random()() % 3);
+                cluster[from].put(to);
+                const std::uint64_t wanted = cluster[from].endpoints[to].wanted;
+                cluster.tell(from, kMillisecond / 2, [&cluster, from, to, wanted] {
+                    if (cluster[from].endpoints[to].posted < wanted)
+                        cluster.error("a sender waits");
+                });
+            });
+        }
+        for (int moves = 0; moves < 4; ++moves) {
+            cluster.run(cluster.now() + 1000 * kMillisecond);
+            const auto before = cluster.measured;
+            heavy_tailed(cluster, 3, 1.2);
+            for (const auto& [pair, score] : before) cluster.measured.insert({pair, 0});
+        }
+        cluster.run(cluster.now() + 20000 * kMillisecond);
+        cluster.check_quiet();
+        ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
+        ASSERT_EQ(greedy(cluster, config.cap), admitted(cluster)) << "seed " << seed;
+        for (std::size_t a = 0; a < cluster.size(); ++a) {
+            ASSERT_EQ(0u, cluster[a].negotiator.parked()) << "seed " << seed;
+            for (const auto& [peer, endpoint] : cluster[a].endpoints) early += endpoint.most_early;
+        }
+        switches += cluster.switches();
+    }
+    EXPECT_GT(parked, 1u);
+    EXPECT_GT(early, 100u);
+    EXPECT_GT(switches, 1000u);
+}
+
+// A sleeper holds the only slot of whom others want.
+TEST(LanesSimulation, ASlotBehindASleeperIsSoonInUse) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+        const Config config = small_config(1, 200);
+        Cluster cluster(3, config, seed);
+        cluster.measured = {{{0, 1}, 1000}};
+        cluster.sample_every(kInterval / 10);
+        cluster.run(1000 * kMillisecond);
+        ASSERT_TRUE(cluster.established(0, 1)) << "seed " << seed;
+        cluster.sleep(1, 60'000 * kMillisecond);
+        cluster.run(cluster.now() + seed * 37 * kMillisecond);
+        // Both ends ask, in turn.
+        cluster.measured[{seed % 2 == 0 ? 2 : 0, seed % 2 == 0 ? 0 : 2}] = 5000;
+        cluster.run(cluster.now() + kInterval / 10 + 100 * kMillisecond);
+        EXPECT_TRUE(cluster.established(0, 2)) << "seed " << seed;
+        EXPECT_EQ(1u, cluster[0].negotiator.parked()) << "seed " << seed;
+        const std::uint64_t pings = cluster[0].negotiator.counters().pings;
+        cluster.measured[{0, 1}] = 0;
+        cluster.run(59'000 * kMillisecond);
+        // One to be sure that it lives, ever more seldom.
+        EXPECT_LE(cluster[0].negotiator.counters().pings - pings, 25u) << "seed " << seed;
+        cluster.run(70'000 * kMillisecond);
+        cluster.check_quiet();
+        EXPECT_EQ("", first_error(cluster)) << "seed " << seed;
+        EXPECT_EQ(0u, cluster[0].negotiator.parked()) << "seed " << seed;
+    }
 }
 
 // Nodes die at random; survivors free the slots and settle among themselves.

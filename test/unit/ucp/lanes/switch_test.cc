@@ -25,10 +25,10 @@ TxDirection in_state(State state) {
         case State::kDedicated:
             walk({tx.begin(2), tx.marker_posted(), tx.mark_acknowledged()});
             break;
-        case State::kUnmarking:
+        case State::kLeaving:
             walk({tx.begin(2), tx.marker_posted(), tx.mark_acknowledged(), tx.stop()});
             break;
-        case State::kStopped:
+        case State::kLeft:
             walk({tx.begin(2), tx.marker_posted(), tx.stop(), tx.marker_posted()});
             break;
     }
@@ -57,23 +57,23 @@ TEST(LanesSwitch, EveryEventInEveryState) {
         {State::kWindowed, kBegin, false, State::kWindowed},
         {State::kWindowed, kPosted, false, State::kWindowed},
         {State::kWindowed, kMarkAck, true, State::kDedicated},
-        {State::kWindowed, kStop, true, State::kUnmarking},
+        {State::kWindowed, kStop, true, State::kLeaving},
         {State::kWindowed, kDmarkAck, false, State::kWindowed},
         {State::kDedicated, kBegin, false, State::kDedicated},
         {State::kDedicated, kPosted, false, State::kDedicated},
         {State::kDedicated, kMarkAck, false, State::kDedicated},
-        {State::kDedicated, kStop, true, State::kUnmarking},
+        {State::kDedicated, kStop, true, State::kLeaving},
         {State::kDedicated, kDmarkAck, false, State::kDedicated},
-        {State::kUnmarking, kBegin, false, State::kUnmarking},
-        {State::kUnmarking, kPosted, true, State::kStopped},
-        {State::kUnmarking, kMarkAck, true, State::kUnmarking},
-        {State::kUnmarking, kStop, false, State::kUnmarking},
-        {State::kUnmarking, kDmarkAck, false, State::kUnmarking},
-        {State::kStopped, kBegin, false, State::kStopped},
-        {State::kStopped, kPosted, false, State::kStopped},
-        {State::kStopped, kMarkAck, true, State::kStopped},
-        {State::kStopped, kStop, false, State::kStopped},
-        {State::kStopped, kDmarkAck, true, State::kScalable},
+        {State::kLeaving, kBegin, false, State::kLeaving},
+        {State::kLeaving, kPosted, true, State::kLeft},
+        {State::kLeaving, kMarkAck, true, State::kLeaving},
+        {State::kLeaving, kStop, false, State::kLeaving},
+        {State::kLeaving, kDmarkAck, false, State::kLeaving},
+        {State::kLeft, kBegin, false, State::kLeft},
+        {State::kLeft, kPosted, false, State::kLeft},
+        {State::kLeft, kMarkAck, true, State::kLeft},
+        {State::kLeft, kStop, false, State::kLeft},
+        {State::kLeft, kDmarkAck, true, State::kScalable},
     };
     for (const auto& row : table) {
         TxDirection tx = in_state(row.from);
@@ -106,8 +106,13 @@ TEST(LanesSwitch, WhatMayBePostedWhere) {
     EXPECT_FALSE(in_state(State::kMarking).may_post());
     EXPECT_TRUE(in_state(State::kDedicated).may_post());
     EXPECT_EQ(LaneKind::kDedicated, in_state(State::kDedicated).lane());
-    EXPECT_FALSE(in_state(State::kUnmarking).may_post());
-    EXPECT_FALSE(in_state(State::kStopped).may_post());
+    for (const State state : {State::kLeaving, State::kLeft}) {
+        EXPECT_TRUE(in_state(state).may_post());
+        EXPECT_EQ(LaneKind::kScalable, in_state(state).lane());
+        EXPECT_TRUE(in_state(state).is_ordered());
+    }
+    EXPECT_FALSE(in_state(State::kScalable).is_ordered());
+    EXPECT_FALSE(in_state(State::kDedicated).is_ordered());
 }
 
 TEST(LanesSwitch, WindowHoldsUntilTheMarkIsAcknowledged) {
@@ -125,6 +130,21 @@ TEST(LanesSwitch, WindowHoldsUntilTheMarkIsAcknowledged) {
     shut.begin(0);
     shut.marker_posted();
     EXPECT_FALSE(shut.may_post());
+}
+
+// Of a sender that leaves, the peer holds no more than it granted.
+TEST(LanesSwitch, WindowHoldsUntilTheDmarkIsAcknowledged) {
+    TxDirection tx = in_state(State::kDedicated);
+    EXPECT_TRUE(tx.stop());
+    for (int i = 0; i < 2; ++i) {
+        ASSERT_TRUE(tx.may_post());
+        tx.posted();
+        if (i == 0) EXPECT_TRUE(tx.marker_posted());
+    }
+    EXPECT_FALSE(tx.may_post());
+    EXPECT_TRUE(tx.dmark_acknowledged());
+    EXPECT_TRUE(tx.may_post());
+    EXPECT_FALSE(tx.is_ordered());
 }
 
 TEST(LanesSwitch, ReceiverDeliversFromOneLaneAtATime) {

@@ -143,11 +143,11 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
                               sizeof(RndvData),       sizeof(EmulatedPut),
                               sizeof(EmulatedGet),    sizeof(EmulatedGetReply),
                               sizeof(EmulatedAtomic), sizeof(EmulatedAtomicReply),
-                              sizeof(EmulatedDone)};
+                              sizeof(EmulatedDone),   sizeof(OrderedHeader)};
     const AmId ids[] = {AmId::kRndvRts,     AmId::kRndvAts,  AmId::kRndvRtr,
                         AmId::kRndvAtp,     AmId::kRndvData, AmId::kPut,
                         AmId::kGetRequest,  AmId::kGetReply, AmId::kAtomicRequest,
-                        AmId::kAtomicReply, AmId::kRmaAck};
+                        AmId::kAtomicReply, AmId::kRmaAck,   AmId::kOrdered};
     for (size_t kind = 0; kind < std::size(ids); ++kind) {
         for (size_t length = 0; length < headers[kind]; ++length) {
             ucs::LogCapture log;

@@ -218,6 +218,77 @@ TEST(LaneSwitch, APeerThatNeverProgressesHangsNobody) {
     EXPECT_EQ(cluster.fabric.dedicated_endpoints(uuid), 0u);
 }
 
+// The peer's program computes while its lane is taken away: what is sent to it leaves the program
+// as on the scalable lane, and comes in order when the peer is back.
+TEST(LaneSwitch, LeavingALaneStopsNoSender) {
+    for (const unsigned before : {0u, 3u, 40u}) {
+        Cluster cluster(2);
+        Pinger there(cluster, 0, 1), back(cluster, 1, 0);
+        const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+        there.send();
+        back.send();
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        ASSERT_TRUE(cluster.until([&] {
+            return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED &&
+                   cluster.lane_state(cluster.endpoint(1, 0)) == UCPX_LANE_STATE_ESTABLISHED;
+        }));
+        cluster.hold_still(1);
+        for (unsigned count = 0; count < before; ++count) there.send();
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+        EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
+        const ucs::Time begun = cluster.clock.now();
+        std::vector<uint8_t> big = pattern(20000, 1);
+        std::vector<ucs_status_ptr_t> sends;
+        for (unsigned count = 0; count < 50; ++count) {
+            there.send();  // waits for its end
+            if (count % 10 == 0) {
+                sends.push_back(ucp_tag_send_nbx(endpoint, big.data(), big.size(), 77, &kNothing));
+            }
+        }
+        EXPECT_LT(cluster.clock.now() - begun, std::chrono::milliseconds(1));
+        EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
+        cluster.steps(2000);
+        EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
+        cluster.hold_still(SIZE_MAX);
+        std::vector<uint8_t> received(big.size());
+        for (const ucs_status_ptr_t send : sends) {
+            EXPECT_EQ(
+                cluster.finish(ucp_tag_recv_nbx(cluster.worker(1), received.data(), received.size(),
+                                                77, ~uint64_t{0}, &kNothing)),
+                UCS_OK);
+            EXPECT_EQ(received, big);
+            EXPECT_EQ(cluster.finish(send), UCS_OK);
+        }
+        ASSERT_TRUE(cluster.until([&] {
+            there.receive();
+            back.receive();
+            return there.is_idle() && back.is_idle() &&
+                   cluster.lane_state(endpoint) == UCPX_LANE_STATE_SCALABLE;
+        }));
+        EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+    }
+}
+
+// The peer's program computes from the moment on at which this end may use the new lane.
+TEST(LaneSwitch, ANewLaneStopsNoSender) {
+    Cluster cluster(2);
+    Pinger there(cluster, 0, 1);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(
+        cluster.until([&] { return cluster.lane_state(endpoint) == UCPX_LANE_STATE_SWITCHING; }));
+    cluster.hold_still(1);
+    const ucs::Time begun = cluster.clock.now();
+    for (unsigned count = 0; count < 100; ++count) there.send();
+    EXPECT_LT(cluster.clock.now() - begun, std::chrono::milliseconds(1));
+    EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_SWITCHING);
+    cluster.hold_still(SIZE_MAX);
+    ASSERT_TRUE(cluster.until([&] {
+        there.receive();
+        return there.is_idle() && cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED;
+    }));
+}
+
 /** What an endpoint's error handler saw. */
 struct Failure {
     unsigned calls = 0;
