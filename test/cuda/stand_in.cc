@@ -589,14 +589,6 @@ Result pointer_get_attributes(unsigned count, abi::PointerAttribute* attributes,
     return abi::kSuccess;
 }
 
-Result pointer_get_attribute(void* value, abi::PointerAttribute attribute,
-                             abi::DevicePointer pointer) {
-    Lock lock(state().mutex);
-    if (!state().is_initialized) return abi::kNotInitialized;
-    const Region* const region = find_region(pointer);
-    return region == nullptr ? abi::kInvalidValue : fill_attribute(region, attribute, value);
-}
-
 Result memory_allocate(abi::DevicePointer* pointer, size_t size) {
     STAND_IN_CALL("cuMemAlloc");
     STAND_IN_CONTEXT();
@@ -619,6 +611,7 @@ Result memory_free(abi::DevicePointer pointer) {
 }
 
 Result memory_get_range(abi::DevicePointer* base, size_t* size, abi::DevicePointer pointer) {
+    STAND_IN_CONTEXT();
     Lock lock(state().mutex);
     const Region* const region = find_region(pointer);
     if (region == nullptr) return abi::kNotFound;
@@ -989,6 +982,7 @@ static_assert(sizeof(Exported) <= sizeof(abi::IpcHandle));
 
 Result ipc_get_handle(abi::IpcHandle* handle, abi::DevicePointer pointer) {
     STAND_IN_CALL("cuIpcGetMemHandle");
+    STAND_IN_CONTEXT();
     Lock lock(state().mutex);
     const Region* const region = find_region(pointer);
     if (region == nullptr || region->kind != Kind::kDevice) return abi::kInvalidValue;
@@ -1074,7 +1068,6 @@ const std::map<std::string, void*>& entries() {
         {"cuCtxGetId", address_of(context_get_id)},
         {"cuCtxSynchronize", address_of(context_synchronize)},
         {"cuCtxEnablePeerAccess", address_of(context_enable_peer)},
-        {"cuPointerGetAttribute", address_of(pointer_get_attribute)},
         {"cuPointerGetAttributes", address_of(pointer_get_attributes)},
         {"cuMemAlloc", address_of(memory_allocate)},
         {"cuMemFree", address_of(memory_free)},

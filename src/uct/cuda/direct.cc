@@ -30,7 +30,10 @@ ucs_status_t DirectCopy::test() {
     ucs_status_t status = UCS_INPROGRESS;
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
-            return UCS_INPROGRESS;  // another thread hands it over
+            // For company, or another thread hands it over; a device that fails meanwhile is seen.
+            if (++polls_ % kPollsPerQuery == 0)
+                (void)job_.context->query({job_.context, Direction::kWithin, 0});
+            return UCS_INPROGRESS;
         case State::kBegun:
             status = ask(ticket_);
             break;
@@ -202,6 +205,7 @@ bool DirectCopies::begin_list(CopyContext& context, std::span<DirectCopy* const>
         staging_.put(chunk);
         return false;
     }
+    latest_ = ticket;
     for (DirectCopy* copy : copies)
         copy->handed_over(UCS_OK, ticket, copy == copies.front() ? chunk : nullptr);
     return true;
@@ -209,6 +213,12 @@ bool DirectCopies::begin_list(CopyContext& context, std::span<DirectCopy* const>
 
 void DirectCopies::flush(CopyContext& context) {
     std::lock_guard lock(mutex_);
+    const bool is_company =
+        waiting_.size() >= kCompany || std::ranges::any_of(waiting_, [](const DirectCopy* copy) {
+            return copy->job().length > kLongPiece;
+        });
+    if (!is_company && latest_.context == &context && context.test(latest_) == UCS_INPROGRESS)
+        return;
     handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
         if (copy->job().context != &context) return false;
@@ -222,6 +232,7 @@ void DirectCopies::flush(CopyContext& context) {
         const ucs_status_t status =
             context.begin(Direction::kWithin, job.to, reinterpret_cast<const void*>(job.from),
                           job.length, &ticket);
+        if (status == UCS_OK) latest_ = ticket;
         copy->handed_over(status, ticket, nullptr);
     }
 }

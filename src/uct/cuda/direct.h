@@ -83,7 +83,8 @@ class DirectCopy final : public ucs::AsyncCopy {
  *
  * Those between devices that are begun in one turn of the program's progress are handed over
  * together when the first of them is asked for: many short ones by one kernel, since each copy of
- * the copy engine costs 2 us, long ones one by one. Any thread.
+ * the copy engine costs 2 us, long ones one by one. While some are under way, a few short ones wait
+ * for company, until those have ended. Any thread.
  */
 class DirectCopies {
   public:
@@ -102,6 +103,8 @@ class DirectCopies {
   private:
     /** From so many pieces on a kernel copies them. */
     static constexpr size_t kLeastList = 4;
+    /** So many need no further company. */
+    static constexpr size_t kCompany = 32;
     /** Pieces that are longer on average belong to the copy engine. */
     static constexpr size_t kLongPiece = 512 * 1024;
     /** A kernel's blocks have something to do each: longer pieces are cut. */
@@ -122,6 +125,7 @@ class DirectCopies {
     Exports& exports_;
     Mappings& mappings_;
     std::mutex mutex_;
+    CopyContext::Ticket latest_;  //!< that was handed over
     std::vector<DirectCopy*> waiting_;
     std::vector<DirectCopy*> handed_over_;  //!< of flush()
     std::vector<std::unique_ptr<DirectCopy>> idle_;

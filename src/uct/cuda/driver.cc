@@ -45,7 +45,6 @@ constexpr Entry kEntries[] = {
     {"cuCtxGetId", 12000, offsetof(Driver, context_get_id)},
     {"cuCtxSynchronize", 2000, offsetof(Driver, context_synchronize)},
     {"cuCtxEnablePeerAccess", 4000, offsetof(Driver, context_enable_peer)},
-    {"cuPointerGetAttribute", 4000, offsetof(Driver, pointer_get_attribute)},
     {"cuPointerGetAttributes", 7000, offsetof(Driver, pointer_get_attributes)},
     {"cuMemAlloc", 3020, offsetof(Driver, memory_allocate)},
     {"cuMemFree", 3020, offsetof(Driver, memory_free)},

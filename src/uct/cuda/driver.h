@@ -40,7 +40,6 @@ struct Driver {
     abi::Result (*context_synchronize)();
     abi::Result (*context_enable_peer)(abi::Context, unsigned);
 
-    abi::Result (*pointer_get_attribute)(void*, abi::PointerAttribute, abi::DevicePointer);
     abi::Result (*pointer_get_attributes)(unsigned, abi::PointerAttribute*, void**,
                                           abi::DevicePointer);
 
@@ -95,6 +94,12 @@ struct Driver {
     abi::Result (*ipc_open)(abi::DevicePointer*, abi::IpcHandle, unsigned);
     abi::Result (*ipc_close)(abi::DevicePointer);
 
+    /** One attribute of an address, whatever context is current, or none. */
+    template <typename T>
+    bool ask(abi::PointerAttribute attribute, abi::DevicePointer address, T* value) const {
+        void* values[] = {value};
+        return pointer_get_attributes(1, &attribute, values, address) == abi::kSuccess;
+    }
     /** "CUDA_ERROR_ILLEGAL_ADDRESS", for the log. */
     const char* name_of(abi::Result result) const;
     /** False until somebody in this process has called cuInit(). */

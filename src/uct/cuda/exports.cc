@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 
 namespace uct::cuda {
@@ -12,9 +13,7 @@ Exports::Exports(const Driver& driver) : driver_(driver), process_(ucs::unique_i
 
 uint64_t Exports::buffer_at(const Driver& driver, abi::DevicePointer address) {
     unsigned long long number = 0;
-    return driver.pointer_get_attribute(&number, abi::kPointerBufferId, address) == abi::kSuccess
-               ? number
-               : 0;
+    return driver.ask(abi::kPointerBufferId, address, &number) ? number : 0;
 }
 
 bool Exports::describe(const CopyEngine::Found& found, const void* address, size_t length,
@@ -49,14 +48,25 @@ ucs::MemoryExport Exports::describe_allocation(const CopyEngine::Found& found, u
     abi::Uuid uuid{};
     (void)driver_.device_get_uuid(&uuid, found.device);
     std::memcpy(description.device, uuid.bytes, sizeof(description.device));
-    abi::IpcHandle handle{};
-    static_assert(sizeof(handle) == sizeof(description.handle));
-    if (found.type == UCS_MEMORY_TYPE_CUDA &&
-        driver_.ipc_get_handle(&handle, found.base) == abi::kSuccess) {
-        description.has_handle = 1;
-        std::memcpy(description.handle, handle.reserved, sizeof(description.handle));
-    }
+    if (found.type == UCS_MEMORY_TYPE_CUDA && found.context != nullptr)
+        description.has_handle = take_handle(found, description.handle) ? 1 : 0;
     return description;
+}
+
+bool Exports::take_handle(const CopyEngine::Found& found, char (&bytes)[64]) {
+    // Whatever is current on this thread: the driver wants a context.
+    CurrentContext current(driver_, found.context);
+    abi::Result result = current.result();
+    abi::IpcHandle handle{};
+    if (result == abi::kSuccess) result = driver_.ipc_get_handle(&handle, found.base);
+    if (result != abi::kSuccess) {
+        ucs::log_info("{} bytes of CUDA device {} cannot be opened by other processes: {}",
+                      found.length, found.device, driver_.name_of(result));
+        return false;
+    }
+    static_assert(sizeof(handle) == sizeof(bytes));
+    std::memcpy(bytes, handle.reserved, sizeof(bytes));
+    return true;
 }
 
 void Exports::forget_freed() {

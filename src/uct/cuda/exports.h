@@ -43,6 +43,7 @@ class Exports {
     static constexpr size_t kMany = 1024;
 
     void forget_freed();
+    bool take_handle(const CopyEngine::Found& found, char (&bytes)[64]);
     ucs::MemoryExport describe_allocation(const CopyEngine::Found& found, uint64_t buffer);
 
     const Driver& driver_;

@@ -166,7 +166,7 @@ void Mappings::open(Mapping& mapping) {
         }
     }
     if (result == abi::kSuccess)
-        ucs::log_debug("{} bytes of another process's CUDA memory are mapped", mapping.owner.size);
+        ucs::log_info("{} bytes of another process's CUDA memory are mapped", mapping.owner.size);
     else
         ucs::log_info("CUDA memory of another process cannot be mapped ({}): it is staged",
                       driver_.name_of(result));

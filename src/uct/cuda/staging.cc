@@ -15,8 +15,7 @@ namespace uct::cuda {
 
 bool StagingPool::is_pinned() const {
     unsigned type = 0;
-    return driver_.pointer_get_attribute(&type, abi::kPointerMemoryType,
-                                         reinterpret_cast<uintptr_t>(memory_)) == abi::kSuccess &&
+    return driver_.ask(abi::kPointerMemoryType, reinterpret_cast<uintptr_t>(memory_), &type) &&
            type == abi::kMemoryTypeHost;
 }
 

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "ucs/log/log.h"
 
@@ -19,10 +20,33 @@ ucs::MemoryDetector* device_of(uint32_t type) {
 
 }  // namespace
 
-bool DirectPath::suits(Endpoint& endpoint, const Buffer& buffer) {
-    if (buffer.device_bytes().size() < kLeast) return false;
+bool DirectPath::is_near(Endpoint& endpoint, const Buffer& buffer) {
+    if (buffer.device_bytes().empty()) return false;
     const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
     return type == uct::DeviceType::kSharedMemory || type == uct::DeviceType::kSelf;
+}
+
+DirectPath::Peer& DirectPath::Described::peer(uint64_t uuid) {
+    const auto known = std::ranges::find(peers, uuid, &Peer::uuid);
+    return known != peers.end() ? *known : peers.emplace_back(Peer{uuid});
+}
+
+DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
+    Described& described = described_[description.buffer];
+    described.type = description.type;
+    described.has_handle = description.has_handle != 0;
+    described.process = description.process;
+    described.base = description.base;
+    return described;
+}
+
+bool DirectPath::pays(Endpoint& endpoint, const Buffer& buffer) {
+    const std::span<std::byte> bytes = buffer.device_bytes();
+    if (bytes.size() >= kLeast) return true;
+    ucs::MemoryExport description;
+    if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), description)) return false;
+    Peer& peer = note(description).peer(endpoint.remote_uuid());
+    return peer.is_direct || std::has_single_bit(++peer.short_messages);
 }
 
 bool DirectPath::describe(Endpoint& endpoint, const Buffer& buffer,
@@ -30,16 +54,13 @@ bool DirectPath::describe(Endpoint& endpoint, const Buffer& buffer,
     const std::span<std::byte> bytes = buffer.device_bytes();
     if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description))
         return false;
-    if (description->has_handle == 0) return true;
-    const uint64_t buffer_number = description->buffer;
-    Described& described = described_[buffer_number];
-    described.type = description->type;
-    described.process = description->process;
-    described.base = description->base;
-    const uint64_t peer = endpoint.remote_uuid();
-    if (std::ranges::find(described.peers, peer) == described.peers.end())
-        described.peers.push_back(peer);
+    (void)note(*description).peer(endpoint.remote_uuid());
     return true;
+}
+
+void DirectPath::answered(uint64_t allocation, uint64_t peer, bool is_direct) {
+    const auto described = described_.find(allocation);
+    if (described != described_.end()) described->second.peer(peer).is_direct = is_direct;
 }
 
 void DirectPath::tell_freed(ucs::Time now) {
@@ -50,10 +71,11 @@ void DirectPath::tell_freed(ucs::Time now) {
         ucs::MemoryDetector* const device = device_of(described.type);
         if (device != nullptr && !device->is_freed(buffer, described.base)) return false;
         const MemoryFreed freed{described.type, described.process, buffer};
-        for (const uint64_t uuid : described.peers) {
-            Endpoint* const peer = endpoints_.find(uuid);
-            if (peer != nullptr)
-                peer->send_control(AmId::kMemoryFreed, std::as_bytes(std::span(&freed, 1)));
+        if (!described.has_handle) return true;
+        for (const Peer& peer : described.peers) {
+            Endpoint* const endpoint = endpoints_.find(peer.uuid);
+            if (endpoint != nullptr)
+                endpoint->send_control(AmId::kMemoryFreed, std::as_bytes(std::span(&freed, 1)));
         }
         return true;
     });

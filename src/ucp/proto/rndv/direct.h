@@ -32,7 +32,7 @@ namespace ucp {
  */
 class DirectPath {
   public:
-    /** A shorter message is there sooner by way of host memory, without an announcement. */
+    /** Shorter messages are announced only where the direct way is known to exist. */
     static constexpr size_t kLeast = 8192;
 
     DirectPath(DeferredWork& work, EndpointTable& endpoints) : work_(work), endpoints_(endpoints) {}
@@ -41,13 +41,20 @@ class DirectPath {
 
     // --- the sender ---
 
-    /** May the peer's devices reach this buffer, and is that worth an announcement? */
-    static bool suits(Endpoint& endpoint, const Buffer& buffer);
+    /** May the peer's devices reach this buffer? */
+    static bool is_near(Endpoint& endpoint, const Buffer& buffer);
+    /**
+     * Is it worth an announcement? Long buffers are; of short ones, once the peer has read that
+     * allocation by itself. Until then the first, second, fourth and so on tries.
+     */
+    bool pays(Endpoint& endpoint, const Buffer& buffer);
     /**
      * Describe such a buffer for the peer, who is told when the memory has been freed.
      * @return false: it cannot be described
      */
     bool describe(Endpoint& endpoint, const Buffer& buffer, ucs::MemoryExport* description);
+    /** The peer has read the described allocation by itself, or asked for the data. */
+    void answered(uint64_t allocation, uint64_t peer, bool is_direct);
     /** From time to time: tells peers what has been freed. */
     void advance(ucs::Time now) {
         if (!described_.empty()) [[unlikely]]
@@ -89,17 +96,26 @@ class DirectPath {
   private:
     static constexpr ucs::Duration kInterval{20'000'000};  //!< between looks for freed memory
 
+    struct Peer {
+        uint64_t uuid;
+        uint32_t short_messages = 0;
+        bool is_direct = false;  //!< so it was the last time
+    };
     struct Described {
-        uint32_t type;
-        uint64_t process;
-        uint64_t base;
-        std::vector<uint64_t> peers;  //!< uuids
+        uint32_t type = 0;
+        bool has_handle = false;
+        uint64_t process = 0;
+        uint64_t base = 0;
+        std::vector<Peer> peers;
+
+        Peer& peer(uint64_t uuid);
     };
     struct Copy {
         Request* receive;
         ucs::AsyncCopy* copy;
     };
 
+    Described& note(const ucs::MemoryExport& description);
     void tell_freed(ucs::Time now);
 
     DeferredWork& work_;

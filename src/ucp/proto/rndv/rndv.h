@@ -72,11 +72,15 @@ class Rendezvous {
                     Memory* user_memory);
     /** Fetch announced data into a request made by open_receive(); its end may come at once. */
     void receive(Request& request, std::span<const std::byte> announcement);
-    /** Is a buffer of device memory better announced, so that the peer's device may read it? */
-    bool is_direct(Endpoint& endpoint, const Buffer& buffer) const {
+    /** May a buffer be described to the peer, so that its devices read it? */
+    bool can_be_direct(Endpoint& endpoint, const Buffer& buffer) const {
         return buffer.type_class() == DatatypeClass::kDevice &&
                (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
-               DirectPath::suits(endpoint, buffer);
+               DirectPath::is_near(endpoint, buffer);
+    }
+    /** Is that better than to send the data at once? */
+    bool is_direct(Endpoint& endpoint, const Buffer& buffer) {
+        return can_be_direct(endpoint, buffer) && direct.pays(endpoint, buffer);
     }
     /** Ends the receives that devices have filled. */
     unsigned run_deferred();

@@ -24,6 +24,7 @@ struct RndvSend {
     bool announcing = false;  //!< inside the call that posts the RTS
     bool asked = false;       //!< an RTR came: data is on its way, no answer will follow
     bool stuck = false;       //!< a generic datatype gives no more bytes
+    uint64_t described = 0;   //!< the allocation of device memory that the peer may read
     uint64_t receiver = 0;    //!< the receiver's request
     size_t offset = 0, end = 0;
     uint64_t put_address = 0;  //!< of byte 0 of the message in the receiver's memory
@@ -61,7 +62,7 @@ struct PackRts {
 
 size_t pack_rts(void* destination, void* arg) {
     const auto& [request, lane] = *static_cast<PackRts*>(arg);
-    const RndvSend& send = request.part<RndvSend>();
+    RndvSend& send = request.part<RndvSend>();
     const Memory* memory = memory_of(send);
     if (memory != nullptr)
         send.rndv->bulk.register_for_peer(*request.endpoint, *memory, send.buffer.length());
@@ -82,12 +83,13 @@ size_t pack_rts(void* destination, void* arg) {
         }
     }
     ucs::MemoryExport description;
-    if (send.rndv->is_direct(*request.endpoint, send.buffer) &&
+    if (send.rndv->can_be_direct(*request.endpoint, send.buffer) &&
         sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
         send.rndv->direct.describe(*request.endpoint, send.buffer, &description)) {
         std::memcpy(out, &description, sizeof(description));
         out += sizeof(description);
         rts.export_length = sizeof(description);
+        send.described = description.buffer;
     }
     if (send.header.length != 0) std::memcpy(out, send.header.data, send.header.length);
     std::memcpy(destination, &rts, sizeof(rts));
@@ -228,6 +230,8 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         ucs::log_warn("rendezvous acknowledgement for an unknown send dropped");
         return UCS_OK;
     }
+    const uint64_t described = request->part<RndvSend>().described;
+    if (described != 0 && done.status == UCS_OK) rndv.direct.answered(described, done.from, true);
     rndv.requests.answered(*request, static_cast<ucs_status_t>(done.status));
     return UCS_OK;
 }
@@ -248,6 +252,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     }
     RndvSend& send = request->part<RndvSend>();
     send.asked = true;
+    if (send.described != 0) rndv.direct.answered(send.described, rtr.from, false);
     send.receiver = rtr.receiver;
     send.offset = rtr.offset;
     send.end = rtr.end;

@@ -178,5 +178,62 @@ TEST(CudaCopy, AllocatesAndFrees) {
     cuda_test::set_faults("");
 }
 
+// Threads of a program need not have a context, and those of another device must not be in the way.
+TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
+    cuda_test::use_device(0);
+    for (const Kind kind : {Kind::kDevice, Kind::kPool, Kind::kManaged}) {
+        const Buffer buffer(kind, kLength);
+        std::thread([&] {
+            ucs::MemoryExport description{};
+            ASSERT_TRUE(Memory::get()->export_memory(buffer.data() + 10, 100, description));
+            EXPECT_EQ(description.has_handle, kind == Kind::kDevice ? 1 : 0);
+            EXPECT_EQ(description.base + description.offset,
+                      reinterpret_cast<uintptr_t>(buffer.data() + 10));
+            EXPECT_GE(description.size, kLength);
+        }).join();
+    }
+}
+
+TEST(CudaExports, AFreedAllocationIsKnownToBe) {
+    cuda_test::use_device(0);
+    ucs::MemoryExport description{};
+    {
+        const Buffer buffer(Kind::kDevice, kLength);
+        ASSERT_TRUE(Memory::get()->export_memory(buffer.data(), kLength, description));
+        EXPECT_FALSE(Memory::get()->is_freed(description.buffer, description.base));
+    }
+    const Buffer other(Kind::kDevice, kLength);
+    EXPECT_TRUE(Memory::get()->is_freed(description.buffer, description.base));
+}
+
+TEST(CudaExports, DescriptionsThatAreNotSoundAreRefused) {
+    cuda_test::use_device(0);
+    const Buffer buffer(Kind::kDevice, kLength);
+    Buffer target(Kind::kDevice, 2 * kLength);
+    ucs::MemoryExport sound{};
+    ASSERT_TRUE(Memory::get()->export_memory(buffer.data(), kLength, sound));
+    const auto fetch = [&](const ucs::MemoryExport& from, size_t length) {
+        ucs::AsyncCopy* copy = nullptr;
+        const ucs_status_t status = Memory::get()->fetch(from, target.data(), length, &copy);
+        while (status == UCS_OK && copy->test() == UCS_INPROGRESS) {
+        }
+        return status;
+    };
+    EXPECT_EQ(fetch(sound, kLength), UCS_OK);
+    EXPECT_NE(fetch(sound, sound.size + 1), UCS_OK);
+    ucs::MemoryExport other = sound;
+    other.offset = sound.size + 1;
+    EXPECT_NE(fetch(other, 1), UCS_OK);
+    other = sound;
+    other.size *= 1000;
+    EXPECT_NE(fetch(other, kLength), UCS_OK);
+    other = sound;
+    ++other.buffer;
+    EXPECT_NE(fetch(other, kLength), UCS_OK);
+    other = sound;
+    ++other.version;
+    EXPECT_NE(fetch(other, kLength), UCS_OK);
+}
+
 }  // namespace
 }  // namespace uct::cuda
