@@ -18,7 +18,7 @@ void choose_driver();
 bool is_real();
 /** As STAND_IN_CUDA_FAULTS; only on the stand-in. */
 void set_faults(const char* faults);
-/** How often this process has called a function of the driver's; only on the stand-in. */
+/** How often this process has called a function of the driver's; 0 on a real one. */
 uint64_t calls_of(const char* function);
 
 inline const uct::cuda::Driver& driver() {

@@ -15,8 +15,8 @@ while read -r transport tests settings; do
         test/cuda/process_test --gtest_brief=1 --gtest_filter="$tests" || status=1
 done <<LIST
 sm *
-sm *.BetweenAll*:*.Many* UCX_CUDA_STREAM_WRITES=n
-sm *.BetweenAll*:*.Memory* UCX_CUDA_DIRECT=n
-tcp *.BetweenAll*:*Killed*
+sm *.Many* UCX_CUDA_STREAM_WRITES=n
+sm *.BetweenAll* UCX_CUDA_DIRECT=n
+tcp *.Many*:*Killed*
 LIST
 exit $status
