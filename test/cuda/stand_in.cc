@@ -434,6 +434,11 @@ Result device_can_access_peer(int* can, abi::Device a, abi::Device b) {
     return abi::kSuccess;
 }
 
+Result device_get_p2p_attribute(int* value, int, abi::Device, abi::Device) {
+    *value = 1;
+    return abi::kSuccess;
+}
+
 ContextObject* new_context(abi::Device device) {
     State& s = state();
     (void)map(-1, kBlock, PROT_NONE);
@@ -1055,6 +1060,7 @@ const std::map<std::string, void*>& entries() {
         {"cuDeviceGetAttribute", address_of(device_get_attribute)},
         {"cuDeviceTotalMem", address_of(device_total_memory)},
         {"cuDeviceCanAccessPeer", address_of(device_can_access_peer)},
+        {"cuDeviceGetP2PAttribute", address_of(device_get_p2p_attribute)},
         {"cuDevicePrimaryCtxRetain", address_of(primary_context_retain)},
         {"cuDevicePrimaryCtxRelease", address_of(primary_context_release)},
         {"cuDevicePrimaryCtxGetState", address_of(primary_context_state)},

@@ -15,9 +15,12 @@
 
 namespace uct::cuda {
 
-/** Where copies run on their own; of different directions they overlap. */
-enum class Direction : uint8_t { kToHost, kToDevice, kWithin };
-inline constexpr size_t kDirections = 3;
+/**
+ * Where copies run on their own; of different directions they overlap. Between devices there are
+ * two: a copy's end takes 5 us to be told, in which the stream moves nothing.
+ */
+enum class Direction : uint8_t { kToHost, kToDevice, kWithin, kWithinToo };
+inline constexpr size_t kDirections = 4;
 
 /** A context of the program's, with the streams that copies take in it. See CopyEngine. */
 class CopyContext {

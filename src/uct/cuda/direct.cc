@@ -31,8 +31,10 @@ ucs_status_t DirectCopy::test() {
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
             // For company, or another thread hands it over; a device that fails meanwhile is seen.
-            if (++polls_ % kPollsPerQuery == 0)
+            if (++polls_ % kPollsPerQuery == 0) {
                 (void)job_.context->query({job_.context, Direction::kWithin, 0});
+                (void)job_.context->query({job_.context, Direction::kWithinToo, 0});
+            }
             return UCS_INPROGRESS;
         case State::kBegun:
             status = ask(ticket_);
@@ -211,13 +213,19 @@ bool DirectCopies::begin_list(CopyContext& context, std::span<DirectCopy* const>
     return true;
 }
 
+/** With the mutex: nothing is gained if what waits waits for more. */
+bool DirectCopies::has_company() const {
+    size_t bytes = 0;
+    for (const DirectCopy* copy : waiting_) {
+        if (copy->job().length > kLongPiece) return true;
+        bytes += copy->job().length;
+    }
+    return waiting_.size() >= kCompany || bytes >= kCompanyBytes;
+}
+
 void DirectCopies::flush(CopyContext& context) {
     std::lock_guard lock(mutex_);
-    const bool is_company =
-        waiting_.size() >= kCompany || std::ranges::any_of(waiting_, [](const DirectCopy* copy) {
-            return copy->job().length > kLongPiece;
-        });
-    if (!is_company && latest_.context == &context && context.test(latest_) == UCS_INPROGRESS)
+    if (!has_company() && latest_.context == &context && context.test(latest_) == UCS_INPROGRESS)
         return;
     handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
@@ -229,9 +237,9 @@ void DirectCopies::flush(CopyContext& context) {
     for (DirectCopy* copy : handed_over_) {
         const DirectCopy::Job& job = copy->job();
         CopyContext::Ticket ticket;
-        const ucs_status_t status =
-            context.begin(Direction::kWithin, job.to, reinterpret_cast<const void*>(job.from),
-                          job.length, &ticket);
+        const ucs_status_t status = context.begin(
+            next_, job.to, reinterpret_cast<const void*>(job.from), job.length, &ticket);
+        next_ = next_ == Direction::kWithin ? Direction::kWithinToo : Direction::kWithin;
         if (status == UCS_OK) latest_ = ticket;
         copy->handed_over(status, ticket, nullptr);
     }

@@ -103,10 +103,10 @@ class DirectCopies {
   private:
     /** From so many pieces on a kernel copies them. */
     static constexpr size_t kLeastList = 4;
-    /** So many need no further company. */
-    static constexpr size_t kCompany = 32;
+    /** So many, or so many bytes, need no further company. */
+    static constexpr size_t kCompany = 32, kCompanyBytes = 16 << 20;
     /** Pieces that are longer on average belong to the copy engine. */
-    static constexpr size_t kLongPiece = 512 * 1024;
+    static constexpr size_t kLongPiece = 4 << 20;
     /** A kernel's blocks have something to do each: longer pieces are cut. */
     static constexpr size_t kLeastCut = 4096, kParts = 264;
 
@@ -115,6 +115,7 @@ class DirectCopies {
         Mapping* mapping = nullptr;
     };
 
+    bool has_company() const;
     ucs_status_t find_source(const ucs::MemoryExport& from, CopyContext& context, Source* source);
     CopyContext* context_for(const ucs::MemoryExport& from, const CopyEngine::Found& target);
     bool begin_list(CopyContext& context, std::span<DirectCopy* const> copies);
@@ -126,6 +127,7 @@ class DirectCopies {
     Mappings& mappings_;
     std::mutex mutex_;
     CopyContext::Ticket latest_;  //!< that was handed over
+    Direction next_ = Direction::kWithin;
     std::vector<DirectCopy*> waiting_;
     std::vector<DirectCopy*> handed_over_;  //!< of flush()
     std::vector<std::unique_ptr<DirectCopy>> idle_;

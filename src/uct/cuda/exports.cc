@@ -9,31 +9,32 @@
 
 namespace uct::cuda {
 
-Exports::Exports(const Driver& driver) : driver_(driver), process_(ucs::unique_id()) {}
+Exports::Exports(CopyEngine& engine)
+    : engine_(engine), driver_(engine.driver()), process_(ucs::unique_id()) {}
 
 uint64_t Exports::buffer_at(const Driver& driver, abi::DevicePointer address) {
     unsigned long long number = 0;
     return driver.ask(abi::kPointerBufferId, address, &number) ? number : 0;
 }
 
-bool Exports::describe(const CopyEngine::Found& found, const void* address, size_t length,
-                       ucs::MemoryExport& description) {
+bool Exports::describe(const void* address, size_t length, ucs::MemoryExport& description) {
     const auto place = reinterpret_cast<uintptr_t>(address);
-    if (found.type == UCS_MEMORY_TYPE_HOST || place < found.base ||
-        place - found.base > found.length || length > found.length - (place - found.base))
-        return false;
-    const uint64_t buffer = buffer_at(driver_, found.base);
+    const uint64_t buffer = buffer_at(driver_, place);
     if (buffer == 0) return false;
     std::lock_guard lock(mutex_);
     const auto known = known_.find(buffer);
     if (known != known_.end()) {
         description = known->second;
     } else {
+        const CopyEngine::Found found = engine_.look_up(address);
+        if (found.type == UCS_MEMORY_TYPE_HOST) return false;
         description = describe_allocation(found, buffer);
         if (known_.size() >= limit_) forget_freed();
         known_.emplace(buffer, description);
     }
-    description.offset = place - found.base;
+    const uint64_t offset = place - description.base;
+    if (offset > description.size || length > description.size - offset) return false;
+    description.offset = offset;
     return true;
 }
 

@@ -21,19 +21,17 @@ namespace uct::cuda {
  */
 class Exports {
   public:
-    explicit Exports(const Driver& driver);
+    explicit Exports(CopyEngine& engine);
 
     /** This process, in descriptions. */
     uint64_t process() const { return process_; }
 
     /**
      * Describe memory. Pools, virtual and managed memory have no handle, but are described too:
-     * the owner itself reaches them.
-     * @param found  what the address is
+     * the owner itself reaches them. Of an allocation that is known the driver is asked one thing.
      * @return false: it does not lie in one allocation as a whole
      */
-    bool describe(const CopyEngine::Found& found, const void* address, size_t length,
-                  ucs::MemoryExport& description);
+    bool describe(const void* address, size_t length, ucs::MemoryExport& description);
 
     /** The number of the allocation at an address; 0: none. */
     static uint64_t buffer_at(const Driver& driver, abi::DevicePointer address);
@@ -46,6 +44,7 @@ class Exports {
     bool take_handle(const CopyEngine::Found& found, char (&bytes)[64]);
     ucs::MemoryExport describe_allocation(const CopyEngine::Found& found, uint64_t buffer);
 
+    CopyEngine& engine_;
     const Driver& driver_;
     const uint64_t process_;
     std::mutex mutex_;

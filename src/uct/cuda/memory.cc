@@ -10,7 +10,7 @@ namespace uct::cuda {
 Memory::Memory(CopyEngine& engine)
     : engine_(engine),
       staging_(engine.driver()),
-      exports_(engine.driver()),
+      exports_(engine),
       mappings_(engine.driver(), Config::get().mappings),
       direct_(engine, staging_, exports_, mappings_) {}
 
@@ -117,8 +117,7 @@ void Memory::fill_late(const void* address) {
 }
 
 bool Memory::export_memory(const void* address, size_t length, ucs::MemoryExport& description) {
-    return Config::get().direct &&
-           exports_.describe(engine_.look_up(address), address, length, description);
+    return Config::get().direct && exports_.describe(address, length, description);
 }
 
 ucs_status_t Memory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
