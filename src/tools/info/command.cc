@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tools/common/soft_adapter.h"
+#include "tools/info/cuda_devices.h"
 #include "tools/program/worker.h"
 
 namespace tools {
@@ -45,8 +46,12 @@ void print_version() {
 
 void print_devices() {
     std::fflush(stdout);
+    // First: it starts the driver, so that the library finds CUDA in use.
+    const std::string cuda = describe_cuda_devices();
     const Context context(1);
     ucp_context_print_info(context.handle(), stdout);
+    fmt::print("{}", cuda);
+    std::fflush(stdout);
     const Worker worker(context.handle());
     ucp_worker_print_info(worker.handle(), stdout);
 }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tools {
+
+// The functions of the CUDA driver that the tools call for themselves, of the versions named.
+struct CudaDriver {
+    // Opens libcuda.so.1 and starts the driver, once. Throws std::runtime_error if there is none.
+    static const CudaDriver& get();
+    // Throws std::runtime_error unless the result is 0.
+    static void check(int result, const char* what);
+
+    int (*init)(unsigned);                                 // 2.0
+    int (*device_get_count)(int*);                         // 2.0
+    int (*device_get_name)(char*, int, int);               // 2.0
+    int (*device_get_attribute)(int*, int, int);           // 2.0
+    int (*device_total_memory)(size_t*, int);              // 3.2
+    int (*device_can_access_peer)(int*, int, int);         // 4.0
+    int (*device_get_p2p_attribute)(int*, int, int, int);  // 8.0
+    int (*primary_context_retain)(void**, int);            // 7.0
+    int (*context_set_current)(void*);                     // 4.0
+    int (*copy)(uint64_t, uint64_t, size_t);               // 4.0
+    int (*stream_synchronize)(void*);                      // 2.0
+};
+
+}  // namespace tools
