@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include "tools/bench/command.h"
+#include "tools/common/exit_codes.h"
+#include "tools/common/help.h"
 #include "tools/common/paths.h"
 #include "tools/explain/command.h"
 #include "tools/info/command.h"
@@ -29,6 +32,9 @@ int main(int argc, char** argv) {
     tools::add_sim(app);
     tools::add_explain(app);
     tools::add_info(app);
+    app.add_subcommand("completion", "For bash: source <(swiftlane completion)")->callback([&app] {
+        fmt::print("{}", tools::bash_completion(app));
+    });
     // CLI11 would read a program's options after "--" as its own.
     char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
     tools::add_run(app, {std::min(dashes + 1, argv + argc), argv + argc});
@@ -36,11 +42,20 @@ int main(int argc, char** argv) {
         tools::require_own_library();
         app.parse(static_cast<int>(dashes - argv), argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error);
+        const bool is_wrong = error.get_exit_code() != 0;
+        const std::string line = is_wrong ? tools::unknown_command(app, {argv + 1, dashes}) : "";
+        if (line.empty()) {
+            app.exit(error);
+        } else {
+            fmt::print(stderr, "swiftlane: {}\nRun with --help for more information.\n", line);
+        }
+        return is_wrong ? tools::kMisused : tools::kDone;
+    } catch (const tools::Interrupted&) {
+        return tools::kInterrupted;
     } catch (const std::exception& error) {
         std::fflush(stdout);
         fmt::print(stderr, "swiftlane: {}\n", error.what());
-        return 1;
+        return tools::kFailed;
     }
-    return 0;
+    return tools::kDone;
 }

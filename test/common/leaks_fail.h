@@ -15,7 +15,10 @@ namespace ucs::test {
  */
 class LeaksFail final : public LogSink {
   public:
-    LeaksFail() { set_log_sink(this); }
+    LeaksFail() {
+        set_log_sink(this);
+        set_log_level(LogLevel::kDiag);  // at which pools say so
+    }
     ~LeaksFail() { set_log_sink(nullptr); }
     LeaksFail(const LeaksFail&) = delete;
     LeaksFail& operator=(const LeaksFail&) = delete;

@@ -75,6 +75,10 @@ std::string Command::output() const {
     return read_text(out_);
 }
 
+std::string Command::errors() const {
+    return read_text(err_);
+}
+
 Outcome Command::wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

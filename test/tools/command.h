@@ -30,6 +30,7 @@ class Command {
     bool is_running() const;
     // What it has printed so far.
     std::string output() const;
+    std::string errors() const;
 
   private:
     std::string out_;

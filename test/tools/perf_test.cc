@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -46,18 +49,21 @@ void expect_sound(const json& document, size_t rows) {
 TEST(Perf, EveryOperationMovesEveryByteOverTheEmulatedAdapter) {
     for (const char* operation : {"put", "get", "tag", "am"}) {
         SCOPED_TRACE(operation);
-        expect_sound(run_to_json(operation, {"--size", "3:192K", "--iterations", "3", "--warmup",
-                                             "1", "--window", "2", "--verify"}),
-                     17);
+        const json document =
+            run_to_json(operation, {"--soft", "--size", "3:192K", "--iterations", "3", "--warmup",
+                                    "1", "--window", "2", "--verify"});
+        expect_sound(document, 17);
+        EXPECT_EQ(document.at("emulated"), true);
     }
 }
 
 TEST(Perf, BatchesMoveEveryByteAndNotify) {
-    expect_sound(run_to_json("batch", {"--size", "0:2", "--pieces", "9", "--iterations", "3",
-                                       "--verify", "--notify"}),
+    expect_sound(run_to_json("batch", {"--soft", "--size", "0:2", "--pieces", "9", "--iterations",
+                                       "3", "--verify", "--notify"}),
                  3);
-    const std::vector<std::string> options{
-        "--size", "4K:8K", "--pieces", "40", "--iterations", "4", "--window", "2", "--notify"};
+    const std::vector<std::string> options{"--soft", "--size",       "4K:8K", "--pieces",
+                                           "40",     "--iterations", "4",     "--window",
+                                           "2",      "--notify"};
     expect_sound(run_to_json("batch", options), 2);
     std::vector<std::string> gets = options;
     gets.insert(gets.end(), {"--get", "--verify"});
@@ -128,6 +134,122 @@ TEST(Perf, ADeadTargetIsNamed) {
     EXPECT_EQ(outcome.status, 1);
     EXPECT_NE(outcome.err.find("target was killed by signal 9"), std::string::npos) << outcome.err;
     for (const pid_t child : children) EXPECT_NE(kill(child, 0), 0) << child;
+}
+
+const std::vector<std::string> kByMemory{"--device", "real", "--tls", "self,sm"};
+
+std::vector<std::string> by_memory(const std::string& operation, std::vector<std::string> more) {
+    more.insert(more.begin(), kByMemory.begin(), kByMemory.end());
+    return perf(operation, more);
+}
+
+TEST(Perf, WhatWasEmulatedIsMarked) {
+    const Outcome soft = run_command(perf("put", {"--soft", "--size", "8", "--iterations", "2"}));
+    EXPECT_EQ(soft.status, 0) << soft.err;
+    EXPECT_NE(soft.out.find("EMULATED"), std::string::npos) << soft.out;
+    const Outcome real = run_command(by_memory("put", {"--size", "8", "--iterations", "2"}));
+    EXPECT_EQ(real.status, 0) << real.err;
+    EXPECT_EQ(real.out.find("EMULATED"), std::string::npos) << real.out;
+}
+
+TEST(Perf, ResultsGoToStandardOutput) {
+    const Outcome outcome =
+        run_command(by_memory("put", {"--size", "8:64", "--iterations", "5", "--json", "-"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json document = json::parse(outcome.out, nullptr, false);
+    ASSERT_FALSE(document.is_discarded()) << outcome.out;
+    expect_sound(document, 4);
+    EXPECT_EQ(document.at("emulated"), false);
+    EXPECT_NE(outcome.err.find("# Size"), std::string::npos) << "for people: " << outcome.err;
+}
+
+TEST(Perf, APathThatCannotBeWrittenIsFoundFirst) {
+    const Outcome outcome =
+        run_command(by_memory("put", {"--time", "60s", "--json", "/no/such/folder/x.json"}));
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("cannot write /no/such/folder/x.json"), std::string::npos)
+        << outcome.err;
+    EXPECT_EQ(outcome.out.find("# lanes"), std::string::npos) << outcome.out;
+}
+
+TEST(Perf, AnInterruptKeepsTheFinishedRows) {
+    const TemporaryFile file;
+    Command command(
+        by_memory("tag", {"--size", "8:16", "--iterations", "3", "--json", file.path()}));
+    EXPECT_EQ(command.wait().status, 0);
+    Command long_one(by_memory("tag", {"--size", "8:1M", "--time", "300ms", "--measure", "latency",
+                                       "--json", file.path()}));
+    while (long_one.output().find("\n8 ") == std::string::npos && long_one.is_running())
+        std::this_thread::yield();
+    const std::vector<pid_t> children = long_one.children();
+    ASSERT_EQ(children.size(), 2u);
+    for (const pid_t pid : {long_one.pid(), children[0], children[1]})
+        EXPECT_EQ(kill(pid, SIGINT), 0);  // as a terminal does
+    const Outcome outcome = long_one.wait();
+    EXPECT_EQ(outcome.status, 130) << outcome.err;
+    const json document = json::parse(read_text(file.path()));
+    EXPECT_EQ(document.at("interrupted"), true);
+    EXPECT_GE(document.at("rows").size(), 1u);
+    EXPECT_LT(document.at("rows").size(), 18u);
+}
+
+TEST(Perf, AClosedPortIsNamedAtOnce) {
+    Command command(by_memory("put", {"--connect", "127.0.0.1:1"}));
+    while (command.errors().find("nobody listens at 127.0.0.1:1") == std::string::npos) {
+        ASSERT_TRUE(command.is_running()) << command.errors();
+        std::this_thread::yield();
+    }
+}
+
+TEST(Perf, ProcessorsAreNoMoreThanThereAreThreads) {
+    const json document = run_to_json("put", {"--device", "real", "--tls", "self,sm", "--size",
+                                              "8:64", "--iterations", "1", "--warmup", "0"});
+    for (const json& row : document.at("rows")) {
+        EXPECT_LE(row.at("cpu_initiator").get<double>(), 4);
+        EXPECT_LE(row.at("cpu_target").get<double>(), 4);
+    }
+}
+
+TEST(CommandLine, MisspeltCommandsAreCorrected) {
+    const struct {
+        std::vector<std::string> arguments;
+        const char* message;
+    } cases[] = {
+        {{"pref", "put"}, "there is no command 'pref'; did you mean 'perf'?"},
+        {{"perf", "batsh"}, "there is no command 'batsh'; did you mean 'batch'?"},
+        {{"frobnicate"}, "there is no command 'frobnicate'\n"},
+    };
+    for (const auto& bad : cases) {
+        const Outcome outcome = run_command(bad.arguments);
+        EXPECT_EQ(outcome.status, 2);
+        EXPECT_NE(outcome.err.find(bad.message), std::string::npos) << outcome.err;
+    }
+    EXPECT_EQ(run_command({"perf", "put", "--frobnicate"}).status, 2);
+    EXPECT_EQ(run_command({"--help"}).status, 0);
+}
+
+TEST(CommandLine, BashCompletesCommandsAndOptions) {
+    const TemporaryFile script;
+    const auto complete = [&](const std::string& words) {
+        std::ofstream(script.path()) << run_command({"completion"}).out << "COMP_WORDS=(" << words
+                                     << "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _swiftlane\n"
+                                     << "echo ${COMPREPLY[@]}\n";
+        const std::unique_ptr<FILE, int (*)(FILE*)> bash(
+            popen(("bash " + script.path()).c_str(), "r"), pclose);
+        char line[1000] = "";
+        return std::string(fgets(line, sizeof(line), bash.get()) != nullptr ? line : "");
+    };
+    EXPECT_EQ(complete("swiftlane pe"), "perf\n");
+    EXPECT_EQ(complete("swiftlane perf ba"), "batch\n");
+    EXPECT_EQ(complete("swiftlane perf put --ite"), "--iterations\n");
+    EXPECT_EQ(complete("swiftlane run -- ''"), "\n");
+}
+
+TEST(Info, ShowsTheVariablesOfModules) {
+    const Outcome outcome = run_command({"info", "-c"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    for (const char* name : {"UCX_TLS=", "UCX_TCP_", "UCX_RC_", "UCX_DC_", "UCX_UD_", "UCX_IB_"})
+        EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
 }
 
 TEST(Perf, BadOptionsAreNamed) {

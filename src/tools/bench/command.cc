@@ -14,8 +14,11 @@
 #include "tools/bench/child.h"
 #include "tools/bench/launcher.h"
 #include "tools/common/bench_options.h"
+#include "tools/common/exit_codes.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
+#include "tools/common/soft_adapter.h"
 #include "tools/program/patterns.h"
 #include "tools/report/json.h"
 #include "tools/report/table.h"
@@ -28,7 +31,7 @@ struct BenchCommand {
     std::vector<std::string> arguments;
     BenchOptions options{.time = 500'000'000, .settle = 1'000'000'000};
     std::vector<std::string> modes{"dynamic"};
-    std::string device = "soft";
+    std::string device = "auto";
     std::string transports = "self,dc_mlx5,rc_mlx5";
     std::string json;
     std::string prefix;
@@ -57,8 +60,8 @@ RunResult run_mode(const BenchCommand& command, const std::string& mode) {
             title += fmt::format(", trickle 1 in {}", options.trickle);
         }
     }
-    fmt::print("{}, lanes {}, {} adapter{}\n{}", title, mode, command.device,
-               options.verify ? ", payloads verified" : "", row_header(latency));
+    fmt::print("{}, lanes {}{}\n{}{}", title, mode, options.verify ? ", payloads verified" : "",
+               command.device == "soft" ? kEmulatedNote : "", row_header(latency));
     std::fflush(stdout);
 
     const LiveLine line;
@@ -83,7 +86,7 @@ RunResult run_mode(const BenchCommand& command, const std::string& mode) {
     return run;
 }
 
-void run_bench(const BenchCommand& command) {
+void run_bench(BenchCommand& command) {
     if (const char* place = std::getenv(JobPlace::kVariable)) {
         const JobPlace mine = JobPlace::from_string(place);
         try {
@@ -96,20 +99,25 @@ void run_bench(const BenchCommand& command) {
         }
         return;
     }
+    command.device = chosen_device(command.device, false);
+    JsonFile json(command.json);
+    const Interrupt interrupt;
     std::vector<RunResult> runs;
     for (const std::string& mode : command.modes) {
+        if (Interrupt::is_requested()) break;
         if (!runs.empty()) fmt::print("\n");
         runs.push_back(run_mode(command, mode));
     }
     fmt::print("{}", comparison(runs));
     for (const RunResult& run : runs) fmt::print("{}", lane_map(run));
-    if (command.json.empty()) return;
-    Json document{{"benchmark", command.pattern->name},
-                  {"modelled", false},
-                  {"version", SWIFTLANE_VERSION},
-                  {"options", to_json(command.options)}};
+    Json document{
+        {"benchmark", command.pattern->name},   {"modelled", false},
+        {"emulated", command.device == "soft"}, {"interrupted", Interrupt::is_requested()},
+        {"version", SWIFTLANE_VERSION},         {"options", to_json(command.options)}};
     add_runs(document, runs);
-    write_json(command.json, document);
+    json.write(document);
+    std::fflush(stdout);
+    if (Interrupt::is_requested()) throw Interrupted();
 }
 
 void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
@@ -124,10 +132,7 @@ void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
         ->delimiter(',')
         ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
         ->capture_default_str();
-    app.add_option("--device", command->device,
-                   "The emulated adapter, or what the machine's own libibverbs finds")
-        ->check(CLI::IsMember({"soft", "real"}))
-        ->capture_default_str();
+    add_device_options(app, command->device);
     app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set")
         ->capture_default_str();
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");

@@ -18,6 +18,7 @@
 
 #include "tools/bench/child.h"
 #include "tools/bench/job.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/process.h"
 
 namespace tools {
@@ -55,7 +56,7 @@ class Job {
     RunResult run() {
         for (unsigned rank = 0; rank < options_.ranks; ++rank) start(rank);
         exchange_addresses();
-        while (!all_gone()) serve();
+        while (!all_gone() && !Interrupt::is_requested()) serve();
         return std::move(result_);
     }
 

@@ -17,7 +17,8 @@ struct LaunchSettings {
 };
 
 // Run one process a rank of this executable to the end. If a rank fails or dies, the others are
-// killed and std::runtime_error says which it was.
+// killed and std::runtime_error says which it was. After Ctrl-C, if there is an Interrupt, what was
+// finished until then is returned.
 RunResult launch(const BenchOptions& options, const LaunchSettings& settings);
 
 }  // namespace tools

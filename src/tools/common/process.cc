@@ -15,6 +15,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "tools/common/interrupt.h"
 #include "tools/common/paths.h"
 
 namespace tools {
@@ -85,6 +86,7 @@ void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,
                  const std::vector<int>& fds) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
+    Interrupt::leave_to_others();
     if (settings.pin) pin_to(rank);
     for (const int fd : fds) fcntl(fd, F_SETFD, 0);
     exec_again(settings, rank);

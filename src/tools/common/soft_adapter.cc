@@ -2,15 +2,40 @@
 #include "tools/common/soft_adapter.h"
 
 #include <unistd.h>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
 #include "tools/common/paths.h"
 
 namespace tools {
+
+bool has_real_adapter() {
+    std::error_code error;
+    const std::filesystem::directory_iterator adapters("/sys/class/infiniband", error);
+    return !error && adapters != std::filesystem::directory_iterator();
+}
+
+void add_device_options(CLI::App& app, std::string& device) {
+    auto* named = app.add_option("--device", device,
+                                 "soft: the emulated adapter; real: what the machine has; auto: "
+                                 "soft only where there is no adapter and no other host")
+                      ->check(CLI::IsMember({"auto", "soft", "real"}))
+                      ->capture_default_str();
+    app.add_flag_callback(
+           "--soft", [&device] { device = "soft"; }, "On the emulated adapter: --device soft")
+        ->excludes(named);
+}
+
+std::string chosen_device(const std::string& device, bool with_other_host) {
+    if (device != "auto") return device;
+    return with_other_host || has_real_adapter() ? "real" : "soft";
+}
 
 void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
     constexpr const char* kRestarted = "SWIFTLANE_INFO_SOFT";

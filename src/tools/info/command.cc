@@ -8,10 +8,12 @@
 #include <CLI/Formatter.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
+#include "tools/common/paths.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/info/cuda_devices.h"
 #include "tools/program/worker.h"
@@ -57,6 +59,9 @@ void print_devices() {
 }
 
 void print_config(bool full) {
+    // The library reads it; in a build tree modules lie where it does not look by itself.
+    if (const std::string modules = Paths::find().modules; !modules.empty())
+        setenv("UCX_MODULE_DIR", modules.c_str(), 0);
     ucp_config_t* config = nullptr;
     const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
     if (status != UCS_OK) throw std::runtime_error(ucs_status_string(status));

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace tools::perf {
 namespace {
@@ -59,7 +60,9 @@ std::optional<SocketAddress> address_of(const addrinfo& address) {
 
 }  // namespace
 
-Channel Channel::connect(const std::string& host, uint16_t port) {
+Channel Channel::connect(const std::string& host, uint16_t port,
+                         const std::function<void()>& on_refused) {
+    bool is_told = false;
     const Addresses addresses = resolve(host, port, 0);
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     for (;;) {
@@ -80,6 +83,7 @@ Channel Channel::connect(const std::string& host, uint16_t port) {
         if (errno != ECONNREFUSED || std::chrono::steady_clock::now() > deadline) {
             fail(fmt::format("{}:{}", host, port));
         }
+        if (!std::exchange(is_told, true)) on_refused();
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,7 +21,8 @@ class Channel {
     explicit Channel(int descriptor) : socket_(descriptor) {}
 
     // Tries for a few seconds: the server may be about to start.
-    static Channel connect(const std::string& host, uint16_t port);
+    static Channel connect(const std::string& host, uint16_t port,
+                           const std::function<void()>& on_refused);
     // Waits for one caller. `on_listening` is told the port, which is another one for port 0.
     template <typename OnListening>
     static Channel accept(const std::string& host, uint16_t port, OnListening on_listening) {

@@ -14,7 +14,10 @@
 #include <stdexcept>
 
 #include "tools/common/bench_options.h"
+#include "tools/common/exit_codes.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
+#include "tools/common/soft_adapter.h"
 #include "tools/common/units.h"
 #include "tools/perf/channel.h"
 #include "tools/perf/device_memory.h"
@@ -32,7 +35,7 @@ struct PerfCommand {
     Options options;
     std::vector<std::string> arguments;
     std::vector<std::string> metrics{"latency", "bandwidth"};
-    std::string device = "soft";
+    std::string device = "auto";
     std::string transports;
     std::string json;
     std::string prefix;
@@ -99,9 +102,12 @@ std::string title(const PerfCommand& command) {
 
 void initiate(Channel& channel, const PerfCommand& command) {
     const Options& options = command.options;
+    const bool is_emulated = command.device == "soft";
+    JsonFile json(command.json);
+    const Interrupt interrupt;
     const LiveLine line;
     Listener listener;
-    fmt::print("{}\n", title(command));
+    fmt::print("{}\n{}", title(command), is_emulated ? kEmulatedNote : "");
     listener.on_lane = [&](const std::string& lane) {
         line.clear();
         fmt::print("# lanes: {}\n{}", lane, table_header(options));
@@ -114,16 +120,24 @@ void initiate(Channel& channel, const PerfCommand& command) {
     if (line.enabled()) {
         listener.on_progress = [&](const std::string& text) { line.show(text); };
     }
-    const std::vector<Row> rows = run_initiator(channel, options, listener);
-    line.clear();
-    if (command.json.empty()) return;
-    Json document{{"benchmark", to_string(options.operation)},
-                  {"modelled", false},
-                  {"version", SWIFTLANE_VERSION},
-                  {"options", to_json(options)},
-                  {"rows", Json::array()}};
-    for (const Row& row : rows) document["rows"].push_back(to_json(options, row));
-    write_json(command.json, document);
+    const auto write = [&](const std::vector<Row>& rows) {
+        line.clear();
+        Json document{{"benchmark", to_string(options.operation)},
+                      {"modelled", false},
+                      {"emulated", is_emulated},
+                      {"interrupted", Interrupt::is_requested()},
+                      {"version", SWIFTLANE_VERSION},
+                      {"options", to_json(options)},
+                      {"rows", Json::array()}};
+        for (const Row& row : rows) document["rows"].push_back(to_json(options, row));
+        json.write(document);
+    };
+    listener.on_interrupt = [&](const std::vector<Row>& rows) {
+        write(rows);
+        std::fflush(nullptr);
+        _exit(kInterrupted);
+    };
+    write(run_initiator(channel, options, listener));
 }
 
 // Runs one of the two processes. What the library holds refers to a stack that is gone after an
@@ -149,7 +163,8 @@ void restart(const PerfCommand& command) {
     exec_again({command.arguments, environment_of(command), {}, false}, 0);
 }
 
-void run_perf(const PerfCommand& command) {
+void run_perf(PerfCommand& command) {
+    command.device = chosen_device(command.device, !command.connect.empty());
     if (Place place; Place::find(&place)) {
         run_or_die([&] {
             Channel channel(place.socket);
@@ -164,12 +179,16 @@ void run_perf(const PerfCommand& command) {
     restart(command);
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
-        Channel channel = Channel::connect(host, port);
+        Channel channel = Channel::connect(host, port, [&] {
+            fmt::print(stderr, "swiftlane: nobody listens at {} yet: waiting for 10 s\n",
+                       command.connect);
+        });
         initiate(channel, command);
     });
 }
 
-void run_server(const PerfCommand& command) {
+void run_server(PerfCommand& command) {
+    command.device = chosen_device(command.device, true);
     restart(command);
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
@@ -184,10 +203,7 @@ void run_server(const PerfCommand& command) {
 // --- options
 
 void add_library_options(CLI::App& app, PerfCommand& command) {
-    app.add_option("--device", command.device,
-                   "The emulated adapter, or what the machine's own libibverbs finds")
-        ->check(CLI::IsMember({"soft", "real"}))
-        ->capture_default_str();
+    add_device_options(app, command.device);
     app.add_option("--tls", command.transports,
                    fmt::format("Transports, unless UCX_TLS is set (soft: {})", kSoftTransports));
     app.add_option("--qps", command.queue_pairs,

@@ -14,6 +14,9 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "tools/common/exit_codes.h"
+#include "tools/common/interrupt.h"
+
 namespace tools::perf {
 namespace {
 
@@ -50,11 +53,15 @@ class Pair {
     void wait() {
         for (unsigned left = 0; left < pids_.size(); ++left) {
             int status = 0;
-            const pid_t pid = waitpid(-1, &status, 0);
+            pid_t pid;
+            do {
+                pid = waitpid(-1, &status, 0);
+            } while (pid < 0 && errno == EINTR);
             if (pid < 0) fail("waitpid");
             const unsigned rank = pid == pids_[0] ? 0 : 1;
             pids_[rank] = -1;
             if (status == 0) continue;
+            if (WIFEXITED(status) && WEXITSTATUS(status) == kInterrupted) throw Interrupted();
             blame(rank, status);
         }
     }
@@ -99,6 +106,7 @@ bool Place::find(Place* place) {
 
 void launch(const ExecSettings& settings) {
     std::fflush(nullptr);
+    const Interrupt interrupt;  // the initiator's affair
     Pair pair;
     pair.start(settings);
     pair.wait();

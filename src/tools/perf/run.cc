@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tools/common/interrupt.h"
 #include "tools/common/units.h"
 #include "tools/perf/initiator.h"
 #include "tools/perf/peer.h"
@@ -156,25 +157,33 @@ class UsageMeter {
   public:
     explicit UsageMeter(Initiator& initiator) : initiator_(initiator) {}
 
+    // The target looks at its clock some time between the question and the answer: both lie within
+    // the time that its share is of.
     void begin() {
+        asked_ = Clock::now();
         target_ = initiator_.target_usage();
         own_ = process_usage();
         began_ = Clock::now();
     }
     void end() {
-        const double elapsed =
-            std::chrono::duration<double, std::nano>(Clock::now() - began_).count();
-        own_share = static_cast<double>(process_usage() - own_) / elapsed;
-        target_share = static_cast<double>(initiator_.target_usage() - target_) / elapsed;
+        own_share = static_cast<double>(process_usage() - own_) / since(began_);
+        const uint64_t used = initiator_.target_usage() - target_;
+        target_share = static_cast<double>(used) / since(asked_);
     }
 
     double own_share = 0;
     double target_share = 0;
 
   private:
+    static double since(Clock::time_point start) {
+        return std::max(1.0,
+                        std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+    }
+
     Initiator& initiator_;
     uint64_t own_ = 0;
     uint64_t target_ = 0;
+    Clock::time_point asked_;
     Clock::time_point began_;
 };
 
@@ -244,7 +253,7 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
     auto looked = Clock::now();
     for (bool at_work = true; at_work;) {
         const size_t told = rows.size();
-        at_work = board.watch(rows);
+        at_work = board.watch(rows) && !Interrupt::is_requested();
         if (told == 0 && !rows.empty()) listener.on_lane(lane_of(peers[0]->endpoint()));
         for (size_t i = told; i < rows.size(); ++i) listener.on_row(rows[i]);
         if (at_work && channel.is_gone()) throw std::runtime_error("the other process is gone");
@@ -259,6 +268,7 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
         seen = operations;
         looked = Clock::now();
     }
+    if (Interrupt::is_requested()) listener.on_interrupt(rows);
     delete threads;
     channel.send({{"done", true}});
     channel.expect();

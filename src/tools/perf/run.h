@@ -16,6 +16,8 @@ struct Listener {
     std::function<void(const std::string& lane)> on_lane;
     std::function<void(const Row&)> on_row;
     std::function<void(const std::string&)> on_progress;
+    // After Ctrl-C, with what was finished; threads are at work: it ends the process.
+    std::function<void(const std::vector<Row>&)> on_interrupt;
 };
 
 // The process that takes the time. The other end of the channel is run_target(). Throws on any

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/report/json.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
+#include <utility>
 
 namespace tools {
 namespace {
@@ -67,13 +70,38 @@ void add_runs(Json& document, std::span<const RunResult> runs) {
     }
 }
 
-void write_json(const std::string& path, const Json& document) {
-    std::ofstream file(path);
-    file << document.dump(2) << '\n';
-    file.close();
-    if (!file) {
-        throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+JsonFile::JsonFile(const std::string& path) : path_(path) {
+    if (path.empty()) return;
+    if (path == "-") {
+        // What people read goes to standard error from now on.
+        std::fflush(stdout);
+        descriptor_ = dup(STDOUT_FILENO);
+        if (descriptor_ >= 0) dup2(STDERR_FILENO, STDOUT_FILENO);
+    } else {
+        descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     }
+    if (descriptor_ < 0) fail();
+}
+
+JsonFile::~JsonFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+}
+
+void JsonFile::write(const Json& document) {
+    if (descriptor_ < 0) return;
+    const std::string text = document.dump(2) + '\n';
+    if (path_ != "-" && ftruncate(descriptor_, 0) != 0 && errno != EINVAL) fail();  // a pipe
+    for (size_t done = 0; done < text.size();) {
+        const ssize_t n = ::write(descriptor_, text.data() + done, text.size() - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail();
+        done += static_cast<size_t>(n);
+    }
+    close(std::exchange(descriptor_, -1));
+}
+
+void JsonFile::fail() const {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
 }
 
 }  // namespace tools

@@ -21,7 +21,24 @@ Json to_json(const LaneCounters& counters);
 // mode under "modes". docs/benchmarks.md describes the keys.
 void add_runs(Json& document, std::span<const RunResult> runs);
 
-// Throws std::runtime_error if the file cannot be written.
-void write_json(const std::string& path, const Json& document);
+// Where results go: opened before anything is measured, written when all is known. "-" is standard
+// output, and what is printed for people goes to standard error from then on; an empty path:
+// nowhere. Throws std::runtime_error if the file cannot be written.
+class JsonFile {
+  public:
+    explicit JsonFile(const std::string& path);
+    ~JsonFile();
+    JsonFile(const JsonFile&) = delete;
+    JsonFile& operator=(const JsonFile&) = delete;
+
+    bool is_wanted() const { return descriptor_ >= 0; }
+    void write(const Json& document);  // once
+
+  private:
+    [[noreturn]] void fail() const;
+
+    const std::string path_;
+    int descriptor_ = -1;
+};
 
 }  // namespace tools

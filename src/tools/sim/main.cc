@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "tools/common/bench_options.h"
+#include "tools/common/exit_codes.h"
 #include "tools/common/units.h"
 #include "tools/report/table.h"
 #include "tools/sim/report.h"
@@ -73,6 +74,7 @@ void run_sim(SimCommand& command) {
         study.variables.push_back(split_setting("--set", setting));
     }
 
+    JsonFile json(command.json);
     fmt::print("{}", study_title(study));
     std::fflush(stdout);
     const bool live = isatty(STDERR_FILENO) != 0;
@@ -86,7 +88,7 @@ void run_sim(SimCommand& command) {
     for (const StudyRun& run : runs) {
         if (command.map) fmt::print("{}", lane_map(run.result));
     }
-    if (!command.json.empty()) write_json(command.json, study_json(study, runs));
+    if (json.is_wanted()) json.write(study_json(study, runs));
 }
 
 void add_study_options(CLI::App& app, SimCommand& command) {
@@ -235,14 +237,14 @@ int sim_main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error);
+        return app.exit(error) == 0 ? kDone : kMisused;
     } catch (const std::exception& error) {
         std::fflush(stdout);
         fmt::print(stderr, "swiftlane: {}\n", error.what());
         std::fflush(nullptr);
-        _exit(1);
+        _exit(kFailed);
     }
-    return 0;
+    return kDone;
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const cha
 
 void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* title,
                       ucs_config_print_flags_t print_flags) {
+    uct::components();  // modules bring variables of their own
     ucs::config::PrintOptions options;
     if ((print_flags & UCS_CONFIG_PRINT_HEADER) != 0 && title != nullptr) options.title = title;
     options.values = (print_flags & UCS_CONFIG_PRINT_CONFIG) != 0;

@@ -29,7 +29,7 @@ MemoryPool::MemoryPool(const Options& options)
 
 MemoryPool::~MemoryPool() {
     if (in_use_ != 0) {
-        log_warn("{}: {} of {} objects were never returned", options_.name, in_use_, capacity_);
+        log_diag("{}: {} of {} objects were never returned", options_.name, in_use_, capacity_);
     }
     for (const OwnedChunk& owned : chunks_) options_.source->release(owned.chunk, owned.bytes);
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <csignal>
+
+namespace tools {
+
+// Ctrl-C as a question that a measurement asks itself between rows, so that it can keep what it
+// has. A second one ends the process at once. One object at a time.
+class Interrupt {
+  public:
+    Interrupt() {
+        requested_ = 0;
+        struct sigaction action {};
+        action.sa_handler = [](int) { requested_ = 1; };
+        action.sa_flags = static_cast<int>(SA_RESETHAND);  // system calls return with EINTR
+        sigaction(SIGINT, &action, &before_);
+    }
+    ~Interrupt() { sigaction(SIGINT, &before_, nullptr); }
+    Interrupt(const Interrupt&) = delete;
+    Interrupt& operator=(const Interrupt&) = delete;
+
+    static bool is_requested() { return requested_ != 0; }
+
+    // In processes that others tell when to end.
+    static void leave_to_others() { std::signal(SIGINT, SIG_IGN); }
+
+  private:
+    static inline volatile sig_atomic_t requested_ = 0;
+    struct sigaction before_ {};
+};
+
+}  // namespace tools
