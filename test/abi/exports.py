@@ -19,10 +19,11 @@ import declarations  # noqa: E402
 PACKAGES = ["ucp", "uct", "ucs", "ucm"]
 HEADERS = {
     "ucp": ["ucp/api/ucp.h", "ucp/api/ucpx.h"],
-    "ucs": ["ucp/api/ucp.h"],
+    "ucs": ["ucp/api/ucp.h", "ucs/debug/log_def.h", "ucs/debug/debug_int.h", "ucs/config/global_opts.h",
+            "ucs/sys/string.h"],
     "ucm": ["ucm/api/ucm.h"],
     "swiftlane_ucm": ["ucm/api/ucm.h"],
-    "uct": ["uct/api/version.h"],
+    "uct": ["uct/api/uct.h"],
 }
 # Names that libraries export beside those that begin with their own.
 PREFIXES = {"ucp": ("ucp_", "ucpx_", "ucs_"), "ucs": ("ucs_",), "ucm": ("ucm_",), "uct": ("uct_",),
@@ -50,6 +51,8 @@ def check(library, include, cc):
     known = declarations.read(cc, include, HEADERS[name], PACKAGES)
     wanted = {n for n in known.functions + known.variables
               if n.startswith(PREFIXES[name]) and n not in known.inline_functions}
+    if name == "ucp":
+        wanted.add("swiftlane_services")  # for libucs and libuct beside it
     if name == "swiftlane_ucm":  # UCX's names, made ours
         wanted = {"swiftlane_" + n for n in wanted - {"ucm_global_opts"}} | {"swiftlane_ucm_options"}
     exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", library).splitlines()}

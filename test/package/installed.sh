@@ -77,5 +77,25 @@ if [ -n "$system" ]; then
     "$folder/two" "$system" "$ours" >>"$folder/out" || say "ours behind the system's UCX does not load"
 fi
 
+# --- our libucp with the system's libucs, libuct and libucm
+system_ucs=$(ldconfig -p | sed -n 's/.*libucs\.so\.0 .*=> //p' | head -n 1)
+if [ -n "$system" ] && [ -n "$system_ucs" ]; then
+    $cc -I"$prefix/include" "$here/system_ucs.c" -o "$folder/mixed" "$system" "$system_ucs" -ldl
+    files=$("$swiftlane" run --system-ucs -- "$folder/mixed") || say "run --system-ucs: status $?"
+    [ "$(readlink -f ${files% *})" = "$(readlink -f "$ours")" ] || say "run --system-ucs: ucp of ${files% *}"
+    [ "$(readlink -f ${files#* })" = "$(readlink -f "$system_ucs")" ] || say "run --system-ucs: ucs of ${files#* }"
+fi
+if [ -n "$system" ] && command -v ucx_perftest >/dev/null && command -v ucx_info >/dev/null; then
+    port=$((20000 + $$ % 10000))
+    "$swiftlane" run --system-ucs -- ucx_perftest -p $port -t tag_lat -n 1000 >"$folder/server" 2>&1 &
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        "$swiftlane" run --system-ucs -- ucx_perftest -p $port -t tag_lat -n 1000 127.0.0.1 >"$folder/client" 2>&1 && break
+        sleep 0.5
+    done
+    wait $! || say "ucx_perftest: the server fails: $(tail -n 3 "$folder/server")"
+    grep -q '^Final:' "$folder/client" || say "ucx_perftest: the client fails: $(tail -n 3 "$folder/client")"
+    "$swiftlane" run --system-ucs -- ucx_info -e -u t -D shm >"$folder/info" 2>&1 || say "ucx_info fails: $(tail -n 3 "$folder/info")"
+fi
+
 [ $failed -eq 0 ] && echo "installed: all as it should be"
 exit $failed

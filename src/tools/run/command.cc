@@ -23,6 +23,7 @@ namespace {
 struct RunCommand {
     bool verbose = false;
     bool soft = false;
+    bool system_ucs = false;
 };
 
 /** What a runtime must be told, and why. What the user has set already stays. */
@@ -87,13 +88,32 @@ void set_up_open_mpi(const Environment& environment) {
     for (const Setting& setting : kOpenMpiAsRoot) environment.set_default(setting);
 }
 
+std::string text_of(const char* text) {
+    return text == nullptr ? "" : text;
+}
+
+// Our libucp takes the place of the system's; libucs, libuct and libucm, of which a program may
+// need what ours lack, stay the system's.
+void put_before_system_ucx(const Environment& environment, const std::string& library) {
+    if (library.find_first_of(" :") != library.npos) {
+        throw std::runtime_error(
+            fmt::format("{}: the loader takes no blank and no colon in LD_PRELOAD", library));
+    }
+    environment.set("LD_PRELOAD", prepend_path(library, std::getenv("LD_PRELOAD")));
+}
+
 void run_program(const RunCommand& command, std::vector<std::string> program) {
     if (program.empty()) throw CLI::RequiredError("a command to run");
     const Paths paths = Paths::find();
     const Environment environment(command.verbose);
-    std::string folders = prepend_path(paths.libraries, std::getenv("LD_LIBRARY_PATH"));
+    std::string folders = text_of(std::getenv("LD_LIBRARY_PATH"));
+    if (command.system_ucs) {
+        put_before_system_ucx(environment, paths.libraries + "/libucp.so.0");
+    } else {
+        folders = prepend_path(paths.libraries, folders.c_str());
+    }
     if (command.soft) folders = prepend_path(paths.softhca, folders.c_str());
-    environment.set("LD_LIBRARY_PATH", folders);
+    if (!folders.empty()) environment.set("LD_LIBRARY_PATH", folders);
     if (!paths.modules.empty()) environment.set_default("UCX_MODULE_DIR", paths.modules);
     set_up_open_mpi(environment);
 
@@ -109,9 +129,13 @@ void run_program(const RunCommand& command, std::vector<std::string> program) {
 void add_run(CLI::App& app, std::vector<std::string> after_dashes) {
     auto command = std::make_shared<RunCommand>();
     CLI::App* run = app.add_subcommand(
-        "run", "Run an MPI or OpenSHMEM program over Swiftlane: run [-v] [--soft] -- COMMAND...");
+        "run", "Run a program over Swiftlane: run [-v] [--soft] [--system-ucs] -- COMMAND...");
     run->add_flag("-v,--verbose", command->verbose, "Say what is set in the environment");
     run->add_flag("--soft", command->soft, "On the emulated adapter");
+    run->add_flag(
+        "--system-ucs", command->system_ucs,
+        "With the system's libucs, libuct and libucm: for programs that need more of them "
+        "than ours have");
     run->prefix_command();
     run->callback([command, run, program = std::move(after_dashes)] {
         std::vector<std::string> words = run->remaining();

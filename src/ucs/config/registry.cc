@@ -2,13 +2,16 @@
 #include "ucs/config/registry.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "ucs/config/spelling.h"
+#include "ucs/runtime/runtime.h"
 #include "ucs/type/function_ref.h"
 
 namespace ucs::config {
@@ -67,15 +70,27 @@ std::string bounds_warning(std::string_view name, const Source::Setting& setting
     return warning;
 }
 
-std::string unknown_warning(std::string_view name, const Source::Setting& setting) {
+// One line for all names that nothing reads: "UCX_A (did you mean UCX_B?), UCX_C".
+std::string unknown_warning(const std::vector<std::string>& names) {
+    const size_t count = names.size();
+    return fmt::format("{} {} set, but nothing reads {} (UCX_WARN_UNUSED_ENV_VARS=n silences this)",
+                       fmt::join(names, ", "), count == 1 ? "is" : "are",
+                       count == 1 ? "it" : "them");
+}
+
+std::string with_nearest(std::string_view name, const Source::Setting& setting) {
     const std::string near = nearest(name);
-    if (near.empty()) {
-        return fmt::format(
-            "{} is set, but nothing reads it (UCX_WARN_UNUSED_ENV_VARS=n silences this)",
-            setting.written_as);
+    return near.empty() ? setting.written_as
+                        : fmt::format("{} (did you mean UCX_{}?)", setting.written_as, near);
+}
+
+// All processes of a job have the same variables: one of them says so. Launchers number them.
+bool is_first_of_job() {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+        const std::optional<std::string> rank = runtime().environment->get(name);
+        if (rank) return *rank == "0";
     }
-    return fmt::format("{} is set, but nothing reads it; did you mean UCX_{}?", setting.written_as,
-                       near);
+    return true;
 }
 
 }  // namespace
@@ -150,14 +165,16 @@ std::vector<std::string> new_warnings(const Source& source) {
     static std::mutex mutex;
     static std::set<std::string, std::less<>> warned;
     std::lock_guard lock(mutex);
+    std::vector<std::string> unknown;
+    const bool tells_unknown = values.warn_unused && is_first_of_job();
     for (const auto& [name, setting] : source.settings()) {
         const bool known = is_known(name);
-        if (!known && !values.warn_unused) continue;
-        std::string warning =
-            known ? bounds_warning(name, setting) : unknown_warning(name, setting);
-        if (warning.empty() || !warned.insert(setting.written_as).second) continue;
-        warnings.push_back(std::move(warning));
+        if (!known && !tells_unknown) continue;
+        std::string text = known ? bounds_warning(name, setting) : with_nearest(name, setting);
+        if (text.empty() || !warned.insert(setting.written_as).second) continue;
+        (known ? warnings : unknown).push_back(std::move(text));
     }
+    if (!unknown.empty()) warnings.push_back(unknown_warning(unknown));
     return warnings;
 }
 

@@ -23,9 +23,10 @@ bool is_known(std::string_view name);
 // if none is near enough to be meant.
 std::string nearest(std::string_view name);
 
-// What the user should be warned of, in one line each and once per process: settings out of bounds,
-// and settings that no table reads, with the nearest name that one does. None of the latter if
-// UCX_WARN_UNUSED_ENV_VARS=n. To be called when modules are loaded.
+// What the user should be warned of, once per process: settings out of bounds, in one line each,
+// and in one more line those that no table reads, with the nearest name that one does. None of the
+// latter if UCX_WARN_UNUSED_ENV_VARS=n, or in processes of a job other than its first. To be called
+// when modules are loaded.
 std::vector<std::string> new_warnings(const Source& source);
 
 struct PrintOptions {

@@ -158,6 +158,28 @@ void set_log_level(LogLevel level) {
     runtime().log_level.store(static_cast<int>(level));
 }
 
+void reload_log_level() {
+    runtime().log_level.store(Runtime::kLogLevelUnresolved);
+    resolve();
+}
+
+std::string log_line(LogLevel level, std::string_view file, unsigned line, std::string_view text) {
+    const int64_t microseconds = runtime().clock->calendar().time_since_epoch() / 1us;
+    return fmt::format("[{}.{:06} {}:{}] {}:{} {} {}", microseconds / 1000000,
+                       microseconds % 1000000, host_name(), process_id(), base_name(file), line,
+                       log_level_name(level), text);
+}
+
+LogSink& default_log_sink() {
+    static LogSink* const sink = [] {
+        LogConfig values{LogLevel::kWarn, {}};
+        std::string error;
+        (void)table().load(config::Source::from_environment(), values, error);
+        return open_sink(values.file);
+    }();
+    return *sink;
+}
+
 LogSink* set_log_sink(LogSink* sink) {
     return runtime().log_sink.exchange(sink);
 }
@@ -175,12 +197,8 @@ void resolve_once() {
 }
 
 void write(LogLevel level, const SourceLocation& where, std::string_view text) {
-    Runtime& shared = runtime();
-    const int64_t microseconds = shared.clock->calendar().time_since_epoch() / 1us;
-    const std::string line = fmt::format(
-        "[{}.{:06} {}:{}] {}:{} {} {}", microseconds / 1000000, microseconds % 1000000, host_name(),
-        process_id(), base_name(where.file), where.line, log_level_name(level), text);
-    LogSink* sink = shared.log_sink.load();
+    const std::string line = log_line(level, where.file, where.line, text);
+    LogSink* sink = runtime().log_sink.load();
     (sink != nullptr ? sink : &standard_error)->write(level, line, text);
 }
 

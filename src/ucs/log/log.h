@@ -39,6 +39,15 @@ inline bool log_enabled(LogLevel level) {
 
 void set_log_level(LogLevel level);
 
+// Takes the level from the environment again, which has changed.
+void reload_log_level();
+
+// "[seconds host:pid] file:line LEVEL text"
+std::string log_line(LogLevel level, std::string_view file, unsigned line, std::string_view text);
+
+// Where lines go unless set_log_sink() says otherwise: standard error, or UCX_LOG_FILE.
+LogSink& default_log_sink();
+
 // Replaces the sink, null restores the default one; returns the sink that was set before.
 LogSink* set_log_sink(LogSink* sink);
 

@@ -124,13 +124,21 @@ TEST_F(ConfigTable, UnknownVariablesAreWarnedOfOnce) {
                    {"UCX_TESTDC_DEVICES", "a"}};
     ASSERT_EQ(load(), UCS_OK);
     const std::vector<std::string> warnings = new_warnings(source_);
-    ASSERT_EQ(warnings.size(), 2u);
+    ASSERT_EQ(warnings.size(), 1u);
     EXPECT_EQ(warnings[0],
-              "UCX_POSIX_HUGETLB_MODE_UNRELATED is set, but nothing reads it "
+              "UCX_POSIX_HUGETLB_MODE_UNRELATED, UCX_TESTDC_TIMEOTU (did you mean "
+              "UCX_TESTDC_TIMEOUT?) are set, but nothing reads them "
               "(UCX_WARN_UNUSED_ENV_VARS=n silences this)");
-    EXPECT_EQ(warnings[1],
-              "UCX_TESTDC_TIMEOTU is set, but nothing reads it; did you mean UCX_TESTDC_TIMEOUT?");
     EXPECT_TRUE(new_warnings(source_).empty());
+}
+
+TEST_F(ConfigTable, OneProcessOfAJobWarnsOfUnknownVariables) {
+    environment = {{"UCX_TESTDC_NOWHERE_READ", "1"}, {"OMPI_COMM_WORLD_RANK", "3"}};
+    ASSERT_EQ(load(), UCS_OK);
+    EXPECT_TRUE(new_warnings(source_).empty());
+    environment = {{"UCX_TESTDC_NOWHERE_READ", "1"}, {"PMIX_RANK", "0"}};
+    ASSERT_EQ(load(), UCS_OK);
+    EXPECT_EQ(new_warnings(source_).size(), 1u);
 }
 
 TEST_F(ConfigTable, TheWarningCanBeTurnedOff) {
