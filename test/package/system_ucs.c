@@ -33,7 +33,7 @@ int main(void) {
     char sent[] = "there", got[sizeof(sent)] = "";
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG;
-    if (ucp_init(&params, NULL, &context) != UCS_OK) return 1;
+    if (ucp_init_version(1, 13, &params, NULL, &context) != UCS_OK) return 1;
     if (ucp_worker_create(context, &worker_params, &worker) != UCS_OK) return 2;
     if (ucp_worker_get_address(worker, &address, &length) != UCS_OK) return 3;
     ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;

@@ -86,8 +86,9 @@ ucs_status_t AmHandlers::set(uint16_t id, ucp_am_callback_t callback, void* argu
 
 /** @return null if there is none; one that waits for messages that came before it gets them */
 const AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
-    if (!is_set(id) && waiting_.contains(id)) [[unlikely]]
-        hand_over_early(id);
+    if (is_set(id)) [[likely]]
+        return &handlers_[id];
+    if (waiting_.contains(id)) hand_over_early(id);
     return is_set(id) ? &handlers_[id] : nullptr;
 }
 
