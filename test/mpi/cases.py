@@ -98,7 +98,7 @@ PROGRAMS = [
     Program("collectives", ranks=(8,), env=BUSY, quick=False),
     Program("onesided", ranks=(2, 3)),
     Program("onesided", ranks=(4,), env=BUSY, quick=False),
-    # MPICH's windows do not come to UCX with such keys.
+    # It replaces keys, which come to UCX from Open MPI alone.
     Program("dynamic", ranks=(3,), runtimes=("openmpi",)),
     Program("dynamic", ranks=(4,), runtimes=("openmpi",), env=BUSY, quick=False),
     Program("threads", ranks=(2, 3)),
