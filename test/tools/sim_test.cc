@@ -117,6 +117,35 @@ TEST(Sim, BulkFillsUnequalRails) {
     EXPECT_GT(rows.at(0).at("mb_per_s").get<double>(), 0.95 * 62500) << run.outcome.out;
 }
 
+// Streams of 4 MiB messages beside 1,300 exchanges a second, slots enough for both.
+TEST(Sim, HaloBesideBulkHasFreeSlots) {
+    const SimOutcome run = simulate({"halo"});
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    const json& promotions = observed.at("promotions");
+    EXPECT_EQ(promotions.at("links"), 3);
+    EXPECT_EQ(promotions.at("promoted"), 3) << run.outcome.out;
+    EXPECT_EQ(promotions.at("demotions"), 0) << run.outcome.out;
+    EXPECT_EQ(observed.at("late_switches"), 0) << run.outcome.out;
+    EXPECT_LE(observed.at("settled_ns").get<int64_t>(), 5 * 100'000'000) << run.outcome.out;
+}
+
+TEST(Sim, AFewTransfersOfAGigabyteASecondAreWorthALane) {
+    const SimOutcome run = simulate({"halo", "--ranks", "2", "--rate", "1", "--bulk-size",
+                                     "67108864", "--bulk-rate", "3", "--time", "2s"});
+    const json& promotions = run.document.at("modes").at("dynamic").at("observed").at("promotions");
+    EXPECT_EQ(promotions.at("promoted"), 1) << run.outcome.out;
+    EXPECT_EQ(promotions.at("demotions"), 0) << run.outcome.out;
+}
+
+// Slots are scarce, so that a link that looks colder after a phase would lose its slot.
+TEST(Sim, PhasesOfComputationSwitchNothing) {
+    const SimOutcome run =
+        simulate({"phases", "--ranks", "8", "--phases", "20", "--distance", "2", "--cap", "2"});
+    const json& promotions = run.document.at("modes").at("dynamic").at("observed").at("promotions");
+    EXPECT_GE(promotions.at("promoted").get<int>(), 6) << run.outcome.out;
+    EXPECT_EQ(promotions.at("after_second_phase"), 0) << run.outcome.out;
+}
+
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "8ms", "--phases", "3", "--lanes", "dynamic"});

@@ -35,6 +35,9 @@ class ProcessHost final : public Host {
     void report(const Sample& sample) override {
         tell({{"sample", {sample.size, sample.messages, sample.elapsed, sample.rounds}}});
     }
+    void compute(int64_t nanoseconds) override {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
+    }
     void progressed(uint64_t messages) override {
         auto& counter = shared_.messages(place_.rank);
         counter.store(counter.load(std::memory_order_relaxed) + messages,

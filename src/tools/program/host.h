@@ -29,6 +29,9 @@ class Host {
     // A finished measurement; every rank reports one per size, in the same order.
     virtual void report(const Sample& sample) = 0;
 
+    // The rank does something else for so many nanoseconds: no progress. Rank::compute() calls it.
+    virtual void compute(int64_t nanoseconds) = 0;
+
     // Messages that this rank sent since the last call, for live progress.
     virtual void progressed(uint64_t messages) = 0;
 

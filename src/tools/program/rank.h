@@ -82,6 +82,8 @@ class Rank {
     auto barrier();
     // Awaitable: the host's clock has reached `when`.
     auto sleep_until(int64_t when);
+    // Awaitable: the rank has done something else for so many nanoseconds, without progress.
+    auto compute(int64_t nanoseconds);
     // Awaitable: the worker has been progressed once more.
     auto yield();
     // Flush and close all endpoints.
@@ -217,6 +219,11 @@ inline auto Rank::sleep_until(int64_t when) {
         void await_resume() const {}
     };
     return Awaiter{*this, when};
+}
+
+inline auto Rank::compute(int64_t nanoseconds) {
+    host_.compute(nanoseconds);
+    return sleep_until(host_.now() + nanoseconds);
 }
 
 inline auto Rank::yield() {

@@ -28,8 +28,8 @@ std::string explain(const ucpx_ep_attr_t& attr) {
     if (attr.adaptive == 0) return "has no other lane";
     std::string text = ucpx_lane_reason_string(attr.reason);
     if (attr.agreed_score != 0 && attr.agreed_score < kPinned) {
-        text +=
-            fmt::format("; {}/s here, {}/s at the peer", attr.advertised_score, attr.remote_score);
+        text += fmt::format("; saves {} ns/s here, {} ns/s at the peer", attr.advertised_score,
+                            attr.remote_score);
     }
     if (attr.denials != 0) text += fmt::format("; denied {} times", attr.denials);
     if (attr.demotions != 0) text += fmt::format("; demoted {} times", attr.demotions);

@@ -21,6 +21,9 @@
 namespace tools {
 namespace {
 
+// UCX_DYNAMIC_TL_SWITCH_INTERVAL's default, nanoseconds.
+constexpr int64_t kShippedInterval = 100'000'000;
+
 struct SimCommand {
     StudyOptions study;
     std::vector<std::string> model;
@@ -68,6 +71,10 @@ void run_sim(SimCommand& command) {
     study.zipf.flow.window = study.shift.flow.window = study.bench.window;
     study.zipf.time = study.shift.time = study.bench.time;
     study.shift.hot = study.cap;
+    study.halo.size = study.bench.size_max;
+    study.halo.time = study.bench.time;
+    study.halo.seed = study.bench.seed;
+    if (study.shipped) study.interval = kShippedInterval;
     check_options(study.bench, study.pattern->ranks.in_pairs);
     for (const std::string& field : command.model) set_model_field(study.model, field);
     for (const std::string& setting : command.settings) {
@@ -101,6 +108,9 @@ void add_study_options(CLI::App& app, SimCommand& command) {
         ->capture_default_str();
     add_time(app, "--interval", study.interval,
              "Between rankings (UCX_DYNAMIC_TL_SWITCH_INTERVAL)");
+    app.add_flag("--shipped,!--scaled", study.shipped,
+                 "Sample and rank with the library's defaults, every 100 ms of virtual time, "
+                 "whatever --interval says; or scaled to --interval");
     app.add_option("--margin", study.margin, "Hysteresis (UCX_DYNAMIC_TL_MARGIN)")
         ->check(CLI::Range(0.0, 10.0))
         ->capture_default_str();
@@ -150,6 +160,37 @@ void add_shift_options(CLI::App& app, StudyOptions& study) {
         ->capture_default_str();
 }
 
+void add_halo_options(CLI::App& app, StudyOptions& study) {
+    study.modes = {"dynamic"};
+    study.cap = 20;
+    app.add_option("--rate", study.halo.rate, "Exchanges of neighbours a second")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--distance", study.halo.distance,
+                   "Of the farthest neighbour; those at distance d take part in each d-th exchange")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void add_bulk_halo_options(CLI::App& app, StudyOptions& study) {
+    add_halo_options(app, study);
+    app.add_option("--bulk-size", study.halo.bulk_size, "Bytes of a large message")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--bulk-rate", study.halo.bulk_rate, "Large messages a second")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void add_phase_options(CLI::App& app, StudyOptions& study) {
+    add_halo_options(app, study);
+    app.add_option("--phases", study.halo.phases, "Stretches of exchanges, each for --time")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+    add_time(app, "--compute-min", study.halo.compute_min, "Least time of computing before each");
+    add_time(app, "--compute-max", study.halo.compute_max, "Most time of computing before each");
+}
+
 Task run_pairs(Rank& rank, const StudyOptions& study) {
     return mbw_mr(rank, study.bench);
 }
@@ -161,6 +202,12 @@ Task run_zipf(Rank& rank, const StudyOptions& study) {
 }
 Task run_shift(Rank& rank, const StudyOptions& study) {
     return shift(rank, study.shift);
+}
+Task run_halo(Rank& rank, const StudyOptions& study) {
+    return halo(rank, study.halo);
+}
+Task run_phases(Rank& rank, const StudyOptions& study) {
+    return phases(rank, study.halo);
 }
 
 // Times in nanoseconds.
@@ -179,6 +226,8 @@ const BenchOptions kExchange{
 constexpr int64_t kExchangeInterval = 2'000'000;
 const BenchOptions kFlows{
     .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
+const BenchOptions kBeside{.ranks = 3, .size_min = 8, .size_max = 8, .time = 1'000'000'000};
+const BenchOptions kPhases{.ranks = 16, .size_min = 8, .size_max = 8, .time = 1'000'000'000};
 const BenchOptions kMoving{
     .ranks = 64, .window = 64, .size_min = 64, .size_max = 64, .time = 8'000'000};
 
@@ -207,6 +256,18 @@ const StudyPattern kPatterns[] = {
      Judgement::kRecovery,
      kMoving,
      add_shift_options},
+    {{"halo", "Neighbours that exchange small messages, beside streams of large ones", run_halo},
+     Judgement::kPromotions,
+     kBeside,
+     add_bulk_halo_options,
+     kShippedInterval,
+     true},
+    {{"phases", "Neighbours that compute between stretches of exchanges", run_phases},
+     Judgement::kPromotions,
+     kPhases,
+     add_phase_options,
+     kShippedInterval,
+     true},
 };
 
 void add_study(CLI::App& sim, const StudyPattern& pattern) {
@@ -215,6 +276,7 @@ void add_study(CLI::App& sim, const StudyPattern& pattern) {
     study.pattern = &pattern;
     study.bench = pattern.defaults;
     study.interval = pattern.interval;
+    study.shipped = pattern.shipped;
     study.model = softhca::Model::from_environment();
     CLI::App& app =
         *sim.add_subcommand(std::string(pattern.ranks.name), std::string(pattern.ranks.help));

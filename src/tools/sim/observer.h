@@ -44,6 +44,8 @@ class Observer final : public DeliveryObserver {
     void pause();
     // Half-time: what happened before and after is told apart.
     void mark();
+    // Rank 0 begins to compute.
+    void phase() { phases_.push_back(now_); }
 
     const LinkTraffic& link(unsigned sender, unsigned receiver) const {
         return links_[size_t{sender} * ranks_ + receiver];
@@ -51,6 +53,8 @@ class Observer final : public DeliveryObserver {
     const std::vector<SwitchEvent>& switches() const { return switches_; }
     // Messages delivered in each interval from time 0 on.
     const std::vector<uint64_t>& timeline() const { return timeline_; }
+    // Times at which rank 0 began to compute.
+    const std::vector<int64_t>& phases() const { return phases_; }
     int64_t interval() const { return interval_; }
     uint64_t messages() const { return messages_; }
 
@@ -66,6 +70,7 @@ class Observer final : public DeliveryObserver {
     std::vector<LinkTraffic> links_;
     std::vector<SwitchEvent> switches_;
     std::vector<uint64_t> timeline_;
+    std::vector<int64_t> phases_;
 };
 
 }  // namespace tools

@@ -76,6 +76,16 @@ void write_recoveries(Out out, const StudyRun& run) {
     }
 }
 
+void write_promotions(Out out, const StudyRun& run) {
+    const Promotions& promotions = *run.promotions;
+    fmt::format_to(out, "\n# {}: links that carried messages\n", run.result.mode);
+    fmt::format_to(out, "promoted at the end   {:>12}   of {}\n", promotions.promoted,
+                   promotions.links);
+    fmt::format_to(out, "demotions             {:>12}   counted at each end\n",
+                   promotions.demotions);
+    fmt::format_to(out, "switches after phase 2{:>12}\n", promotions.later_switches);
+}
+
 Json run_json(const StudyRun& run) {
     Json json{{"duration_ns", run.duration},
               {"messages", run.messages},
@@ -99,6 +109,12 @@ Json run_json(const StudyRun& run) {
                             {"ratio", matching.ratio()},
                             {"differing", matching.differing},
                             {"outside_margin", matching.unexplained.size()}};
+    }
+    if (run.promotions) {
+        json["promotions"] = {{"links", run.promotions->links},
+                              {"promoted", run.promotions->promoted},
+                              {"demotions", run.promotions->demotions},
+                              {"after_second_phase", run.promotions->later_switches}};
     }
     if (!run.recoveries.empty()) {
         json["recoveries"] = Json::array();
@@ -144,6 +160,7 @@ std::string study_text(const StudyOptions& options, std::span<const StudyRun> ru
         if (options.judges(StudyOptions::Judgement::kAdapters)) write_adapters(out, run);
         if (run.matching) write_matching(out, options, *run.matching);
         if (!run.recoveries.empty()) write_recoveries(out, run);
+        if (run.promotions) write_promotions(out, run);
     }
     return text;
 }
@@ -156,6 +173,7 @@ Json study_json(const StudyOptions& options, std::span<const StudyRun> runs) {
     Json& json = document["options"];
     json["cap"] = options.cap;
     json["interval_ns"] = options.interval;
+    json["shipped_defaults"] = options.shipped;
     json["dc_cost_scale"] = options.dc_cost_scale;
     json["margin"] = options.margin;
     Json& model = document["model"];

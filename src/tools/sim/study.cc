@@ -50,14 +50,19 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
         {"UCX_TLS", "self,dc_mlx5,rc_mlx5"},
         {"UCX_LANES", mode},
         {"UCX_MAX_PRIORITY_EPS", std::to_string(options.cap)},
-        {"UCX_DYNAMIC_TL_SWITCH_INTERVAL", fmt::format("{}ns", options.interval)},
-        {"UCX_DYNAMIC_TL_MIN_RESIDENCE",
-         fmt::format("{}ns", kResidenceIntervals * options.interval)},
-        {"UCX_DYNAMIC_TL_DUTY", kDuty},
-        {"UCX_DYNAMIC_TL_CONFIDENCE", kConfidence},
         {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
     };
+    if (!options.shipped) {
+        const auto set = [&world](const char* name, std::string value) {
+            world.variables.emplace_back(name, std::move(value));
+        };
+        set("UCX_DYNAMIC_TL_SWITCH_INTERVAL", fmt::format("{}ns", options.interval));
+        set("UCX_DYNAMIC_TL_MIN_RESIDENCE",
+            fmt::format("{}ns", kResidenceIntervals * options.interval));
+        set("UCX_DYNAMIC_TL_DUTY", kDuty);
+        set("UCX_DYNAMIC_TL_CONFIDENCE", kConfidence);
+    }
     if (options.bench.size_max <= kShortMessage) {
         world.variables.emplace_back("UCX_IB_SEG_SIZE", kShortBuffer);
     }
@@ -123,6 +128,26 @@ void judge_switches(const StudyOptions& options, const Observer& observer, Study
             run.settled = std::max(run.settled, in_phase);
         }
     }
+}
+
+// A link is in use if messages went over it.
+Promotions judge_promotions(const Observer& observer, const StudyRun& run, unsigned ranks) {
+    Promotions promotions;
+    for (unsigned a = 0; a < ranks; ++a) {
+        for (unsigned b = a + 1; b < ranks; ++b) {
+            if (observer.link(a, b).messages + observer.link(b, a).messages == 0) continue;
+            ++promotions.links;
+            promotions.promoted += std::ranges::any_of(run.result.map, [&](const LaneEntry& entry) {
+                return entry.state == "established" && entry.rank == a && entry.peer == b;
+            });
+        }
+    }
+    const bool has_phases = observer.phases().size() > 2;
+    for (const SwitchEvent& event : observer.switches()) {
+        promotions.demotions += !event.promotion;
+        promotions.later_switches += has_phases && event.time > observer.phases()[2];
+    }
+    return promotions;
 }
 
 void judge_gaps(const Observer& observer, unsigned ranks, StudyRun& run) {
@@ -201,6 +226,9 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
         run.matching = judge_matching(options, observer, run.result.map);
     }
     if (options.judges(StudyOptions::Judgement::kRecovery)) judge_recovery(options, run);
+    if (options.judges(StudyOptions::Judgement::kPromotions) && mode == "dynamic") {
+        run.promotions = judge_promotions(observer, run, world.size());
+    }
     world.run(leave);
     return run;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "softhca/model/model.h"
+#include "tools/program/halo.h"
 #include "tools/program/patterns.h"
 #include "tools/program/shift.h"
 #include "tools/program/zipf.h"
@@ -25,10 +26,11 @@ struct StudyOptions;
 struct StudyPattern {
     Pattern<StudyOptions> ranks;
     // What is said of it beyond rates and switches.
-    enum class Judgement { kNone, kAdapters, kMatching, kRecovery } judgement;
+    enum class Judgement { kNone, kAdapters, kMatching, kRecovery, kPromotions } judgement;
     BenchOptions defaults;
     void (*add_options)(CLI::App& app, StudyOptions& options);  // of its own; null: none
     int64_t interval = 200'000;
+    bool shipped = false;  // with the library's defaults: interval, residence, duty, confidence
 };
 
 // What a simulation is asked for.
@@ -40,10 +42,12 @@ struct StudyOptions {
     BenchOptions bench;
     ZipfOptions zipf;
     ShiftOptions shift;
+    HaloOptions halo;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
     unsigned devices = 1;        // adapters of each rank's node
     int64_t interval = 200'000;  // nanoseconds between the library's rankings
+    bool shipped = false;        // the library's defaults for all that is measured and when
     double dc_cost_scale = 1;
     double margin = 0.2;
     softhca::Model model;
@@ -55,6 +59,14 @@ struct StudyOptions {
 struct Recovery {
     double rate_before = 0;  // messages per second
     std::optional<unsigned> intervals;
+};
+
+// Which of the links in use are promoted at the end.
+struct Promotions {
+    unsigned links = 0;
+    unsigned promoted = 0;
+    uint64_t demotions = 0;       // ends of links that left a dedicated lane
+    uint64_t later_switches = 0;  // phases: ends that took or left one after the second phase
 };
 
 // One mode's simulation, with what only an observer of the whole cluster can see. Times are virtual
@@ -73,6 +85,7 @@ struct StudyRun {
     double typical_gap = 0;  // mean on the same links
     std::optional<MatchingReport> matching;                // zipf, dynamic
     std::vector<Recovery> recoveries;                      // shift
+    std::optional<Promotions> promotions;                  // halo, phases; dynamic
     uint64_t doorbells = 0, work_requests = 0, bytes = 0;  // of all adapters
     std::vector<uint64_t> timeline;                        // messages delivered in each interval
     int64_t interval = 0;

@@ -43,6 +43,7 @@ class World::NodeHost final : public Host {
     }
     void report(const Sample& sample) override { world_.take_sample(node_, sample); }
     void progressed(uint64_t) override {}
+    void compute(int64_t nanoseconds) override;
 
   private:
     World& world_;
@@ -58,11 +59,17 @@ struct World::Node {
     std::unique_ptr<Rank> rank;
     World* world = nullptr;
     uint64_t busy_until = 0;  // its processor
+    uint64_t computes = 0;    // asked for in this step, to begin after it
     uint64_t scheduled = softhca::VirtualFabric::kNever;
     uint64_t version = 0;
     size_t samples = 0;
     bool running = false;
 };
+
+void World::NodeHost::compute(int64_t nanoseconds) {
+    if (node_ == 0) world_.observer_.phase();
+    world_.nodes_[node_]->computes += static_cast<uint64_t>(nanoseconds);
+}
 
 World::World(const WorldOptions& options)
     : options_(options),
@@ -176,14 +183,16 @@ void World::run_node(unsigned index) {
     observer_.set_time(now());
     node.scheduled = softhca::VirtualFabric::kNever;
     const bool moved = node.rank->step();
-    if (node.rank->resumed()) last_resumed_ = fabric_.now();
+    if (node.rank->resumed()) last_resumed_ = std::max(last_resumed_, fabric_.now());
     if (node.running && node.rank->finished()) {
         node.running = false;
         --running_;
     }
     // A step that costs nothing must not stop the clock.
     const uint64_t cost = std::max<uint64_t>(fabric_.take_cpu_time(index), 1);
-    node.busy_until = fabric_.now() + cost;
+    const uint64_t computes = std::exchange(node.computes, 0);
+    node.busy_until = fabric_.now() + cost + computes;
+    if (computes != 0) last_resumed_ = std::max(last_resumed_, node.busy_until);
     // What came meanwhile, to its own adapter or through a barrier, waits for the processor too.
     const uint64_t wanted = moved ? 0 : std::min(node.scheduled, idle_deadline(node));
     schedule(index, std::max(wanted, node.busy_until));

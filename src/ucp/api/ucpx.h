@@ -22,7 +22,7 @@ BEGIN_C_DECLS
 #pragma GCC visibility push(default)
 
 #define UCPX_API_MAJOR 1
-#define UCPX_API_MINOR 1
+#define UCPX_API_MINOR 2
 #define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
 
 /** UCPX_API_VERSION of the library. Any thread. */
@@ -124,7 +124,7 @@ enum ucpx_ep_attr_field {
 };
 
 /**
- * Scores are rates in messages a second, bytes weighed in; a pinned score
+ * Scores are what a dedicated lane saves, in nanoseconds a second; a pinned score
  * (UCPX_LANE_POLICY_DEDICATED at either end) is 2^60. Both ends hold the same agreed score once
  * their messages have landed.
  */
@@ -163,6 +163,21 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr);
  * same peer). UCS_ERR_INVALID_PARAM: no such policy. The error of an endpoint that failed.
  */
 ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy);
+
+/** The greatest weight of an endpoint. */
+#define UCPX_LANE_MAX_WEIGHT 1e6
+
+/**
+ * Say how much the traffic of an endpoint matters, as a runtime that knows its neighbours can: the
+ * score that this end measures is multiplied by it from now on. Traffic must be there: the weight
+ * is no request for a lane.
+ *
+ * @param weight  1 at first; 0: this end's traffic earns no dedicated lane; at most
+ *                UCPX_LANE_MAX_WEIGHT
+ * @return UCS_OK. UCS_ERR_INVALID_PARAM: negative, above the greatest, or no number.
+ * UCS_ERR_UNSUPPORTED: the endpoint is not adaptive. The error of an endpoint that failed.
+ */
+ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight);
 
 /* --- workers */
 

@@ -32,8 +32,11 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
     constexpr uint32_t kUnusual = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
                                   UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     GateLock lock(endpoint.gate());
-    if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker) &&
-        (param->op_attr_mask & kUnusual) == 0 && header_length == 0 && endpoint.fits_short(count)) {
+    const OpParams params(param);
+    if ((param->op_attr_mask & kUnusual) != 0 || header_length != 0 ||
+        !endpoint.fits_short(count)) {
+        endpoint.count_send(header_length + known_length(params.datatype(), buffer, count));
+    } else if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker)) {
         const AmHeader am{static_cast<uint16_t>(id), 0, 0};
         uint64_t word;
         std::memcpy(&word, &am, sizeof(word));
@@ -42,7 +45,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
     return worker_of(endpoint).am_handlers().send(endpoint, static_cast<uint16_t>(id), header,
-                                                  header_length, buffer, count, OpParams(param));
+                                                  header_length, buffer, count, params);
 }
 
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,

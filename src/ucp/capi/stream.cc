@@ -14,15 +14,17 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t cou
     GateLock lock(endpoint.gate());
     constexpr uint32_t kUnusual =
         UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker) &&
-        (param->op_attr_mask & kUnusual) == 0 && count != 0 && endpoint.fits_short(count) &&
-        endpoint.has_greeted()) {
+    const OpParams params(param);
+    if ((param->op_attr_mask & kUnusual) != 0 || count == 0 || !endpoint.fits_short(count) ||
+        !endpoint.has_greeted()) {
+        endpoint.count_send(known_length(params.datatype(), buffer, count));
+    } else if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker)) {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(static_cast<uint8_t>(AmId::kStream), stream_name(endpoint),
                                         buffer, static_cast<uint32_t>(count));
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
-    return worker_of(endpoint).streams().send(endpoint, buffer, count, OpParams(param));
+    return worker_of(endpoint).streams().send(endpoint, buffer, count, params);
 }
 
 ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t count,

@@ -10,12 +10,25 @@ namespace {
 
 constexpr auto kShortId = static_cast<uint8_t>(AmId::kTagShort);
 
+ucs_status_ptr_t send_counted(Endpoint& endpoint, const void* buffer, size_t count, ucp_tag_t tag,
+                              TagMode mode, const OpParams& params) {
+    return worker_of(endpoint).tags().send(endpoint, buffer, count, tag, mode, params);
+}
+
 [[gnu::noinline]] ucs_status_ptr_t send_any(Endpoint& endpoint, const void* buffer, size_t count,
                                             ucp_tag_t tag, TagMode mode,
                                             const ucp_request_param_t* param) {
     GateLock lock(endpoint.gate());
-    if (endpoint.gate().has_threads()) endpoint.touch_if_armed(count);
-    return worker_of(endpoint).tags().send(endpoint, buffer, count, tag, mode, OpParams(param));
+    const OpParams params(param);
+    endpoint.count_send(known_length(params.datatype(), buffer, count));
+    return send_counted(endpoint, buffer, count, tag, mode, params);
+}
+
+// What has passed the gate and goes the long way all the same.
+[[gnu::noinline]] ucs_status_ptr_t send_passed(Endpoint& endpoint, const void* buffer, size_t count,
+                                               ucp_tag_t tag, const ucp_request_param_t* param) {
+    GateLock lock(endpoint.gate());
+    return send_counted(endpoint, buffer, count, tag, TagMode::kNormal, OpParams(param));
 }
 
 }  // namespace
@@ -31,29 +44,24 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
     if ((mask & (UCP_OP_ATTR_FIELD_DATATYPE | kUnusual)) != 0) {
         if ((mask & kUnusual) != 0 ||
             (param->datatype & UCP_DATATYPE_CLASS_MASK) != UCP_DATATYPE_CONTIG) [[unlikely]] {
-            if ((endpoint.gate().bits() & Gate::kTracker) != 0) endpoint.touch(count);
             return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
         }
         length = count * contig_element_size(param->datatype);
     }
-    if (!endpoint.pass_gate(buffer, length, Gate::kTracker)) [[unlikely]]
+    if (!endpoint.fits_short(length)) [[unlikely]]
         return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
-    if (endpoint.fits_short(length)) [[likely]] {
+    if (endpoint.pass_gate(buffer, length, Gate::kTracker)) [[likely]] {
         const ucs_status_t status =
             endpoint.tx_lane().am_short(kShortId, tag, buffer, static_cast<uint32_t>(length));
         if (status != UCS_ERR_NO_RESOURCE) [[likely]]
             return UCS_STATUS_PTR(status);
     }
-    return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
+    return send_passed(endpoint, buffer, count, tag, param);
 }
 
 ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void* buffer, size_t count, ucp_tag_t tag,
                                        const ucp_request_param_t* param) {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    endpoint.touch_if_armed(count);
-    return worker_of(endpoint).tags().send(endpoint, buffer, count, tag, TagMode::kSync,
-                                           OpParams(param));
+    return send_any(unwrap(ep), buffer, count, tag, TagMode::kSync, param);
 }
 
 // --- older forms ---

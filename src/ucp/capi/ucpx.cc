@@ -101,6 +101,13 @@ ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) {
     return worker_of(endpoint).lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
 }
 
+ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight) {
+    Endpoint& endpoint = unwrap(ep);
+    GateLock lock(endpoint.gate());
+    if (!(weight >= 0 && weight <= UCPX_LANE_MAX_WEIGHT)) return UCS_ERR_INVALID_PARAM;
+    return worker_of(endpoint).lanes().set_weight(endpoint, weight);
+}
+
 ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());

@@ -86,8 +86,25 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::sample_duty>("DYNAMIC_TL_DUTY", "0.1",
                                 "Part of the time in which sends are sampled, above 0, up to 1."),
     field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval."),
-    field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "100",
-                              "Messages per second below which an endpoint stays scalable."),
+    field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "6000",
+                              "Nanoseconds that a dedicated lane must save in each second, at both "
+                              "ends together, to be worth a switch."),
+    field<&Config::score_decay>("DYNAMIC_TL_DECAY", "0.8",
+                                "Part of a score that is left after an interval without traffic.",
+                                {.least = "0", .most = "0.99"}),
+    field<&Config::trickle_ratio>(
+        "DYNAMIC_TL_TRICKLE_RATIO", "100",
+        "An endpoint that saves less than 1/ratio of what the best one of "
+        "the worker does gets no dedicated lane, not even a free one; 0: "
+        "it may."),
+    field<&Config::bytes_per_message>("DYNAMIC_TL_BYTES_PER_MESSAGE", "auto",
+                                      "So many bytes count as much as one message; inf: bytes do "
+                                      "not count. auto: by the transports' costs, a slice of a "
+                                      "large transfer at least (UCX_BULK_SLICE_SIZE)."),
+    field<&Config::score_hold>("DYNAMIC_TL_HOLD", "auto",
+                               "So long scores stand still while a worker sends nothing or hears "
+                               "nothing of a peer: programs compute between messages. auto: 1200 "
+                               "intervals, two minutes of 100 ms."),
     field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "512",
                                   "Messages on a new lane until the peer has acknowledged the end "
                                   "of the old one; the peer may have to keep as many."),

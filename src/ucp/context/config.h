@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +31,8 @@ enum class AtomicMode : uint8_t {
     kCpu,     //!< the CPU that owns the memory
     kDevice,  //!< the adapter
 };
+
+inline constexpr auto kSlowest = std::chrono::hours(1);  //!< interval that scores are held for
 
 /** The variables of the protocol layer; the table with defaults and help texts is in config.cc. */
 struct Config {
@@ -62,7 +66,14 @@ struct Config {
     ucs::Duration min_residence{};
     double sample_duty = 0;
     unsigned sample_windows = 0;
-    double min_score = 0;
+    double min_score = 0;    //!< nanoseconds saved a second
+    double score_decay = 0;  //!< per interval
+    unsigned trickle_ratio = 0;
+    std::optional<ucs::config::MemorySize> bytes_per_message;
+    std::optional<ucs::Duration> score_hold;
+    ucs::Duration hold() const {
+        return score_hold.value_or(1200 * std::min<ucs::Duration>(switch_interval, kSlowest));
+    }
     unsigned switch_window = 0;
     ucs::Duration lane_patience{};
     unsigned max_parked_lanes = 0;

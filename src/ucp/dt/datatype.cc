@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/dt/datatype.h"
 
+#include <span>
+
 #include <new>
 
 #include "ucp/dt/buffer.h"
@@ -23,6 +25,22 @@ ucs_status_t create_generic_datatype(const ucp_generic_dt_ops_t& ops, void* cont
 
 void destroy_datatype(ucp_datatype_t type) {
     if (datatype_class(type) == DatatypeClass::kGeneric) delete generic_datatype(type);
+}
+
+size_t known_length(ucp_datatype_t type, const void* buffer, size_t count) {
+    switch (datatype_class(type)) {
+        case DatatypeClass::kContig:
+            return count * contig_element_size(type);
+        case DatatypeClass::kIov: {
+            if (buffer == nullptr) return 0;
+            size_t sum = 0;
+            const std::span pieces(static_cast<const ucp_dt_iov_t*>(buffer), count);
+            for (const ucp_dt_iov_t& piece : pieces) sum += piece.length;
+            return sum;
+        }
+        default:
+            return 0;
+    }
 }
 
 ucs_status_t query_datatype(ucp_datatype_t type, const void* buffer, size_t count,

@@ -53,6 +53,12 @@ ucs_status_t create_generic_datatype(const ucp_generic_dt_ops_t& ops, void* cont
 /** Only generic datatypes own memory; the others are plain values. */
 void destroy_datatype(ucp_datatype_t type);
 
+/**
+ * Bytes of a buffer as far as they can be told without its datatype's callbacks: 0 for generic
+ * ones, and for what is invalid.
+ */
+size_t known_length(ucp_datatype_t type, const void* buffer, size_t count);
+
 /** @return UCS_ERR_INVALID_PARAM for a class that does not exist or a buffer that it cannot
  * describe */
 ucs_status_t query_datatype(ucp_datatype_t type, const void* buffer, size_t count,

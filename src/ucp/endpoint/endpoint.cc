@@ -32,6 +32,16 @@ bool Endpoint::pass_devices(const void* buffer, size_t bytes, uint32_t tracker) 
     return gate().is_host(buffer);
 }
 
+void Endpoint::count_send(size_t bytes) {
+    // From here on counting costs nothing beside sending, and few are sent in a sampling window.
+    constexpr size_t kAlwaysCounted = 65536;
+    if (bytes >= kAlwaysCounted) {
+        gate().count(tracker_hook_, remote_uuid_, bytes);
+    } else {
+        gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes);
+    }
+}
+
 EndpointExtras& Endpoint::make_extras() {
     if (extras_ == nullptr) extras_ = std::make_unique<EndpointExtras>();
     return *extras_;

@@ -82,7 +82,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
             return true;
         return pass_devices(buffer, bytes, tracker);
     }
-    void touch_if_armed(size_t bytes) { gate().touch_if_armed(tracker_hook_, remote_uuid_, bytes); }
+    /** Count a send that did not pass the gate, of any size. Under the lock. */
+    void count_send(size_t bytes);
 
     /**
      * True if a one-sided operation may go to one_sided_lane() right now: nothing waits before it

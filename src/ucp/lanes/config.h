@@ -22,6 +22,7 @@ struct Config {
     Time retry_max = 8000 * kMillisecond;
     Time refresh = 1000 * kMillisecond;
     Time stale_after = 4000 * kMillisecond;
+    Time hold = 120'000 * kMillisecond;
     Time wait_timeout = 1000 * kMillisecond;
     std::uint32_t request_pings = 3;
     Time patience = 20 * kMillisecond;

@@ -137,7 +137,7 @@ struct Link : Ranking::Member {
     Score advertised = 0;
     Score remote = 0;
     Time advertised_at = 0;
-    Time remote_at = 0;
+    Time remote_due = 0;  // when the remote score is halved if it has not been repeated
 
     // Asking.
     Epoch epoch = 0;  // of the current round, or of the last

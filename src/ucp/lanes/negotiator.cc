@@ -218,12 +218,28 @@ void Negotiator::on_score(Peer peer, Score measured, Score doubt) {
     if (context_.config.cap == 0 || closing_) return;
     Event event(*this);
     scores_are_partial_ = true;
-    Link* link = lookup(peer);
-    if (link == nullptr || !books_slot(link->state)) measured -= std::min(measured, doubt);
-    measured = std::min(measured, kMaxMeasuredScore);
-    if (link == nullptr && scoreboard_.counts(measured)) link = track(peer, measured, false);
+    take_score({peer, measured, doubt});
+}
+
+void Negotiator::on_scores(std::span<const Measured> all) {
+    if (context_.config.cap == 0 || closing_) return;
+    Event event(*this);
+    scores_are_partial_ = false;
+    for (const Measured& measured : all) take_score(measured);
+}
+
+// While slots are free nobody is replaced, and the doubt keeps nobody out.
+void Negotiator::take_score(const Measured& measured) {
+    Link* link = lookup(measured.peer);
+    Score score = measured.score;
+    const bool competes = link == nullptr || !books_slot(link->state);
+    if (competes && scoreboard_.ranking().free_places() == 0) {
+        score -= std::min(score, measured.doubt);
+    }
+    score = std::min(score, kMaxMeasuredScore);
+    if (link == nullptr && scoreboard_.counts(score)) link = track(measured.peer, score, false);
     if (link == nullptr) return;
-    link->local = measured;
+    link->local = score;
     scoreboard_.update_local(*link);
 }
 

@@ -12,6 +12,13 @@
 
 namespace ucp::lanes {
 
+// What the usage tracker found on a link; see Negotiator::on_score().
+struct Measured {
+    Peer peer;
+    Score score = 0;
+    Score doubt = 0;
+};
+
 // Agrees with peers which links hold a dedicated lane, and moves them up and down. One for a
 // worker; not thread-safe. No I/O, no clock: time is what advance() last said. Memory is bounded by
 // Config::max_links records, whatever the number of endpoints; events of known links allocate
@@ -34,6 +41,8 @@ class Negotiator final : private Ranking::Listener {
     // be off; it counts against a link that has no slot, else the luckiest of many equals would
     // replace the holder again and again.
     void on_score(Peer peer, Score measured, Score doubt = 0);
+    // All of an interval at once, and acted upon.
+    void on_scores(std::span<const Measured> all);
 
     // --- the wire. UCS_ERR_INVALID_PARAM: no correct peer sends this here; nothing changed.
     ucs_status_t on_message(Peer peer, const Message& message);
@@ -100,6 +109,7 @@ class Negotiator final : private Ranking::Listener {
 
     // negotiator.cc: records, time, events.
     Link* lookup(Peer peer);
+    void take_score(const Measured& measured);
     Link* track(Peer peer, Score score, bool always);
     bool make_room(Score score);
     static bool is_empty(const Link& link);

@@ -64,7 +64,7 @@ void Scoreboard::advertise(Link& link) {
 
 void Scoreboard::set_remote(Link& link, Score score) {
     link.remote = score;
-    link.remote_at = context_.now;
+    link.remote_due = context_.now + std::max(context_.config.hold, context_.config.stale_after);
     reconsider(link);
     place(link);
 }
@@ -91,9 +91,15 @@ void Scoreboard::age(Link& link) {
         score.local = link.advertised;
         context_.actions.send(link.peer, std::move(score));
     }
-    if (link.remote != 0 && now >= link.remote_at + context_.config.stale_after) {
-        link.remote = is_pinned(link.remote) ? 0 : link.remote / 2;
-        link.remote_at = now;
+    if (link.remote != 0 && now >= link.remote_due) {
+        const Config& config = context_.config;
+        if (now >= link.remote_due + config.refresh) {
+            // Nobody looked here when it was due: what the peer sent meanwhile is still to be read.
+            link.remote_due = now + config.refresh;
+        } else {
+            link.remote = is_pinned(link.remote) ? 0 : link.remote / 2;
+            link.remote_due = now + config.stale_after;
+        }
     }
     place(link);
 }
@@ -102,7 +108,7 @@ Time Scoreboard::deadline_of(const Link& link) const {
     const Config& config = context_.config;
     Time deadline = kNever;
     if (link.advertised != 0) deadline = link.advertised_at + config.refresh;
-    if (link.remote != 0) deadline = std::min(deadline, link.remote_at + config.stale_after);
+    if (link.remote != 0) deadline = std::min(deadline, link.remote_due);
     if (link.state == LinkState::kEstablished && link.standing.role == Role::kEntering) {
         deadline = std::min(deadline, link.since + config.min_residence);
     }

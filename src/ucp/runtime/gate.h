@@ -50,6 +50,10 @@ class Gate {
     void touch_if_armed(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {
         if ((bits() & kAnyTracker) != 0) touch(hook, peer, bytes);
     }
+    /** A message of which every one is counted, whether the tracker is armed or not. */
+    void count(ucs::UsageTracker::Hook& hook, uint64_t peer, size_t bytes) {
+        if (tracker_ != nullptr) tracker_->count(hook, peer, bytes);
+    }
     static bool is_known_host(const void* buffer) {
         return ucs::MemoryGate::instance().is_known(reinterpret_cast<uintptr_t>(buffer));
     }

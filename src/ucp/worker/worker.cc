@@ -20,6 +20,9 @@ std::string name_from(const ucp_worker_params_t& params) {
     return name;
 }
 
+/** Between looks at the clock: calls of progress so far apart that sampling must not miss one. */
+constexpr ucs::Duration kSeldom = std::chrono::milliseconds(10);
+
 }  // namespace
 
 Worker::Worker(Context& context, const ucp_worker_params_t& params)
@@ -135,14 +138,18 @@ unsigned Worker::progress() {
         events += run_deferred();
     if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
         // Set before anything that may ask for the next look.
-        progress_countdown_ = std::max(config().progress_factor, 1u) - 1;
-        lanes_.advance(now());
-        bulk_.advance(now());
-        queue_pairs_.advance(now());
-        keepalive_.advance(now());
-        reassembly_.advance(now());
-        rndv_.direct.advance(now());
-        am_handlers_.advance(now());
+        const ucs::Time time = now();
+        // Who calls seldom has time to look at the clock each time.
+        const bool is_seldom = time - last_look_ > kSeldom;
+        progress_countdown_ = is_seldom ? 0 : std::max(config().progress_factor, 1u) - 1;
+        last_look_ = time;
+        lanes_.advance(time);
+        bulk_.advance(time);
+        queue_pairs_.advance(time);
+        keepalive_.advance(time);
+        reassembly_.advance(time);
+        rndv_.direct.advance(time);
+        am_handlers_.advance(time);
         context_.domains().collect();
         if (connections_ != nullptr) {
             bool look = false;

@@ -130,6 +130,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     uint64_t client_id_ = 0;
     Wakeup::External external_;
     unsigned progress_countdown_ = 0;
+    ucs::Time last_look_{};
     bool in_progress_ = false;
     bool has_progressed_ = false;  //!< something was found since the program last went to sleep
 

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace ucs {
 
 namespace {
 
-// After a time without progress, old scores count no more intervals than these: what was not
-// observed is not known to have been idle.
+// An interval that was lengthened by progress that came late counts no more than these.
 constexpr double kMaxCatchUp = 10;
 
 UsageTracker::Options bounded(UsageTracker::Options options) {
@@ -18,16 +18,17 @@ UsageTracker::Options bounded(UsageTracker::Options options) {
     options.duty = std::clamp(options.duty, 1e-6, 1.0);
     options.decay = std::clamp(options.decay, 0.0, 0.9999);
     options.min_score = std::max(options.min_score, 0.0);
-    options.bytes_per_message = std::max(options.bytes_per_message, 1.0);
+    options.hold = std::max(options.hold, Duration::zero());
     options.capacity = std::clamp<size_t>(options.capacity, 1, UsageTracker::kMaxCapacity);
     return options;
 }
 
 }  // namespace
 
-UsageTracker::UsageTracker(const Options& options)
+UsageTracker::UsageTracker(const Options& options, Valuer valuer)
     : lru_(bounded(options).capacity),
       options_(bounded(options)),
+      valuer_(std::move(valuer)),
       random_(options.seed),
       entries_(std::make_unique<Entry[]>(capacity())),
       order_(std::make_unique<uint16_t[]>(capacity())),
@@ -51,35 +52,47 @@ size_t UsageTracker::memory_bytes() const {
            capacity() * (sizeof(Entry) + 2 * sizeof(uint16_t) + sizeof(Candidate));
 }
 
-double UsageTracker::weight(const Sample& sample) const {
-    return static_cast<double>(sample.messages) +
-           static_cast<double>(sample.bytes) / options_.bytes_per_message;
-}
-
-// Messages come as a Poisson process; each weighs as much as their mean.
-double UsageTracker::weight_variance(const Sample& sample) const {
-    const double total = weight(sample);
-    return sample.messages == 0 ? 0 : total * total / static_cast<double>(sample.messages);
+UsageTracker::Sample& UsageTracker::sample_of(Hook& hook, const OwnerId& id) {
+    Sample& sample = lru_.touch(hook.sample, [this](Sample& oldest) { keep_evicted(oldest); });
+    sample.hook = &hook;
+    sample.id = id;
+    return sample;
 }
 
 void UsageTracker::touch_slow(Hook& hook, const OwnerId& id, size_t bytes) {
-    Sample& sample = lru_.touch(hook.sample, [this](Sample& oldest) {
-        samples_ += oldest.messages;
-        keep_evicted(oldest);
-    });
-    sample.hook = &hook;
-    sample.id = id;
+    Sample& sample = sample_of(hook, id);
     ++sample.messages;
     sample.bytes += bytes;
 }
 
-// An owner with a rate keeps its count though its entry goes to somebody else. The count of one
+void UsageTracker::count(Hook& hook, OwnerId id, size_t bytes) {
+    Sample& sample = sample_of(hook, id);
+    ++sample.whole_messages;
+    sample.whole_bytes += bytes;
+}
+
+// Moves what was counted into the entry. Messages that come by chance do so as a Poisson process;
+// each weighs as much as their mean.
+void UsageTracker::take_up(Entry& entry, Sample& sample) {
+    const auto add = [&entry](uint64_t messages, uint64_t bytes, double& sum, double& variance) {
+        if (messages == 0) return;
+        const double worth = entry.value.of(messages, bytes);
+        sum += worth;
+        variance += worth * worth / static_cast<double>(messages);
+    };
+    add(sample.messages, sample.bytes, entry.sampled, entry.sampled_variance);
+    add(sample.whole_messages, sample.whole_bytes, entry.whole, entry.whole_variance);
+    sample.messages = sample.bytes = 0;
+    sample.whole_messages = sample.whole_bytes = 0;
+}
+
+// An owner with a rate keeps its count though its sample goes to somebody else. The count of one
 // without is lost: it was seldom seen, or it would not be the oldest.
-void UsageTracker::keep_evicted(const Sample& sample) {
-    if (sample.hook->entry == kNoEntry) return;
-    Entry& entry = entries_[sample.hook->entry];
-    entry.sampled += weight(sample);
-    entry.sampled_variance += weight_variance(sample);
+void UsageTracker::keep_evicted(Sample& sample) {
+    if (sample.is_empty()) return;
+    samples_ += sample.messages + sample.whole_messages;
+    evicted_ = true;
+    if (sample.hook->entry != kNoEntry) take_up(entries_[sample.hook->entry], sample);
 }
 
 void UsageTracker::arm(Time now) {
@@ -94,10 +107,14 @@ void UsageTracker::disarm(Time now) {
     armed_time_ += now - armed_since_;
 }
 
+bool UsageTracker::was_silent() const {
+    bool is_silent = !evicted_;
+    lru_.for_each([&](const Sample& sample) { is_silent &= sample.is_empty(); });
+    return is_silent;
+}
+
 bool UsageTracker::is_idle() const {
-    bool is_counted = false;
-    lru_.for_each([&](const Sample& sample) { is_counted |= sample.messages != 0; });
-    return !is_counted && free_count_ == capacity();
+    return (stands_still_ || free_count_ == capacity()) && was_silent();
 }
 
 void UsageTracker::advance(Time now) {
@@ -108,6 +125,8 @@ void UsageTracker::advance(Time now) {
     if (!started_) {
         started_ = true;
         plan_interval(now);
+    } else {
+        skip_pause(now);
     }
     disarm(now);
 
@@ -134,6 +153,17 @@ void UsageTracker::advance(Time now) {
     }
 }
 
+// A call that is late by more than an interval ends a time in which the program did something else:
+// all that is under way goes on as if that time had not been. A window that was open then counts
+// for its planned length.
+void UsageTracker::skip_pause(Time now) {
+    const Duration late = now - next_event_;
+    if (late <= options_.interval) return;
+    interval_start_ += late;
+    window_start_ += late;
+    armed_since_ += late;
+}
+
 void UsageTracker::plan_interval(Time start) {
     interval_start_ = start;
     armed_time_ = Duration::zero();
@@ -149,47 +179,70 @@ Time UsageTracker::window_start(unsigned window) {
 }
 
 void UsageTracker::close_interval(Time now) {
-    const double intervals =
-        std::min(seconds(now - interval_start_) / seconds(options_.interval), kMaxCatchUp);
-    const double decay = std::pow(options_.decay, intervals);
-    const double observed = seconds(armed_time_);
-    decay_and_add(decay, observed);
-    admit_newcomers(decay, observed);
+    const Duration length = now - interval_start_;
+    silent_time_ = was_silent() ? silent_time_ + length : Duration::zero();
+    evicted_ = false;
+    stands_still_ = silent_time_ > Duration::zero() && silent_time_ <= options_.hold;
+    if (stands_still_) return;
+    const double intervals = std::min(seconds(length) / seconds(options_.interval), kMaxCatchUp);
+    const Interval interval{.decay = std::pow(options_.decay, intervals),
+                            .armed = seconds(armed_time_),
+                            .length = seconds(length)};
+    renew_entries(interval);
+    admit_newcomers(interval);
     ++rounds_;
 }
 
-void UsageTracker::decay_and_add(double decay, double observed) {
+// The noise is that of what the intervals saw about their mean; of the first there is only what
+// chance would make of its count.
+void UsageTracker::renew(Entry& entry, const Interval& interval) {
+    const auto per_second = [&](double sampled, double whole, int power) {
+        return sampled / std::pow(interval.armed, power) + whole / std::pow(interval.length, power);
+    };
+    const double decay = interval.decay;
+    const double seen = per_second(entry.sampled, entry.whole, 1);
+    if (entry.youth == 1) {
+        entry.noise = per_second(entry.sampled_variance, entry.whole_variance, 2);
+    } else {
+        const double distance = seen - entry.rate / (1 - entry.youth);
+        entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
+    }
+    entry.rate = decay * entry.rate + (1 - decay) * seen;
+    entry.youth *= decay;
+    entry.sampled = entry.sampled_variance = 0;
+    entry.whole = entry.whole_variance = 0;
+}
+
+void UsageTracker::renew_entries(const Interval& interval) {
     lru_.for_each([this](Sample& sample) {
-        samples_ += sample.messages;
-        if (sample.messages == 0 || sample.hook->entry == kNoEntry) return;
-        keep_evicted(sample);
-        sample.messages = 0;
-        sample.bytes = 0;
+        samples_ += sample.messages + sample.whole_messages;
+        if (sample.is_empty() || sample.hook->entry == kNoEntry) return;
+        take_up(entries_[sample.hook->entry], sample);
     });
     for (size_t slot = 0; slot < capacity(); ++slot) {
         Entry& entry = entries_[slot];
         if (entry.hook == nullptr) continue;
-        const double share = (1 - decay) / observed;
-        entry.rate = decay * entry.rate + share * entry.sampled;
-        entry.variance = decay * decay * entry.variance + share * share * entry.sampled_variance;
-        entry.sampled = 0;
-        entry.sampled_variance = 0;
+        renew(entry, interval);
         // Far below what could be promoted, an owner only takes up room.
         if (entry.rate < options_.min_score * 0.01) leave(entry);
     }
 }
 
-void UsageTracker::admit_newcomers(double decay, double observed) {
+void UsageTracker::admit_newcomers(const Interval& interval) {
     size_t count = 0;
     lru_.for_each([&](Sample& sample) {
-        if (sample.messages == 0) return;
-        const double share = (1 - decay) / observed;
-        candidates_[count++] = {&sample, share * weight(sample),
-                                share * share * weight_variance(sample)};
+        if (sample.is_empty()) return;
+        Candidate& candidate = candidates_[count];
+        candidate.entry = {.hook = sample.hook, .id = sample.id, .value = value_of(sample.id)};
+        take_up(candidate.entry, sample);
+        renew(candidate.entry, interval);
+        if (candidate.entry.rate > 0) ++count;
     });
     std::sort(candidates_.get(), candidates_.get() + count,
-              [](const Candidate& a, const Candidate& b) {
-                  return a.rate != b.rate ? a.rate > b.rate : a.sample->id < b.sample->id;
+              [](const Candidate& left, const Candidate& right) {
+                  const Entry& a = left.entry;
+                  const Entry& b = right.entry;
+                  return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
               });
     // Best first, each takes a free entry or the lowest one left, if that is lower.
     size_t victims = count > free_count_ ? sort_entries() : 0;
@@ -198,15 +251,11 @@ void UsageTracker::admit_newcomers(double decay, double observed) {
         if (free_count_ == 0) {
             if (victims == 0) break;
             Entry& victim = entries_[order_[--victims]];
-            if (victim.rate >= candidate.rate) break;
+            if (victim.rate >= candidate.entry.rate) break;
             leave(victim);
         }
         enter(candidate);
     }
-    lru_.for_each([](Sample& sample) {
-        sample.messages = 0;
-        sample.bytes = 0;
-    });
 }
 
 // Puts the entries in use into order_, highest rate first; returns how many they are.
@@ -225,12 +274,8 @@ size_t UsageTracker::sort_entries() {
 
 void UsageTracker::enter(const Candidate& candidate) {
     const uint16_t slot = free_[--free_count_];
-    const Sample& sample = *candidate.sample;
-    entries_[slot] = {.hook = sample.hook,
-                      .id = sample.id,
-                      .rate = candidate.rate,
-                      .variance = candidate.variance};
-    sample.hook->entry = slot;
+    entries_[slot] = candidate.entry;
+    candidate.entry.hook->entry = slot;
 }
 
 void UsageTracker::leave(Entry& entry) {
@@ -242,6 +287,28 @@ void UsageTracker::leave(Entry& entry) {
 void UsageTracker::remove(Hook& hook) {
     lru_.remove(hook.sample);
     if (hook.entry != kNoEntry) leave(entries_[hook.entry]);
+}
+
+void UsageTracker::revalue(Hook& hook) {
+    if (hook.entry == kNoEntry) return;
+    Entry& entry = entries_[hook.entry];
+    const Value value = value_of(entry.id);
+    const double factor =
+        entry.value.per_message > 0 ? value.per_message / entry.value.per_message : 0;
+    entry.value = value;
+    entry.rate *= factor;
+    entry.noise *= factor * factor;
+    entry.sampled *= factor;
+    entry.sampled_variance *= factor * factor;
+    entry.whole *= factor;
+    entry.whole_variance *= factor * factor;
+}
+
+// Of a mean in which each interval counts by `decay` less than the one after it.
+UsageTracker::Usage UsageTracker::usage_of(const Entry& entry) const {
+    const double weight = (1 - options_.decay) / (1 + options_.decay);
+    return {entry.id, entry.rate,
+            std::sqrt(entry.noise * weight * (1 - entry.youth * entry.youth))};
 }
 
 UsageTracker::Usage UsageTracker::usage_of(const Hook& hook) const {

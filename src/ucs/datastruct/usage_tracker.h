@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ucs/datastruct/lru.h"
@@ -20,14 +21,22 @@ namespace ucs {
 // fixed pace would see all or nothing of traffic with the same pace.
 //
 // Stage two: once in each interval every rate decays and takes up what was seen,
-//     rate = decay * rate + (1 - decay) * (messages + bytes / bytes_per_message) per second,
-// so it tends to the true one, and idle owners sink though nobody sends.
+//     rate = decay * rate + (1 - decay) * (messages * per_message + bytes * per_byte) per second,
+// so it tends to the true one, and idle owners sink while others send. What a message and a byte
+// are worth may differ from owner to owner (Value).
+//
+// Time stands still while progress() is not called for more than an interval: the program
+// computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
+// nobody sends at all: then the program waits for others that compute.
 //
 // Who of them is promoted or demoted is for a Ranking (ranking.h), which these rates feed: the
 // other end of a link has its own, and only the sum of both ranks.
 //
+// Messages so large that counting them costs nothing beside sending them are all counted (count()):
+// windows would see few of them.
+//
 // Cost: an owner embeds a Hook of 4 bytes. The tracker takes memory when constructed only, about
-// 120 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
+// 220 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
 //
 // The send path, with a test that it has anyway and that includes armed():
 //     if (tracker.armed()) [[unlikely]] tracker.touch(hook, id, bytes);
@@ -48,20 +57,38 @@ class UsageTracker {
         Hook* hook = nullptr;
         uint64_t bytes = 0;
         OwnerId id = 0;
+        // Of count(), in this interval.
+        uint64_t whole_messages = 0;
+        uint64_t whole_bytes = 0;
+
+        bool is_empty() const { return messages == 0 && whole_messages == 0; }
     };
     using SampleLru = Lru<Sample>;
     static constexpr uint16_t kNoEntry = 0xffff;
 
   public:
+    // What traffic of an owner is worth, in the unit of its rate.
+    struct Value {
+        double per_message = 1;
+        double per_byte = 1.0 / 4096;
+        double of(uint64_t messages, uint64_t bytes) const {
+            return static_cast<double>(messages) * per_message +
+                   static_cast<double>(bytes) * per_byte;
+        }
+    };
+    // Asked when an owner is about to enter the table, and by revalue(). Worth nothing: it does not
+    // enter.
+    using Valuer = std::function<Value(OwnerId)>;
+
     struct Options {
-        size_t capacity = 64;             // owners whose rates are kept, and samples
-        Duration interval = 100ms;        // between new rates; kForever: the tracker never arms
-        unsigned windows = 4;             // per interval, at least 1
-        double duty = 0.1;                // part of the interval that is armed, in (0, 1]
-        double decay = 0.8;               // per interval, in [0, 1)
-        double min_score = 100;           // an owner below a hundredth of it is forgotten
-        double bytes_per_message = 4096;  // so many bytes weigh as much as one message
-        uint64_t seed = 1;                // of the windows' places
+        size_t capacity = 64;       // owners whose rates are kept, and samples
+        Duration interval = 100ms;  // between new rates; kForever: the tracker never arms
+        unsigned windows = 4;       // per interval, at least 1
+        double duty = 0.1;          // part of the interval that is armed, in (0, 1]
+        double decay = 0.8;         // per interval, in [0, 1)
+        double min_score = 100;     // an owner below a hundredth of it is forgotten
+        Duration hold{};            // so long rates stand still while nobody sends
+        uint64_t seed = 1;          // of the windows' places
     };
 
     static constexpr size_t kMinCapacity = 32;  // that is worth its while; less is possible
@@ -78,16 +105,16 @@ class UsageTracker {
         uint16_t entry = kNoEntry;
     };
 
-    // In weighted messages per second.
+    // Worth per second.
     struct Usage {
         OwnerId id;
         double rate;
-        double deviation;  // its standard error: few counted messages say little
+        double deviation;  // standard error of the rate, by how much the intervals differed
     };
 
     // Options outside their bounds are brought to the nearest value inside. No window is armed
     // before the first progress().
-    explicit UsageTracker(const Options& options);
+    explicit UsageTracker(const Options& options, Valuer valuer = {});
     UsageTracker(const UsageTracker&) = delete;
     UsageTracker& operator=(const UsageTracker&) = delete;
     ~UsageTracker();
@@ -106,6 +133,9 @@ class UsageTracker {
         sample.bytes += bytes;
     }
 
+    // Counts one message whether armed or not, which touch() is not told of.
+    void count(Hook& hook, OwnerId id, size_t bytes);
+
     // Opens and closes windows and, at the end of an interval, brings the rates up to date. A
     // window that is opened late, since progress was late, still gets its full length; an interval
     // without any lasts until it had one. One comparison when nothing is due.
@@ -117,8 +147,8 @@ class UsageTracker {
     // When progress() has something to do next; kNever if the tracker never arms.
     Time next_event() const { return next_event_; }
 
-    // No rate is kept and nothing counted: until somebody sends, windows find nothing. Who sleeps
-    // need not wake for them.
+    // Nothing is counted, and no rate is kept or all stand still: until somebody sends, windows
+    // find nothing. Who sleeps need not wake for them.
     bool is_idle() const;
 
     // The schedule does this by itself; also for callers with a better idea of a window.
@@ -127,6 +157,8 @@ class UsageTracker {
 
     // Forgets an owner. No effect on one that is not tracked.
     void remove(Hook& hook);
+    // What the owner's traffic is worth has changed: its rate is taken to have been worth that.
+    void revalue(Hook& hook);
 
     // All zero if the owner is not in the table.
     Usage usage_of(const Hook& hook) const;
@@ -152,41 +184,52 @@ class UsageTracker {
     struct Entry {
         Hook* hook = nullptr;  // null: the entry is free
         OwnerId id = 0;
+        Value value;
         double rate = 0;
-        double variance = 0;          // of the rate, as far as it comes from counting (Poisson)
-        double sampled = 0;           // weighted messages in this interval, kept at evictions
-        double sampled_variance = 0;  // of that count
+        double noise = 0;  // variance of what the intervals saw
+        double youth = 1;  // share of the rate that is still its start, zero
+        // Of this interval, in windows and in all of it: worth, and its variance if messages come
+        // by chance.
+        double sampled = 0, sampled_variance = 0;
+        double whole = 0, whole_variance = 0;
     };
 
     struct Candidate {
-        Sample* sample;
-        double rate;
-        double variance;
+        Entry entry;
     };
 
     void touch_slow(Hook& hook, const OwnerId& id, size_t bytes);
-    double weight(const Sample& sample) const;
-    double weight_variance(const Sample& sample) const;
-    void keep_evicted(const Sample& sample);
+    Sample& sample_of(Hook& hook, const OwnerId& id);
+    Value value_of(OwnerId id) const { return valuer_ ? valuer_(id) : Value{}; }
+    static void take_up(Entry& entry, Sample& sample);
+    void keep_evicted(Sample& sample);
 
     void advance(Time now);
+    void skip_pause(Time now);
     void plan_interval(Time start);
     Time window_start(unsigned window);
     void close_interval(Time now);
-    void decay_and_add(double decay, double observed);
-    void admit_newcomers(double decay, double observed);
+    bool was_silent() const;
+    // What an interval is closed with, in seconds.
+    struct Interval {
+        double decay;
+        double armed;
+        double length;
+    };
+    static void renew(Entry& entry, const Interval& interval);
+    void renew_entries(const Interval& interval);
+    void admit_newcomers(const Interval& interval);
     size_t sort_entries();
     void enter(const Candidate& candidate);
     void leave(Entry& entry);
-    static Usage usage_of(const Entry& entry) {
-        return {entry.id, entry.rate, std::sqrt(entry.variance)};
-    }
+    Usage usage_of(const Entry& entry) const;
 
     SampleLru lru_;
     bool armed_ = false;
     Time next_event_{};
 
     Options options_;
+    Valuer valuer_;
     Random random_;
 
     bool started_ = false;
@@ -194,7 +237,10 @@ class UsageTracker {
     Time window_start_{};
     unsigned window_ = 0;  // of this interval, the next to open
     Time armed_since_{};
-    Duration armed_time_{};  // in this interval
+    Duration armed_time_{};   // in this interval
+    Duration silent_time_{};  // intervals in a row in which nobody sent
+    bool evicted_ = false;    // a sample was, in this interval
+    bool stands_still_ = false;
 
     std::unique_ptr<Entry[]> entries_;
     std::unique_ptr<uint16_t[]> order_;

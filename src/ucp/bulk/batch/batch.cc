@@ -196,7 +196,7 @@ ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
     request->endpoint = &endpoint;
     request->protocol = is_put ? "put of pieces" : "get of pieces";
     request->length = total;
-    endpoint.touch_if_armed(total);
+    endpoint.count_send(total);
     request->flags |= Request::kOneSided;
     request->post = post_batch;
     request->cleanup = finish_batch;

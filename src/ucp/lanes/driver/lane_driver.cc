@@ -2,8 +2,11 @@
 #include "ucp/lanes/driver/lane_driver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <map>
 
+#include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -39,7 +42,9 @@ lanes::Config negotiator_config(const Config& config) {
         const double scaled = static_cast<double>(*wait) * pace;
         *wait = static_cast<lanes::Time>(std::clamp(scaled, 1e3, kLongestWait));
     }
+    result.hold = static_cast<lanes::Time>(config.hold().count());
     result.min_score = static_cast<lanes::Score>(std::max(config.min_score, 1.0));
+    result.trickle_ratio = config.trickle_ratio;
     result.window = std::max(config.switch_window, 1u);
     result.patience = static_cast<lanes::Time>(config.lane_patience.count());
     result.max_parked = config.max_parked_lanes;
@@ -67,9 +72,11 @@ LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Conte
     options.interval = config_.switch_interval;
     options.windows = config_.sample_windows;
     options.duty = config_.sample_duty;
+    options.decay = config_.score_decay;
     options.min_score = config_.min_score;
+    options.hold = config_.hold();
     options.seed = seed;
-    tracker_.emplace(options);
+    tracker_.emplace(options, [this](uint64_t uuid) { return value_of(uuid); });
     host_.gate.set_tracker(&*tracker_);
 }
 
@@ -117,33 +124,57 @@ ucs::Time LaneDriver::next_deadline() const {
     return result;
 }
 
+// Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
+ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
+    const Endpoint* endpoint = endpoints_.find(uuid);
+    if (endpoint == nullptr || !endpoint->has_flag(Endpoint::kPromotable)) return {0, 0};
+    const auto attributes = [this](unsigned index) -> const uct::InterfaceAttributes& {
+        return host_.interfaces[index].transport->attributes();
+    };
+    std::optional<double> bytes_per_message;
+    if (const auto& bytes = config_.bytes_per_message) {
+        const bool counts = bytes->bytes != ucs::config::MemorySize::kInfinite;
+        bytes_per_message = counts ? std::max(static_cast<double>(bytes->bytes), 1.0) : 0;
+    }
+    ucs::UsageTracker::Value value =
+        savings(attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
+                std::max<size_t>(config_.bulk_slice_size, 1), bytes_per_message);
+    if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
+        value.per_message *= weight->second;
+        value.per_byte *= weight->second;
+    }
+    return value;
+}
+
 void LaneDriver::rank() {
     tick();
     scored_before_.swap(scored_);
     scored_.clear();
-    struct Scored {
-        lanes::Peer peer;
-        lanes::Score score, doubt;
+    struct Sum {
+        double rate = 0, variance = 0;
     };
+    std::map<lanes::Peer, Sum> sums;
+    tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
+        Endpoint* endpoint = endpoints_.find(usage.id);
+        if (endpoint == nullptr) return;
+        Sum& sum = sums[enter(*endpoint)];
+        sum.rate += usage.rate;
+        sum.variance += usage.deviation * usage.deviation;
+    });
     const auto score_of = [](double rate) {
         return static_cast<lanes::Score>(
             std::clamp(rate, 0.0, static_cast<double>(lanes::kMaxMeasuredScore)));
     };
-    std::vector<Scored> scores;
-    tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
-        Endpoint* endpoint = endpoints_.find(usage.id);
-        if (endpoint == nullptr) return;
-        scores.push_back({enter(*endpoint), score_of(usage.rate),
-                          score_of(config_.confidence * usage.deviation)});
-    });
-    for (const Scored& scored : scores) {
-        scored_.push_back(scored.peer);
-        negotiator_.on_score(scored.peer, scored.score, scored.doubt);
+    std::vector<lanes::Measured> measured;
+    for (const auto& [peer, sum] : sums) {
+        scored_.push_back(peer);
+        measured.push_back(
+            {peer, score_of(sum.rate), score_of(config_.confidence * std::sqrt(sum.variance))});
     }
     for (const lanes::Peer peer : scored_before_) {
-        if (std::find(scored_.begin(), scored_.end(), peer) != scored_.end()) continue;
-        if (peers_.contains(peer)) negotiator_.on_score(peer, 0);
+        if (!sums.contains(peer) && peers_.contains(peer)) measured.push_back({peer});
     }
+    negotiator_.on_scores(measured);
 }
 
 void LaneDriver::run_deferred() {
@@ -200,6 +231,7 @@ bool LaneDriver::has_link(const Endpoint& endpoint) const {
 }
 
 void LaneDriver::endpoint_closing(Endpoint& endpoint) {
+    if (endpoint.is_primary()) weights_.erase(endpoint.remote_uuid());
     if (tracker_) tracker_->remove(endpoint.tracker_hook());
     if (!peers_.contains(endpoint.serial())) return;
     tick();
@@ -338,6 +370,14 @@ ucs_status_t LaneDriver::set_policy(Endpoint& endpoint, lanes::Policy policy) {
     if (!is_adaptive(endpoint)) return UCS_ERR_UNSUPPORTED;
     tick();
     negotiator_.set_policy(enter(endpoint), policy);
+    return UCS_OK;
+}
+
+ucs_status_t LaneDriver::set_weight(Endpoint& endpoint, double weight) {
+    if (endpoint.is_failed()) return endpoint.status();
+    if (!is_adaptive(endpoint)) return UCS_ERR_UNSUPPORTED;
+    weights_[endpoint.remote_uuid()] = weight;
+    if (tracker_) tracker_->revalue(endpoint.tracker_hook());
     return UCS_OK;
 }
 

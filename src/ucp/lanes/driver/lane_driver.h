@@ -71,6 +71,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     // --- ucpx ---
     bool is_adaptive(const Endpoint& endpoint) const;
     ucs_status_t set_policy(Endpoint& endpoint, lanes::Policy policy);
+    /** What the endpoint's local score is multiplied by; not negative. */
+    ucs_status_t set_weight(Endpoint& endpoint, double weight);
     const lanes::Negotiator& negotiator() const { return negotiator_; }
     const lanes::Link* link_of(const Endpoint& endpoint) const;
     Endpoint* endpoint_of(lanes::Peer peer) const;
@@ -116,6 +118,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     lanes::Peer enter(Endpoint& endpoint);
     void tick();
+    ucs::UsageTracker::Value value_of(uint64_t uuid) const;
     void rank();
     void try_flush(LaneState& state);
     void lane_drained(LaneState& state);
@@ -130,6 +133,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
     std::vector<lanes::Peer> scored_, scored_before_;
+    std::unordered_map<uint64_t, double> weights_;  //!< by the peer's worker id; others have 1
     std::unordered_map<lanes::Peer, Endpoint*> peers_;
     std::vector<Buried> graveyard_;
     std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out

@@ -234,7 +234,7 @@ ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, con
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     const ucs_status_t status = begin(*request, endpoint, operation, is_put, params.memory_type());
     if (status != UCS_OK) return requests.give_back(*request, status);
-    endpoint.touch_if_armed(operation.length);
+    endpoint.count_send(operation.length);
     return endpoint.submit(*request, params);
 }
 
@@ -248,7 +248,7 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
         requests.recycle(*request);
         return status;
     }
-    endpoint.touch_if_armed(operation.length);
+    endpoint.count_send(operation.length);
     endpoint.start(*request);
     return UCS_INPROGRESS;
 }

@@ -80,6 +80,7 @@ Config config() {
     made.wait_timeout = 20 * kMillisecond;
     made.refresh = 100 * kMillisecond;
     made.stale_after = 200 * kMillisecond;
+    made.hold = 0;
     return made;
 }
 

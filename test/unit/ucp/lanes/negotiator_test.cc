@@ -241,19 +241,55 @@ TEST_F(LanesNegotiator, ScoresAreAdvertisedWhenTheyMoveAndRepeated) {
     EXPECT_TRUE(negotiator_->links().empty());
 }
 
-// Few samples say little: who has no slot counts for what it has at least.
+// What varies says little: who has no slot counts for what it has at least.
 TEST_F(LanesNegotiator, DoubtCountsAgainstWhoHoldsNoSlot) {
     start(worker_, 1);
-    negotiator_->on_score(kPeer, 100, 30);
-    EXPECT_EQ(70u, negotiator_->find(kPeer)->local);
-    negotiator_->on_score(kOther, 100, 200);
-    EXPECT_EQ(nullptr, negotiator_->find(kOther));
     climb(kPeer, LinkState::kEstablished);
     negotiator_->on_score(kPeer, 100, 30);
     EXPECT_EQ(100u, negotiator_->find(kPeer)->local);
+    negotiator_->on_score(kOther, 100, 200);
+    EXPECT_EQ(nullptr, negotiator_->find(kOther));
+    negotiator_->on_score(kOther, 100, 30);
+    EXPECT_EQ(70u, negotiator_->find(kOther)->local);
+}
+
+// Nobody looked when it was due: the repetition may lie in the inbox.
+TEST_F(LanesNegotiator, ARemoteScoreOutlivesATimeInWhichThisEndDidNothing) {
+    start(worker_);
+    climb(kPeer, LinkState::kEstablished);
+    Message news = message(Type::kScore);
+    news.local = 1000;
+    negotiator_->on_message(kPeer, news);
+    advance(100 * config_.hold);
+    EXPECT_EQ(1000u, negotiator_->find(kPeer)->remote);
+    negotiator_->on_message(kPeer, news);
+    advance(config_.refresh);
+    EXPECT_EQ(1000u, negotiator_->find(kPeer)->remote);
+}
+
+// The peer computes: what it said last stands for a while.
+TEST_F(LanesNegotiator, ARemoteScoreStandsWhileThePeerIsSilent) {
+    start(worker_);
+    climb(kPeer, LinkState::kEstablished);
+    Message news = message(Type::kScore);
+    news.local = 1000;
+    negotiator_->on_message(kPeer, news);
+    for (Time slept = 0; slept + kMillisecond < config_.hold; slept += config_.refresh) {
+        EXPECT_EQ(1000u, negotiator_->find(kPeer)->remote);
+        advance(config_.refresh);
+    }
+    advance(config_.refresh);
+    EXPECT_EQ(500u, negotiator_->find(kPeer)->remote);
+}
+
+TEST_F(LanesNegotiator, DoubtKeepsALinkFromNoFreeSlot) {
+    start(worker_);
+    negotiator_->on_scores(std::vector<Measured>{{kPeer, 100, 99}});
+    EXPECT_EQ(LinkState::kRequested, state());
 }
 
 TEST_F(LanesNegotiator, ARemoteScoreThatIsNotRepeatedDecays) {
+    config_.hold = 0;
     start(worker_);
     climb(kPeer, LinkState::kEstablished);
     Message news = message(Type::kScore);

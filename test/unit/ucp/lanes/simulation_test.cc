@@ -318,6 +318,7 @@ Config impatient_config(std::uint32_t cap) {
     config.wait_timeout = 50 * kMillisecond;
     config.refresh = 200 * kMillisecond;
     config.stale_after = 400 * kMillisecond;
+    config.hold = 0;
     return config;
 }
 

@@ -33,10 +33,12 @@ class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Listener {
         uint32_t margin_permille = 200;
         Ranks::Score min_score = 100;
         UsageTracker::Options tracker{};
+        UsageTracker::Value value{};  // of every owner's traffic
     };
 
     explicit TrackedTraffic(const Setup& setup)
-        : tracker(std::make_unique<UsageTracker>(tracker_options(setup))),
+        : tracker(std::make_unique<UsageTracker>(tracker_options(setup),
+                                                 [value = setup.value](Id) { return value; })),
           ranking({.places = setup.places,
                    .margin_permille = setup.margin_permille,
                    .min_score = setup.min_score}) {}

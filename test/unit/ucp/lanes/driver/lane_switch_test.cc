@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "unit/ucp/cluster.h"
 
@@ -82,6 +85,7 @@ TEST(LaneSwitch, FollowsRequestsUnderTraffic) {
 TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
     Cluster::Options options;
     options.config.switch_interval = std::chrono::microseconds(500);
+    options.config.score_hold = ucs::Duration(0);
     options.config.max_priority_endpoints = 1;
     Cluster cluster(4, options);
     Pinger hot(cluster, 0, 1), cold(cluster, 0, 2);
@@ -101,6 +105,92 @@ TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
     }));
     EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
     EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(1)), 0u);
+}
+
+/** Everything is sampled, and a score is bytes a second. */
+Cluster::Options counting_bytes() {
+    Cluster::Options options;
+    options.config.switch_interval = std::chrono::microseconds(500);
+    options.config.sample_duty = 1;
+    options.config.bytes_per_message = ucs::config::MemorySize{1};
+    return options;
+}
+
+uint64_t local_score(ucp_ep_h endpoint) {
+    ucpx_ep_attr_t attr{};
+    attr.field_mask = UCPX_EP_ATTR_FIELD_SCORES;
+    EXPECT_EQ(ucpx_ep_query(endpoint, &attr), UCS_OK);
+    return attr.local_score;
+}
+
+// Whatever the interface, datatype and thread mode: 8000 bytes in 1000 elements or 2 pieces weigh
+// as much as 8000 bytes.
+TEST(LaneSwitch, BytesAreCountedNotElements) {
+    std::vector<char> data(8000);
+    const ucp_dt_iov_t pieces[] = {{data.data(), 3000}, {data.data(), 5000}};
+    using Send =
+        std::function<ucs_status_ptr_t(ucp_ep_h, const void*, size_t, const ucp_request_param_t*)>;
+    const Send sends[] = {
+        [](ucp_ep_h endpoint, const void* buffer, size_t count, const ucp_request_param_t* param) {
+            return ucp_tag_send_nbx(endpoint, buffer, count, 1, param);
+        },
+        [](ucp_ep_h endpoint, const void* buffer, size_t count, const ucp_request_param_t* param) {
+            return ucp_am_send_nbx(endpoint, 1, nullptr, 0, buffer, count, param);
+        },
+        [](ucp_ep_h endpoint, const void* buffer, size_t count, const ucp_request_param_t* param) {
+            return ucp_stream_send_nbx(endpoint, buffer, count, param);
+        },
+    };
+    ucp_request_param_t elements{}, lists{};
+    elements.op_attr_mask = lists.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    elements.datatype = ucp_dt_make_contig(8);
+    lists.datatype = ucp_dt_make_iov();
+    for (const ucs_thread_mode_t mode : {UCS_THREAD_MODE_SINGLE, UCS_THREAD_MODE_MULTI}) {
+        for (const Send& send : sends) {
+            Cluster::Options options = counting_bytes();
+            options.thread_mode = mode;
+            Cluster cluster(4, options);
+            for (unsigned step = 0; step < 3000; ++step) {
+                cluster.step();
+                if (step % 10 != 0) continue;
+                for (const ucs_status_ptr_t sending :
+                     {send(cluster.endpoint(0, 1), data.data(), 8000, &kNothing),
+                      send(cluster.endpoint(0, 2), data.data(), 1000, &elements),
+                      send(cluster.endpoint(0, 3), pieces, 2, &lists)}) {
+                    ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
+                    if (sending != nullptr) ucp_request_free(sending);
+                }
+            }
+            const auto bytes = static_cast<double>(local_score(cluster.endpoint(0, 1)));
+            EXPECT_GT(bytes, 1e8);
+            for (const size_t peer : {2, 3}) {
+                EXPECT_NEAR(static_cast<double>(local_score(cluster.endpoint(0, peer))), bytes,
+                            0.01 * bytes);
+            }
+        }
+    }
+}
+
+TEST(LaneSwitch, AScoreIsMultipliedByItsWeight) {
+    Cluster cluster(4, counting_bytes());
+    EXPECT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 1), -1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 1), std::nan("")), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 1), 1e9), UCS_ERR_INVALID_PARAM);
+    ASSERT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 1), 4), UCS_OK);
+    ASSERT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 2), 0), UCS_OK);
+    for (unsigned step = 0; step < 3000; ++step) {
+        cluster.step();
+        for (size_t peer = 1; step % 10 == 0 && peer < 4; ++peer) {
+            Pinger(cluster, 0, peer).send();
+        }
+    }
+    const auto plain = static_cast<double>(local_score(cluster.endpoint(0, 3)));
+    EXPECT_GT(plain, 1e5);
+    EXPECT_NEAR(static_cast<double>(local_score(cluster.endpoint(0, 1))), 4 * plain, 0.05 * plain);
+    EXPECT_EQ(local_score(cluster.endpoint(0, 2)), 0u);
+    ASSERT_EQ(ucpx_ep_lanes_weight(cluster.endpoint(0, 1), 1), UCS_OK);
+    cluster.steps(600);
+    EXPECT_LT(static_cast<double>(local_score(cluster.endpoint(0, 1))), 2 * plain);
 }
 
 TEST(LaneSwitch, TellsTheProgramOfEachChange) {
