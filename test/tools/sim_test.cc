@@ -146,6 +146,48 @@ TEST(Sim, PhasesOfComputationSwitchNothing) {
     EXPECT_EQ(promotions.at("after_second_phase"), 0) << run.outcome.out;
 }
 
+TEST(Sim, SeedsRunEachInAProcessOfItsOwn) {
+    const std::vector<std::string> small{"zipf", "--ranks", "4", "--cap", "1", "--time", "1ms"};
+    const TemporaryFile file;
+    std::vector<std::string> arguments{"sim"};
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    arguments.insert(arguments.end(), {"--seeds", "3:4", "--jobs", "2", "--json", file.path()});
+    const Outcome all = run_command(arguments);
+    EXPECT_EQ(all.status, 0) << all.err;
+    EXPECT_NE(all.out.find("# seeds 3 to 6: all ran"), std::string::npos) << all.out;
+    for (const char* seed : {"3", "4", "5", "6"}) {
+        std::vector<std::string> one = small;
+        one.insert(one.end(), {"--seed", seed});
+        const SimOutcome alone = simulate(one);
+        const std::string path = file.path() + "." + seed;
+        EXPECT_EQ(read_text(path), alone.text);
+        std::remove(path.c_str());
+        EXPECT_NE(all.out.find(alone.outcome.out), std::string::npos);
+    }
+}
+
+TEST(Sim, AFailingSeedIsNamed) {
+    const Outcome run = run_command({"sim", "zipf", "--ranks", "4", "--cap", "1", "--time", "1ms",
+                                     "--seeds", "1:2", "--set", "UCX_TLS=nothing"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.out.find("these failed: 1 2"), std::string::npos) << run.out;
+}
+
+TEST(Sim, SeedsAreARange) {
+    for (const char* text : {"", "1", "1:", ":2", "1:0", "a:1", "1:2x"}) {
+        EXPECT_NE(run_command({"sim", "zipf", "--seeds", std::string("x") + text}).status, 0);
+    }
+}
+
+TEST(Sim, RingAndChurnFindTheirLanes) {
+    for (const char* pattern : {"ring", "incast", "churn"}) {
+        const SimOutcome run = simulate({pattern, "--ranks", "4", "--lanes", "dynamic"});
+        const json& observed = run.document.at("modes").at("dynamic").at("observed");
+        EXPECT_GT(observed.at("switches"), 0) << run.outcome.out;
+        EXPECT_LE(observed.at("peak").get<int>(), 4);
+    }
+}
+
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "8ms", "--phases", "3", "--lanes", "dynamic"});

@@ -38,6 +38,7 @@ class ProcessHost final : public Host {
     void compute(int64_t nanoseconds) override {
         std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds));
     }
+    void completed(int64_t) override {}
     void progressed(uint64_t messages) override {
         auto& counter = shared_.messages(place_.rank);
         counter.store(counter.load(std::memory_order_relaxed) + messages,

@@ -32,6 +32,9 @@ class Host {
     // The rank does something else for so many nanoseconds: no progress. Rank::compute() calls it.
     virtual void compute(int64_t nanoseconds) = 0;
 
+    // A message of this rank took so many nanoseconds to complete locally.
+    virtual void completed(int64_t nanoseconds) = 0;
+
     // Messages that this rank sent since the last call, for live progress.
     virtual void progressed(uint64_t messages) = 0;
 

@@ -75,6 +75,12 @@ bool Rank::step() {
     return resumed_ || progressed;
 }
 
+Task Rank::disconnect(unsigned peer) {
+    Batch batch(*this);
+    if (endpoints_[peer] != nullptr) batch.close(std::exchange(endpoints_[peer], nullptr));
+    co_await batch.done();
+}
+
 Task Rank::close() {
     Batch batch(*this);
     for (ucp_ep_h& endpoint : endpoints_) {

@@ -86,6 +86,8 @@ class Rank {
     auto compute(int64_t nanoseconds);
     // Awaitable: the worker has been progressed once more.
     auto yield();
+    // Flush and close the endpoint to the peer, if there is one.
+    Task disconnect(unsigned peer);
     // Flush and close all endpoints.
     Task close();
 

@@ -31,10 +31,14 @@ Context::~Context() {
     ucp_cleanup(handle_);
 }
 
-Worker::Worker(ucp_context_h context) {
+Worker::Worker(ucp_context_h context, const std::string& name) {
     ucp_worker_params_t params{};
     params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     params.thread_mode = UCS_THREAD_MODE_SINGLE;
+    if (!name.empty()) {
+        params.field_mask |= UCP_WORKER_PARAM_FIELD_NAME;
+        params.name = name.c_str();
+    }
     check(ucp_worker_create(context, &params, &handle_), "worker");
 }
 

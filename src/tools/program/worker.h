@@ -24,7 +24,8 @@ class Context {
 // A worker of one thread. Throws std::runtime_error.
 class Worker {
   public:
-    explicit Worker(ucp_context_h context);
+    // An empty name: the library chooses one.
+    explicit Worker(ucp_context_h context, const std::string& name = {});
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();

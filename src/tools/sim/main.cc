@@ -14,6 +14,7 @@
 #include "tools/common/units.h"
 #include "tools/report/table.h"
 #include "tools/sim/report.h"
+#include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
 #include "uct/api/module.h"
 #include "uct/ib/component.h"
@@ -30,6 +31,8 @@ struct SimCommand {
     std::vector<std::string> settings;
     std::string json;
     bool map = false;
+    std::string seeds;
+    unsigned jobs = 1;
 };
 
 // "NAME=VALUE", split.
@@ -74,6 +77,9 @@ void run_sim(SimCommand& command) {
     study.halo.size = study.bench.size_max;
     study.halo.time = study.bench.time;
     study.halo.seed = study.bench.seed;
+    study.streams.flow = {study.bench.size_max, study.bench.window, study.bench.seed,
+                          study.bench.verify};
+    study.streams.time = study.bench.time;
     if (study.shipped) study.interval = kShippedInterval;
     check_options(study.bench, study.pattern->ranks.in_pairs);
     for (const std::string& field : command.model) set_model_field(study.model, field);
@@ -96,6 +102,18 @@ void run_sim(SimCommand& command) {
         if (command.map) fmt::print("{}", lane_map(run.result));
     }
     if (json.is_wanted()) json.write(study_json(study, runs));
+}
+
+void run_all(SimCommand& command) {
+    if (command.seeds.empty()) return run_sim(command);
+    const unsigned failures =
+        run_seeds(parse_seeds(command.seeds), command.jobs, [&command](uint64_t seed) {
+            SimCommand one = command;
+            one.study.bench.seed = seed;
+            if (!one.json.empty()) one.json += fmt::format(".{}", seed);
+            run_sim(one);
+        });
+    if (failures != 0) throw std::runtime_error(fmt::format("{} seeds failed", failures));
 }
 
 void add_study_options(CLI::App& app, SimCommand& command) {
@@ -123,6 +141,12 @@ void add_study_options(CLI::App& app, SimCommand& command) {
     app.add_option("--set", command.settings, "Set a UCX_ variable for all ranks")
         ->type_name("NAME=VALUE");
     app.add_option("--json", command.json, "Write the results there")->type_name("FILE");
+    app.add_option("--seeds", command.seeds,
+                   "Run once for each of so many seeds; --json FILE becomes FILE.SEED")
+        ->type_name("FIRST:COUNT");
+    app.add_option("--jobs", command.jobs, "Processes that --seeds uses at a time")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
     app.add_flag("--map", command.map, "Print every endpoint's lane as well");
 }
 
@@ -191,6 +215,29 @@ void add_phase_options(CLI::App& app, StudyOptions& study) {
     add_time(app, "--compute-max", study.halo.compute_max, "Most time of computing before each");
 }
 
+void add_stream_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+}
+
+void add_churn_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+    app.add_option("--rounds", study.streams.rounds, "Endpoints that a rank makes and closes")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
+void add_sleeper_options(CLI::App& app, StudyOptions& study) {
+    add_window(app, study);
+    study.cap = 1;
+    app.add_option("--rate", study.streams.rate, "Messages a second to each neighbour")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--stride", study.streams.stride, "Each so-many-th rank computes mostly")
+        ->check(CLI::Range(2, 1000))
+        ->capture_default_str();
+    add_time(app, "--sleep", study.streams.sleep, "Time that it computes at a stretch");
+}
+
 Task run_pairs(Rank& rank, const StudyOptions& study) {
     return mbw_mr(rank, study.bench);
 }
@@ -205,6 +252,18 @@ Task run_shift(Rank& rank, const StudyOptions& study) {
 }
 Task run_halo(Rank& rank, const StudyOptions& study) {
     return halo(rank, study.halo);
+}
+Task run_ring(Rank& rank, const StudyOptions& study) {
+    return ring(rank, study.streams);
+}
+Task run_incast(Rank& rank, const StudyOptions& study) {
+    return incast(rank, study.streams);
+}
+Task run_churn(Rank& rank, const StudyOptions& study) {
+    return churn(rank, study.streams);
+}
+Task run_sleepers(Rank& rank, const StudyOptions& study) {
+    return sleepers(rank, study.streams);
 }
 Task run_phases(Rank& rank, const StudyOptions& study) {
     return phases(rank, study.halo);
@@ -228,6 +287,10 @@ const BenchOptions kFlows{
     .ranks = 64, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
 const BenchOptions kBeside{.ranks = 3, .size_min = 8, .size_max = 8, .time = 1'000'000'000};
 const BenchOptions kPhases{.ranks = 16, .size_min = 8, .size_max = 8, .time = 1'000'000'000};
+const BenchOptions kStreams{
+    .ranks = 16, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
+const BenchOptions kSleepy{
+    .ranks = 8, .window = 16, .size_min = 8, .size_max = 8, .time = 30'000'000'000};
 const BenchOptions kMoving{
     .ranks = 64, .window = 64, .size_min = 64, .size_max = 64, .time = 8'000'000};
 
@@ -262,6 +325,24 @@ const StudyPattern kPatterns[] = {
      add_bulk_halo_options,
      kShippedInterval,
      true},
+    {{"ring", "All send to their right neighbours", run_ring},
+     Judgement::kPromotions,
+     kStreams,
+     add_stream_options},
+    {{"incast", "All send to one", run_incast},
+     Judgement::kPromotions,
+     kStreams,
+     add_stream_options},
+    {{"churn", "Endpoints that are made, used and closed", run_churn},
+     Judgement::kPromotions,
+     kStreams,
+     add_churn_options},
+    {{"sleepers", "Short messages to neighbours some of whom compute", run_sleepers},
+     Judgement::kPromotions,
+     kSleepy,
+     add_sleeper_options,
+     kShippedInterval,
+     true},
     {{"phases", "Neighbours that compute between stretches of exchanges", run_phases},
      Judgement::kPromotions,
      kPhases,
@@ -284,7 +365,7 @@ void add_study(CLI::App& sim, const StudyPattern& pattern) {
     if (pattern.ranks.in_pairs) add_pair_options(app, study.bench);
     if (pattern.add_options != nullptr) pattern.add_options(app, study);
     add_study_options(app, *command);
-    app.callback([command] { run_sim(*command); });
+    app.callback([command] { run_all(*command); });
 }
 
 int sim_main(int argc, char** argv) {

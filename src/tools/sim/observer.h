@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -53,6 +54,12 @@ class Observer final : public DeliveryObserver {
     const std::vector<SwitchEvent>& switches() const { return switches_; }
     // Messages delivered in each interval from time 0 on.
     const std::vector<uint64_t>& timeline() const { return timeline_; }
+    void completed(int64_t nanoseconds) {
+        longest_completion_ = std::max(longest_completion_, nanoseconds);
+    }
+
+    // Of those that ranks told of, local completion of a message.
+    int64_t longest_completion() const { return longest_completion_; }
     // Times at which rank 0 began to compute.
     const std::vector<int64_t>& phases() const { return phases_; }
     int64_t interval() const { return interval_; }
@@ -71,6 +78,7 @@ class Observer final : public DeliveryObserver {
     std::vector<SwitchEvent> switches_;
     std::vector<uint64_t> timeline_;
     std::vector<int64_t> phases_;
+    int64_t longest_completion_ = 0;
 };
 
 }  // namespace tools

@@ -84,6 +84,10 @@ void write_promotions(Out out, const StudyRun& run) {
     fmt::format_to(out, "demotions             {:>12}   counted at each end\n",
                    promotions.demotions);
     fmt::format_to(out, "switches after phase 2{:>12}\n", promotions.later_switches);
+    if (run.completion != 0) {
+        fmt::format_to(out, "longest local completion {:>9}   of a message\n",
+                       time_text(run.completion));
+    }
 }
 
 Json run_json(const StudyRun& run) {
@@ -97,6 +101,7 @@ Json run_json(const StudyRun& run) {
               {"stall_ns", run.stall},
               {"steady_gap_ns", run.steady_gap},
               {"typical_gap_ns", run.typical_gap},
+              {"longest_completion_ns", run.completion},
               {"doorbells", run.doorbells},
               {"work_requests", run.work_requests},
               {"adapter_bytes", run.bytes}};

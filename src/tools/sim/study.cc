@@ -138,7 +138,8 @@ Promotions judge_promotions(const Observer& observer, const StudyRun& run, unsig
             if (observer.link(a, b).messages + observer.link(b, a).messages == 0) continue;
             ++promotions.links;
             promotions.promoted += std::ranges::any_of(run.result.map, [&](const LaneEntry& entry) {
-                return entry.state == "established" && entry.rank == a && entry.peer == b;
+                return entry.state == "established" && std::min(entry.rank, entry.peer) == a &&
+                       std::max(entry.rank, entry.peer) == b;
             });
         }
     }
@@ -220,6 +221,7 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
         run.cap = std::max(run.cap, slots.cap);
         run.peak = std::max(run.peak, slots.peak);
     }
+    run.completion = observer.longest_completion();
     judge_switches(options, observer, run);
     judge_gaps(observer, world.size(), run);
     if (options.judges(StudyOptions::Judgement::kMatching) && mode == "dynamic") {

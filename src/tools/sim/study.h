@@ -10,6 +10,7 @@
 #include "tools/program/halo.h"
 #include "tools/program/patterns.h"
 #include "tools/program/shift.h"
+#include "tools/program/streams.h"
 #include "tools/program/zipf.h"
 #include "tools/report/result.h"
 #include "tools/sim/matching.h"
@@ -43,6 +44,7 @@ struct StudyOptions {
     ZipfOptions zipf;
     ShiftOptions shift;
     HaloOptions halo;
+    StreamOptions streams;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
     unsigned devices = 1;        // adapters of each rank's node
@@ -83,6 +85,7 @@ struct StudyRun {
     int64_t stall = 0;       // longest gap between deliveries on a link across a switch
     int64_t steady_gap = 0;  // longest on the same links otherwise
     double typical_gap = 0;  // mean on the same links
+    int64_t completion = 0;  // sleepers: longest local completion of a message
     std::optional<MatchingReport> matching;                // zipf, dynamic
     std::vector<Recovery> recoveries;                      // shift
     std::optional<Promotions> promotions;                  // halo, phases; dynamic

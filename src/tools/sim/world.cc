@@ -44,6 +44,7 @@ class World::NodeHost final : public Host {
     void report(const Sample& sample) override { world_.take_sample(node_, sample); }
     void progressed(uint64_t) override {}
     void compute(int64_t nanoseconds) override;
+    void completed(int64_t nanoseconds) override { world_.observer_.completed(nanoseconds); }
 
   private:
     World& world_;
@@ -140,7 +141,9 @@ void World::start_node(unsigned index) {
     if (status != UCS_OK) {
         throw std::runtime_error(fmt::format("context: {}", ucs_status_string(status)));
     }
-    node->worker = std::make_unique<Worker>(ucp::wrap(node->context.get()));
+    // The worker's own choice would have the number of this process in it.
+    node->worker =
+        std::make_unique<Worker>(ucp::wrap(node->context.get()), fmt::format("rank{}", index));
 
     ucpx_worker_attr_t attr{};
     attr.field_mask = UCPX_WORKER_ATTR_FIELD_UID;
