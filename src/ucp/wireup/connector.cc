@@ -270,7 +270,8 @@ Endpoint& Connector::create_waiting() {
     const EndpointLanes lanes{.scalable = static_cast<uint8_t>(index),
                               .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), 0},
                               .latency = static_cast<float>(attributes.latency.at(1)),
-                              .bandwidth = static_cast<float>(attributes.bandwidth)};
+                              .bandwidth = static_cast<float>(attributes.bandwidth),
+                              .rails = {}};
     auto made = std::make_unique<Endpoint>(
         host_, 0, host_.configurations.intern(host_.interfaces, context_.domains(), rules_, lanes),
         std::make_unique<wireup::WaitingLane>());

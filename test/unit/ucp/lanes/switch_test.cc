@@ -139,7 +139,9 @@ TEST(LanesSwitch, WindowHoldsUntilTheDmarkIsAcknowledged) {
     for (int i = 0; i < 2; ++i) {
         ASSERT_TRUE(tx.may_post());
         tx.posted();
-        if (i == 0) EXPECT_TRUE(tx.marker_posted());
+        if (i == 0) {
+            EXPECT_TRUE(tx.marker_posted());
+        }
     }
     EXPECT_FALSE(tx.may_post());
     EXPECT_TRUE(tx.dmark_acknowledged());
