@@ -119,7 +119,7 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
 }
 
 void ucp_cleanup(ucp_context_h context_p) {
-    delete &unwrap(context_p);
+    if (!unwrap(context_p).is_inherited()) delete &unwrap(context_p);
 }
 
 ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr) {

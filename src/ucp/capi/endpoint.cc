@@ -43,6 +43,7 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params,
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
     Endpoint& endpoint = unwrap(ep);
+    if (worker_of(endpoint).is_inherited()) return nullptr;
     GateLock lock(endpoint.gate());
     const OpParams params(param);
     return worker_of(endpoint).close_endpoint(endpoint, params.flags(), params);
@@ -55,6 +56,7 @@ ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
 
 void ucp_ep_destroy(ucp_ep_h ep) {
     Worker& worker = worker_of(unwrap(ep));
+    if (worker.is_inherited()) return;
     GateLock lock(worker.gate());
     wait_for(worker, worker.close_endpoint(unwrap(ep), 0, OpParams(OldParams().get())));
 }

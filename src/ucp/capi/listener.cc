@@ -24,6 +24,7 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker_h, const ucp_listener_param
 
 void ucp_listener_destroy(ucp_listener_h listener_h) {
     wireup::Listener& listener = unwrap(listener_h);
+    if (listener.is_inherited()) return;
     GateLock lock(listener.gate());
     delete &listener;
 }

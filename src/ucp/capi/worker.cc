@@ -54,7 +54,8 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t*
 }
 
 void ucp_worker_destroy(ucp_worker_h worker) {
-    delete &unwrap(worker);
+    // What a child of fork() would say its parent's peers would hear: it leaves things as they are.
+    if (!unwrap(worker).is_inherited()) delete &unwrap(worker);
 }
 
 ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) {

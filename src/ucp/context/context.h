@@ -10,6 +10,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/context/config.h"
 #include "ucp/mem/domain_set.h"
+#include "ucs/sys/host.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
@@ -84,6 +85,8 @@ class Context {
     }
 
     uint64_t draw_uuid();
+    /** Is this a child of the process that made it? What it registered is the parent's. */
+    bool is_inherited() const { return ucs::process_id() != process_; }
 
   private:
     Context() = default;
@@ -100,6 +103,7 @@ class Context {
     void measure_distances();
     ucs_status_t open_registration_cache();
 
+    const uint32_t process_ = ucs::process_id();
     Config config_;
     DomainSet domains_;
     std::vector<TransportResource> resources_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/connection_manager.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -15,7 +16,9 @@
 namespace ucp::wireup {
 namespace {
 
-constexpr size_t kMaxCallers = 1024;  //!< who have not said who they are
+// Those who have not said who they are: oldest first.
+constexpr size_t kMaxCallers = 1024;
+constexpr ptrdiff_t kMaxOfOneSource = 256;
 constexpr ucs::Duration kPatience = std::chrono::seconds(10);
 
 }  // namespace
@@ -95,19 +98,32 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
 }
 
 void ConnectionManager::add_caller(Listener& listener, ucs::net::Socket socket) {
-    if (callers_.size() >= kMaxCallers) return;
     auto caller = std::make_unique<Caller>(*this, listener, std::move(socket),
                                            ucs::deadline(services_.clock.now(), kPatience));
+    make_room_for(*caller);
     if (caller->start() == UCS_OK) callers_.push_back(std::move(caller));
 }
 
+/** Who has been silent for longest gives way: first of those from the same address. */
+void ConnectionManager::make_room_for(const Caller& newcomer) {
+    const auto is_neighbour = [&](const auto& each) { return each->source() == newcomer.source(); };
+    if (std::ranges::count_if(callers_, is_neighbour) >= kMaxOfOneSource) {
+        callers_.erase(std::ranges::find_if(callers_, is_neighbour));
+    }
+    if (callers_.size() >= kMaxCallers) callers_.erase(callers_.begin());
+}
+
 void ConnectionManager::refuse(const ucs::net::Socket& caller, std::string_view why) {
+    complain(fmt::format("client {} is refused: {}", caller.peer().text(), why));
+}
+
+void ConnectionManager::complain(const std::string& text) {
     // Strangers shall not fill the log.
     constexpr ucs::Duration kBetween = std::chrono::seconds(10);
     const ucs::Time now = services_.clock.now();
     const auto level = now >= next_complaint_ ? ucs::LogLevel::kWarn : ucs::LogLevel::kDiag;
     if (now >= next_complaint_) next_complaint_ = now + kBetween;
-    ucs::log(level, "client {} is refused: {}", caller.peer().text(), why);
+    ucs::log(level, "{}", text);
 }
 
 void ConnectionManager::drop_caller(Caller& caller) {

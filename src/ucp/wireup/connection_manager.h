@@ -93,6 +93,8 @@ class ConnectionManager {
     void add_caller(Listener& listener, ucs::net::Socket socket);
     /** Somebody is not heard: say why, once in a while. */
     void refuse(const ucs::net::Socket& caller, std::string_view why);
+    /** Of strangers: a warning once in a while, else a line at level diag. */
+    void complain(const std::string& text);
     void drop_caller(Caller& caller);
     void drop_callers_of(const Listener& listener);
     /** The peer has gone: messages that it had sent before are taken first. */
@@ -112,6 +114,8 @@ class ConnectionManager {
 
     const Services services_;
     int poll_ = -1;
+    void make_room_for(const Caller& newcomer);
+
     uint64_t last_id_ = 0;
     std::unordered_map<uint64_t, Watched*> watched_;
     std::vector<std::unique_ptr<Caller>> callers_;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/listener.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
+
 #include "ucp/base/handles.h"
 #include "ucp/wireup/connection.h"
 #include "ucs/log/log.h"
@@ -41,6 +45,7 @@ ucs_status_t Listener::create(ConnectionManager& manager, const ucp_listener_par
     ucs_status_t status = ucs::net::Socket::open(address->family(), &made->socket_);
     if (status == UCS_OK) status = made->socket_.bind(*address);
     if (status == UCS_OK) status = made->socket_.listen();
+    made->spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (status == UCS_OK) status = made->watch(false);
     if (status != UCS_OK) {
         ucs::log_error("cannot listen on {}: {}", address->text(), ucs_status_string(status));
@@ -60,10 +65,29 @@ Listener::~Listener() {
 void Listener::ready() {
     constexpr int kMostAtOnce = 16;
     for (int count = 0; count < kMostAtOnce; ++count) {
-        ucs::net::Socket caller;
-        if (socket_.accept(&caller) != UCS_OK) return;
-        manager_.add_caller(*this, std::move(caller));
+        if (accept_one() != UCS_OK) return;
     }
+}
+
+ucs_status_t Listener::accept_one() {
+    ucs::net::Socket caller;
+    if (socket_.accept(&caller) == UCS_OK) {
+        manager_.add_caller(*this, std::move(caller));
+        return UCS_OK;
+    }
+    if (errno == ECONNABORTED || errno == EINTR) return UCS_OK;
+    if (errno == EMFILE || errno == ENFILE) shed();
+    return UCS_ERR_NO_RESOURCE;
+}
+
+/** Who calls is hung up on: left to wait he would make this socket readable for ever. */
+void Listener::shed() {
+    manager_.complain("clients are refused: no descriptor is left; raise the limit of open files");
+    spare_.reset();
+    ucs::net::Socket caller;
+    if (socket_.accept(&caller) == UCS_OK) caller.reset_on_close();
+    caller.close();
+    spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 void Listener::introduce(std::unique_ptr<ConnectionRequest> request) {

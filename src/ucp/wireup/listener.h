@@ -6,6 +6,8 @@
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
 #include "ucs/net/socket.h"
+#include "ucs/sys/descriptor.h"
+#include "ucs/sys/host.h"
 #include "ucs/sys/time.h"
 
 namespace ucp::wireup {
@@ -33,6 +35,8 @@ class Listener final : public Watched {
     ~Listener() override;
 
     Gate& gate() const { return manager_.gate(); }
+    /** Is this a child of the process that made it? */
+    bool is_inherited() const { return ucs::process_id() != process_; }
     ucs::net::SocketAddress address() const { return socket_.local(); }
 
     void ready() override;
@@ -43,6 +47,12 @@ class Listener final : public Watched {
     explicit Listener(ConnectionManager& manager) : Watched(manager) {}
     void accept_at_once(std::unique_ptr<ConnectionRequest> request);
 
+    const uint32_t process_ = ucs::process_id();
+    ucs_status_t accept_one();
+    void shed();
+
+    /** Given up for a moment to refuse those who call when no descriptor is left. */
+    ucs::Descriptor spare_;
     ucp_listener_accept_handler_t accept_handler_{};
     ucp_listener_conn_handler_t connection_handler_{};
 };
@@ -52,13 +62,14 @@ class Caller final : public Watched {
   public:
     Caller(ConnectionManager& manager, Listener& listener, ucs::net::Socket socket,
            ucs::Time deadline)
-        : Watched(manager), listener_(listener), deadline_(deadline) {
+        : Watched(manager), listener_(listener), source_(socket.peer().ip()), deadline_(deadline) {
         socket_ = std::move(socket);
     }
     ~Caller() override { ignore(); }
 
     ucs_status_t start() { return watch(false); }
     Listener& listener() const { return listener_; }
+    const ucs::net::IpAddress& source() const { return source_; }
     bool has_expired(ucs::Time now) const { return now >= deadline_; }
 
     void ready() override;
@@ -68,6 +79,7 @@ class Caller final : public Watched {
     ucs_status_t hear();
 
     Listener& listener_;
+    const ucs::net::IpAddress source_;
     ucs::Time deadline_;
     bool was_answered_ = false;
     MessageReader<Call> call_;

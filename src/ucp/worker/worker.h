@@ -62,6 +62,8 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     const std::string& name() const { return name_; }
     /** From ucp_worker_params_t. */
     uint64_t client_id() const { return client_id_; }
+    /** Is this a child of the process that made it? Its sockets and memory are the parent's. */
+    bool is_inherited() const { return ucs::process_id() != process_; }
     ucs_thread_mode_t thread_mode() const { return thread_mode_; }
     EndpointHost& host() { return host_; }
     RequestPool& requests() { return requests_; }
@@ -122,6 +124,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
         return connections_ != nullptr && connections_->has_work();
     }
 
+    const uint32_t process_ = ucs::process_id();
     EndpointHost host_;
     Context& context_;
     std::string name_;

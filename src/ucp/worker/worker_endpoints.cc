@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include <config.h>  // of the build
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/flush.h"
 #include "ucp/wireup/listener.h"
 #include "ucp/worker/worker.h"
+#include "ucs/log/log.h"
 
 namespace ucp {
 
@@ -31,7 +33,13 @@ ucs_status_t Worker::create_endpoint(const ucp_ep_params_t& params, Endpoint** e
         WorkerAddress remote;
         status =
             unpack_address({reinterpret_cast<const std::byte*>(params.address), length}, &remote);
-        if (status == UCS_OK) status = connector_.create(remote, &found);
+        if (status == UCS_OK) {
+            status = connector_.create(remote, &found);
+        } else {
+            ucs::log_error(
+                "an address was not made by a worker of this library, version " PACKAGE_VERSION
+                ": both ends must run the same library, and not UCX at one of them");
+        }
     }
     if (status != UCS_OK) return status;
     connector_.give_to_user(*found, params);

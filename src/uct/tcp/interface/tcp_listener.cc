@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 16;
 constexpr ucs::Duration kPause = std::chrono::milliseconds(100);
+constexpr ucs::Duration kBetweenComplaints = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -172,12 +173,15 @@ void TcpListener::accept_one(Socket socket) {
 }
 
 void TcpListener::pause(int cause) {
-    ucs::log_warn(
-        "{}: no connection can be accepted for the moment ({}): raise the limit of open "
-        "files",
-        rail_.device().name, std::strerror(cause));
+    const ucs::Time now = rail_.now();
+    const bool is_news = now >= next_complaint_;
+    if (is_news) next_complaint_ = now + kBetweenComplaints;
+    ucs::log(is_news ? ucs::LogLevel::kWarn : ucs::LogLevel::kDiag,
+             "{}: no connection can be accepted for the moment ({}): raise the limit of open "
+             "files",
+             rail_.device().name, std::strerror(cause));
     events_.watch(socket_.descriptor(), *this, 0, false);
-    resume_at_ = rail_.now() + kPause;
+    resume_at_ = now + kPause;
     errno = cause;
 }
 

@@ -84,6 +84,7 @@ class TcpListener final : public EventTarget {
     bool has_over_ = false;
     bool has_told_version_ = false;
     ucs::Time resume_at_ = ucs::kNever;
+    ucs::Time next_complaint_{};
     // Oldest first, so earliest deadline first.
     boost::intrusive::list<Handshake, boost::intrusive::constant_time_size<false>> handshakes_;
     size_t count_ = 0;

@@ -5,14 +5,18 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <string>
 
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/frame.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
@@ -390,11 +394,20 @@ TEST(ClientServer, ConnectionsArePromotedLikeOthers) {
 /** A socket that says what it likes. */
 class Stranger {
   public:
-    explicit Stranger(const sockaddr_storage& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    /** @param from  the last part of its own address, 127.0.0.from; 0: any */
+    explicit Stranger(const sockaddr_storage& address, int from = 0)
+        : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+        if (from != 0) {
+            sockaddr_in own{};
+            own.sin_family = AF_INET;
+            own.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + static_cast<uint32_t>(from));
+            EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+        }
         EXPECT_EQ(
             connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_in)), 0);
     }
     ~Stranger() { close(socket_); }
+    Stranger(const Stranger&) = delete;
     void say(const std::string& bytes) {
         EXPECT_EQ(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(bytes.size()));
@@ -453,6 +466,69 @@ TEST(ClientServer, AClientOfSomethingElseFails) {
     EXPECT_EQ(client.error, UCS_ERR_NOT_CONNECTED);
     close(called);
     close(other);
+}
+
+/** The soft limit of open files, until it goes. */
+class FileLimit {
+  public:
+    explicit FileLimit(rlim_t wanted) {
+        EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit now{std::min(wanted, before_.rlim_max), before_.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+    }
+    ~FileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+  private:
+    rlimit before_{};
+};
+
+TEST(ClientServer, WithoutDescriptorsCallersAreRefusedAndTheListenerRests) {
+    ucs::LogCapture log(ucs::LogLevel::kWarn);
+    Cluster cluster(2);
+    Server server(cluster);
+    std::deque<Stranger> strangers;
+    for (int i = 0; i < 40; ++i) strangers.emplace_back(server.address);
+    {
+        // The next descriptor would be beyond the limit.
+        const int next = dup(0);
+        close(next);
+        const FileLimit none(static_cast<rlim_t>(next));
+        EXPECT_TRUE(cluster.until([&] {
+            return std::ranges::all_of(strangers, [](Stranger& each) { return each.is_refused(); });
+        }));
+        wireup::ConnectionManager* manager = nullptr;
+        ASSERT_EQ(cluster.inner(0).connections(&manager), UCS_OK);
+        EXPECT_FALSE(manager->has_work());
+    }
+    EXPECT_TRUE(log.contains("no descriptor is left"));
+    Side client, accepted;
+    server.call(client);
+    server.accept(accepted);
+    exchange(cluster, client, 0, 5);
+}
+
+TEST(ClientServer, IdleCallersKeepNobodyOut) {
+    const FileLimit many(8192);
+    Cluster cluster(2);
+    Server server(cluster);
+    // From one address, and from many.
+    for (const int sources : {1, 100}) {
+        std::deque<Stranger> idle;
+        for (int i = 0; i < 1200; ++i) {
+            idle.emplace_back(server.address, 2 + i % sources);
+            if (i % 10 == 0) cluster.steps(2);
+        }
+        cluster.steps(100);
+        Side client, accepted;
+        server.call(client);
+        server.accept(accepted);
+        exchange(cluster, client, 0, 5);
+        EXPECT_FALSE(idle.back().is_refused());
+        EXPECT_TRUE(idle.front().is_refused());
+        EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(client.endpoint, &kNothing)), UCS_OK);
+        ASSERT_TRUE(cluster.until([&] { return accepted.errors != 0; }));
+        ucp_ep_close_nbx(accepted.endpoint, &kNothing);
+    }
 }
 
 /** UCX_TCP_JOB_KEY as long as it lives: each worker looks when it first needs it. */
