@@ -180,8 +180,11 @@ void print_info(const Endpoint& endpoint, FILE* stream) {
         fprintf(stream, "#     link: %s (%s), score %" PRIu64 "\n", lanes::name(link->state),
                 lanes::name(link->reason), link->score());
     }
-    fprintf(stream, "#     short messages: up to %zd bytes\n#\n",
-            static_cast<ssize_t>(endpoint.short_limit()));
+    if (endpoint.short_limit() >= 0) {
+        fprintf(stream, "#     short messages: up to %td bytes\n#\n", endpoint.short_limit());
+    } else {
+        fprintf(stream, "#     short messages: none at the moment\n#\n");
+    }
 }
 
 }  // namespace
