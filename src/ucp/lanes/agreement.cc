@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests and answers: which links shall have a slot. docs/lanes.md, rules 6 to 14.
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "ucp/lanes/negotiator.h"
@@ -104,7 +105,7 @@ void Negotiator::on_request(Link& link, const Message& message) {
         deny(link, message.epoch, DenyReason::kBusy, {});
         return;
     }
-    link.deferred.reset();
+    drop_deferred(link);
     if (link.rank() > message.floor) {
         // The asker would take the link: what it last denied is over. If this end must deny, it
         // asks by itself as soon as it can.
@@ -123,17 +124,20 @@ void Negotiator::on_request(Link& link, const Message& message) {
         deny(link, message.epoch, DenyReason::kBusy, {});
         return;
     }
-    if (can_answer()) {
-        decide(link, message.epoch, message.floor);
-        return;
-    }
-    const Link& own = *outstanding();
-    if (Rank{message.estimate, link.id()} > Rank{own.estimate, own.id()}) {
-        ++context_.counters.deferrals;
-        link.deferred = {message.epoch, message.estimate, message.floor};
-    } else {
-        deny(link, message.epoch, DenyReason::kBusy, {});
-    }
+    defer(link, message);
+}
+
+// Its answer is decided on with those of all others that came together with it.
+void Negotiator::defer(Link& link, const Message& request) {
+    link.deferred = {request.epoch, request.estimate, request.floor};
+    link.waits_long = false;
+    deferred_.push_back(&link);
+}
+
+void Negotiator::drop_deferred(Link& link) {
+    if (!link.deferred) return;
+    link.deferred.reset();
+    std::erase(deferred_, &link);
 }
 
 void Negotiator::deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor) {
@@ -184,17 +188,52 @@ void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
     rounds_.set_state(link, LinkState::kCommitted, Reason::kAsked);
 }
 
+// Answers the best ones while it can. Of the rest, those wait that outrank the own request.
 void Negotiator::answer_deferred() {
-    const auto is_deferred = [](const Ranking::Member& member) {
-        return static_cast<const Link&>(member).deferred.has_value();
-    };
-    while (can_answer()) {
-        Ranking::Member* best = scoreboard_.ranking().best_of(Role::kCandidate, is_deferred);
-        if (best == nullptr) return;
-        auto& link = static_cast<Link&>(*best);
+    const auto take = [this](Link& link) {
         const Link::Deferred asked = *link.deferred;
-        link.deferred.reset();
-        decide(link, asked.epoch, asked.floor);
+        drop_deferred(link);
+        context_.touch(link);
+        return asked;
+    };
+    const auto is_worse = [](const Link* one, const Link* other) {
+        return one->rank() < other->rank();
+    };
+    while (!deferred_.empty() && can_answer()) {
+        Link& best = **std::max_element(deferred_.begin(), deferred_.end(), is_worse);
+        const Link::Deferred asked = take(best);
+        decide(best, asked.epoch, asked.floor);
+    }
+    for (std::size_t i = 0; i < deferred_.size();) {
+        Link& link = *deferred_[i];
+        const Link& own = *outstanding();
+        if (Rank{link.deferred->estimate, link.id()} > Rank{own.estimate, own.id()}) {
+            if (!link.waits_long) ++context_.counters.deferrals;
+            link.waits_long = true;
+            ++i;
+        } else {
+            deny(link, take(link).epoch, DenyReason::kBusy, {});
+        }
+    }
+}
+
+// What was agreed may be more than there are slots: the worst links give theirs up.
+void Negotiator::free_booked_slots() {
+    Ranking& ranking = scoreboard_.ranking();
+    while (ranking.taken() > context_.config.cap) {
+        const auto is_committed = [](const Ranking::Member& member) {
+            return static_cast<const Link&>(member).state == LinkState::kCommitted;
+        };
+        auto* accepted = static_cast<Link*>(ranking.best_of(Role::kEntering, is_committed));
+        Ranking::Member* victim =
+            victim_for(accepted != nullptr ? accepted->rank() : Rank{kMaxFloor, {}});
+        if (victim != nullptr) {
+            rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
+            continue;
+        }
+        // One that was overdue may have gone on meanwhile, and may not go any more.
+        assert(accepted != nullptr);
+        rounds_.withdraw(*accepted, WithdrawReason::kNoLane);
     }
 }
 
@@ -207,18 +246,6 @@ void Negotiator::on_accept(Link& link) {
             context_.actions.add(Actions::Kind::kClosed, link.peer);
         }
         return;
-    }
-    Ranking& ranking = scoreboard_.ranking();
-    if (ranking.taken() >= context_.config.cap) {
-        // Nothing was let in on the reservation, so the incumbent that it was made on is there.
-        // One that was overdue may have gone on meanwhile, and may not go any more.
-        Ranking::Member* victim = victim_for(link.rank());
-        if (victim == nullptr) {
-            rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
-            rounds_.withdraw(link, WithdrawReason::kNoLane);
-            return;
-        }
-        rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
     }
     rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
 }
@@ -254,7 +281,7 @@ void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
 
 ucs_status_t Negotiator::on_withdraw(Link& link, const Message& message) {
     if (link.deferred && link.deferred->epoch == message.epoch) {
-        link.deferred.reset();
+        drop_deferred(link);
         deny(link, message.epoch, DenyReason::kBusy, {});
         return UCS_OK;
     }

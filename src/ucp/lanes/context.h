@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ucp/lanes/actions.h"
 #include "ucp/lanes/config.h"
@@ -28,6 +29,13 @@ struct Context {
     Actions actions;
     Time now = 0;
     Counters counters{};
+    std::vector<Link*> touched{};  // links that the event under way is about, or has changed
+
+    void touch(Link& link) {
+        if (link.is_touched) return;
+        link.is_touched = true;
+        touched.push_back(&link);
+    }
 };
 
 }  // namespace ucp::lanes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <boost/intrusive/set_hook.hpp>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -155,6 +156,12 @@ struct Link : Ranking::Member {
         Rank floor;
     };
     std::optional<Deferred> deferred;
+    bool waits_long = false;  // it was kept waiting for the answer to the own request
+
+    // When the negotiator looks at it next, and its place among the others by that time.
+    Time deadline = kNever;
+    boost::intrusive::set_member_hook<> by_deadline;
+    bool is_touched = false;  // in the event that is under way
 
     // Waiting.
     Time timer = kNever;

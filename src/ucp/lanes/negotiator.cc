@@ -32,8 +32,9 @@ Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
 
 Link* Negotiator::lookup(Peer peer) {
     const auto found = links_.find(peer);
-    const bool is_known = found != links_.end() && found->second.life != Link::Life::kGone;
-    return is_known ? &found->second : nullptr;
+    if (found == links_.end() || found->second.life == Link::Life::kGone) return nullptr;
+    context_.touch(found->second);
+    return &found->second;
 }
 
 const Link* Negotiator::find(Peer peer) const {
@@ -83,7 +84,7 @@ bool Negotiator::make_room(Score score) {
 
 // The record of `peer`, made if there is room or it is worth more than another; `always` makes it.
 Link* Negotiator::track(Peer peer, Score score, bool always) {
-    if (const auto found = links_.find(peer); found != links_.end()) return lookup(peer);
+    if (links_.contains(peer)) return lookup(peer);
     if (links_.size() >= context_.config.max_links && !make_room(score) && !always) return nullptr;
     const PeerId id = sink_.identify(peer);
     const std::uint64_t own = context_.worker;
@@ -94,10 +95,14 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     link.standing.rank.id = {std::min(own, id.worker), std::max(own, id.worker), id.connection};
     link.since = link.heard_at = context_.now;
     scoreboard_.place(link);
+    context_.touch(link);
     return &link;
 }
 
 void Negotiator::erase(Link& link) {
+    if (link.is_touched) std::erase(context_.touched, &link);
+    if (link.by_deadline.is_linked()) by_deadline_.erase(by_deadline_.iterator_to(link));
+    drop_deferred(link);
     scoreboard_.remove(link);
     links_.erase(link.peer);
 }
@@ -111,11 +116,13 @@ ucs_status_t Negotiator::violation() {
 
 void Negotiator::advance(Time now) {
     Event event(*this);
-    context_.now = std::max(context_.now, now);
+    set_time(now);
     scores_are_partial_ = false;
-    for (auto at = links_.begin(); at != links_.end();) {
-        Link& link = at->second;
-        ++at;
+    is_unsettled_ = false;
+    while (!by_deadline_.empty() && by_deadline_.begin()->deadline <= context_.now) {
+        Link& link = *by_deadline_.begin();
+        by_deadline_.erase(by_deadline_.begin());
+        context_.touch(link);
         scoreboard_.age(link);
         if (is_empty(link)) {
             erase(link);
@@ -124,6 +131,11 @@ void Negotiator::advance(Time now) {
         if (link.patience_ends <= context_.now) rounds_.lose_patience(link);
         if (link.timer <= context_.now) expire(link);
     }
+}
+
+void Negotiator::settle() {
+    Event event(*this);
+    is_unsettled_ = false;
 }
 
 void Negotiator::expire(Link& link) {
@@ -140,7 +152,26 @@ void Negotiator::expire(Link& link) {
 // What became possible or due: slots given back, answers, lanes for links whose slot is free now,
 // an own request.
 void Negotiator::make_progress() {
-    for (auto& [peer, link] : links_) {
+    step_down_touched();
+    if (!is_unsettled_) {
+        free_booked_slots();
+        // With a part of an interval's scores its first link would win for being the first.
+        if (!scores_are_partial_) scoreboard_.ranking().demote_cold(*this);
+        answer_deferred();
+    }
+    make_lanes();
+    // One request at a time.
+    if (!is_unsettled_ && !scores_are_partial_ && !closing_ &&
+        (outstanding() == nullptr || yields_request())) {
+        scoreboard_.ranking().promote_best(*this);
+    }
+    keep_deadlines();
+}
+
+void Negotiator::step_down_touched() {
+    // More of them may be touched here, but none that is Established by that.
+    for (std::size_t i = 0; i < context_.touched.size(); ++i) {
+        Link& link = *context_.touched[i];
         if (link.state != LinkState::kEstablished) continue;
         if (link.life == Link::Life::kClosing) {
             rounds_.demote(link, Reason::kClosing);
@@ -148,32 +179,52 @@ void Negotiator::make_progress() {
             rounds_.demote(link, Reason::kPolicy);
         }
     }
-    // With a part of an interval's scores its first link would win for being the first.
-    if (!scores_are_partial_) scoreboard_.ranking().demote_cold(*this);
-    answer_deferred();
-    for (auto& [peer, link] : links_) {
-        if (link.state == LinkState::kCommitted && find_slot()) rounds_.create(link);
-    }
-    // One request at a time.
-    if (!scores_are_partial_ && !closing_ && (outstanding() == nullptr || yields_request())) {
-        scoreboard_.ranking().promote_best(*this);
+}
+
+void Negotiator::make_lanes() {
+    const auto is_committed = [](const Ranking::Member& member) {
+        return static_cast<const Link&>(member).state == LinkState::kCommitted;
+    };
+    while (rounds_.committed() != 0 && find_slot()) {
+        Ranking& ranking = scoreboard_.ranking();
+        Ranking::Member* next = ranking.best_of(Role::kEntering, is_committed);
+        // One that has waited for long.
+        if (next == nullptr) next = ranking.best_of(Role::kIncumbent, is_committed);
+        rounds_.create(static_cast<Link&>(*next));
     }
 }
 
 // A slot that is free, or that only a peer who does not answer keeps from being so.
 bool Negotiator::find_slot() {
     if (held() < context_.config.cap) return true;
-    for (auto& [peer, link] : links_) {
-        if (!rounds_.may_park(link)) continue;
-        rounds_.park(link);
-        return held() < context_.config.cap;
-    }
-    return false;
+    Ranking::Member* found =
+        scoreboard_.ranking().worst_of(Role::kNone, [this](const Ranking::Member& member) {
+            return rounds_.may_park(static_cast<const Link&>(member));
+        });
+    if (found == nullptr) return false;
+    rounds_.park(static_cast<Link&>(*found));
+    return held() < context_.config.cap;
 }
 
-Time Negotiator::deadline_of(const Link& link, Score admission) const {
+// Only what the event touched can have got another one.
+void Negotiator::keep_deadlines() {
+    for (Link* link : context_.touched) {
+        link->is_touched = false;
+        // Nothing is left to say about it: the next advance() drops it.
+        const Time deadline = is_empty(*link) ? context_.now : deadline_of(*link);
+        if (link->by_deadline.is_linked()) {
+            if (link->deadline == deadline) continue;
+            by_deadline_.erase(by_deadline_.iterator_to(*link));
+        }
+        link->deadline = deadline;
+        if (deadline != kNever) by_deadline_.insert(*link);
+    }
+    context_.touched.clear();
+}
+
+Time Negotiator::deadline_of(const Link& link) const {
     const Time deadline = std::min({link.timer, link.patience_ends, scoreboard_.deadline_of(link)});
-    if (link.state != LinkState::kIdle || link.score() < admission) return deadline;
+    if (link.state != LinkState::kIdle || link.score() == 0) return deadline;
     Time retry = link.retry_at;
     if (link.denied_floor && link.rank() > *link.denied_floor) {
         retry = std::min(retry, link.asked_at + context_.config.busy_retry);
@@ -182,34 +233,30 @@ Time Negotiator::deadline_of(const Link& link, Score admission) const {
 }
 
 Time Negotiator::next_deadline() const {
-    if (scores_are_partial_) return context_.now;
-    if (!deadline_known_) {
-        deadline_ = kNever;
-        const Score least = admission();
-        for (const auto& [peer, link] : links_) {
-            deadline_ = std::min(deadline_, deadline_of(link, least));
-        }
-        deadline_known_ = true;
-    }
-    return deadline_;
+    if (scores_are_partial_ || is_unsettled_) return context_.now;
+    return by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
 }
 
 bool Negotiator::consistent() const {
-    std::uint32_t held = 0, parked = 0, booked = 0, requested = 0;
+    std::uint32_t held = 0, parked = 0, booked = 0, committed = 0, requested = 0;
     for (const auto& [peer, link] : links_) {
         (link.round.parked ? parked : held) += holds_slot(link.state);
         booked += link.has_booked();
+        committed += link.state == LinkState::kCommitted;
         requested += link.state == LinkState::kRequested;
         if (!link.round.fits(link.state)) return false;
         if (link.deferred && link.state != LinkState::kIdle) return false;
         if (link.life == Link::Life::kGone && link.state != LinkState::kReleasing) return false;
         if (link.standing.rank != link.rank()) return false;
-        if (link.standing.role != scoreboard_.role_of(link)) return false;
+        // Time changes roles in advance().
+        if (link.deadline > context_.now && link.standing.role != scoreboard_.role_of(link)) {
+            return false;
+        }
     }
     const std::uint32_t cap = context_.config.cap;
-    return held == this->held() && parked == this->parked() &&
+    return held == this->held() && parked == this->parked() && committed == rounds_.committed() &&
            parked <= context_.config.max_parked && booked == scoreboard_.ranking().taken() &&
-           requested <= 1 && held <= cap && booked <= cap;
+           requested <= 1 && held <= cap && (booked <= cap || is_unsettled_);
 }
 
 // --- events
@@ -243,9 +290,10 @@ void Negotiator::take_score(const Measured& measured) {
     scoreboard_.update_local(*link);
 }
 
-ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
+ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_promote) {
     Event event(*this);
-    const bool may_track = context_.config.cap != 0 && !closing_;
+    is_unsettled_ = true;
+    const bool may_track = context_.config.cap != 0 && !closing_ && may_promote;
     Link* link = lookup(peer);
     if (link != nullptr) link->heard_at = context_.now;
     switch (message.type) {
@@ -270,6 +318,13 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message) {
                 denial.type = MessageType::kDeny;
                 denial.epoch = message.epoch;
                 denial.deny = may_track ? DenyReason::kBusy : DenyReason::kRefused;
+                // Who could not get a slot anyhow does not ask again soon: there may be many.
+                Ranking& ranking = scoreboard_.ranking();
+                const Rank floor = ranking.floor_of(ranking.worst_holder());
+                if (may_track && ranking.free_places() == 0 && message.estimate < floor.score) {
+                    denial.deny = DenyReason::kOutranked;
+                    denial.floor = floor;
+                }
                 ++context_.counters.denials_sent;
                 context_.actions.send(peer, std::move(denial));
                 return UCS_OK;
@@ -322,6 +377,7 @@ void Negotiator::on_lane_created(Peer peer, ucs_status_t status,
     Event event(*this);
     const auto found = links_.find(peer);
     if (found == links_.end()) return;
+    context_.touch(found->second);
     rounds_.lane_created(found->second, status, address);
     if (Rounds::is_over(found->second)) erase(found->second);
 }
@@ -335,6 +391,7 @@ void Negotiator::on_lane_destroyed(Peer peer) {
     Event event(*this);
     const auto found = links_.find(peer);
     if (found == links_.end()) return;
+    context_.touch(found->second);
     rounds_.lane_destroyed(found->second);
     if (Rounds::is_over(found->second)) erase(found->second);
 }
@@ -358,7 +415,7 @@ void Negotiator::on_peer_died(Peer peer) {
     Event event(*this);
     Link* link = lookup(peer);
     if (link == nullptr) return;
-    link->deferred.reset();
+    drop_deferred(*link);
     if (!holds_slot(link->state)) {
         link->life = Link::Life::kOpen;
         if (link->state != LinkState::kIdle) {
@@ -397,6 +454,7 @@ void Negotiator::withdraw_all() {
     Event event(*this);
     closing_ = true;
     for (auto& [peer, link] : links_) {
+        context_.touch(link);
         if (link.life == Link::Life::kOpen) close(link);
     }
 }
@@ -417,7 +475,7 @@ void Negotiator::step_down(Link& link, Reason reason) {
         case LinkState::kIdle:
             if (link.deferred) {
                 const Epoch epoch = link.deferred->epoch;
-                link.deferred.reset();
+                drop_deferred(link);
                 deny(link, epoch, DenyReason::kRefused, {});
             }
             break;

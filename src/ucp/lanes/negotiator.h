@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <boost/intrusive/set.hpp>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -31,10 +33,17 @@ class Negotiator final : private Ranking::Listener {
     Negotiator(const Config& config, std::uint64_t worker, Sink& sink);
     Negotiator(const Negotiator&) = delete;
     Negotiator& operator=(const Negotiator&) = delete;
+    ~Negotiator() { by_deadline_.clear(); }
 
-    // --- time. Call before the events of a moment, and at next_deadline().
+    // --- time. set_time() before the events of a moment; advance() at next_deadline().
+    void set_time(Time now) { context_.now = std::max(context_.now, now); }
     void advance(Time now);
     Time next_deadline() const;
+
+    // What is heard decides nothing by itself: of messages that came together one may take back
+    // what another asked for. After the last of them, decides; so does advance(), and until then
+    // next_deadline() is now.
+    void settle();
 
     // --- the usage tracker. Once a sampling interval for each link that it holds, with 0 for one
     // that left it; then advance(), which acts on the whole picture. `doubt`: so far may the score
@@ -45,7 +54,9 @@ class Negotiator final : private Ranking::Listener {
     void on_scores(std::span<const Measured> all);
 
     // --- the wire. UCS_ERR_INVALID_PARAM: no correct peer sends this here; nothing changed.
-    ucs_status_t on_message(Peer peer, const Message& message);
+    // `may_promote`: false where the peer can never have a dedicated lane: there is no record of
+    // it.
+    ucs_status_t on_message(Peer peer, const Message& message, bool may_promote = true);
 
     // --- answers to the sink's calls.
     void on_lane_created(Peer peer, ucs_status_t status, std::span<const std::uint8_t> address);
@@ -99,13 +110,21 @@ class Negotiator final : private Ranking::Listener {
         Event& operator=(const Event&) = delete;
         ~Event() {
             negotiator_.make_progress();
-            negotiator_.deadline_known_ = false;
             negotiator_.context_.actions.carry_out();
         }
 
       private:
         Negotiator& negotiator_;
     };
+
+    struct DeadlineOf {
+        using type = Time;
+        Time operator()(const Link& link) const { return link.deadline; }
+    };
+    using ByDeadline = boost::intrusive::multiset<
+        Link, boost::intrusive::key_of_value<DeadlineOf>,
+        boost::intrusive::member_hook<Link, boost::intrusive::set_member_hook<>,
+                                      &Link::by_deadline>>;
 
     // negotiator.cc: records, time, events.
     Link* lookup(Peer peer);
@@ -115,8 +134,11 @@ class Negotiator final : private Ranking::Listener {
     static bool is_empty(const Link& link);
     void erase(Link& link);
     void make_progress();
+    void step_down_touched();
+    void make_lanes();
+    void keep_deadlines();
     bool find_slot();
-    Time deadline_of(const Link& link, Score admission) const;
+    Time deadline_of(const Link& link) const;
     void expire(Link& link);
     ucs_status_t on_answer(Link& link, const Message& message);
     ucs_status_t violation();
@@ -139,6 +161,9 @@ class Negotiator final : private Ranking::Listener {
     void decide(Link& link, Epoch epoch, const Rank& asker_floor);
     void deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor);
     void answer_deferred();
+    void defer(Link& link, const Message& request);
+    void drop_deferred(Link& link);
+    void free_booked_slots();
 
     Sink& sink_;
     Context context_;
@@ -148,8 +173,9 @@ class Negotiator final : private Ranking::Listener {
     std::uint32_t requests_made_ = 0;
     bool scores_are_partial_ = false;  // some of this interval's are still to come
     bool closing_ = false;
-    mutable bool deadline_known_ = false;
-    mutable Time deadline_ = kNever;
+    bool is_unsettled_ = false;
+    std::vector<Link*> deferred_;  // those with a request of the peer that is to be answered
+    ByDeadline by_deadline_;       // those that time does something to
 };
 
 }  // namespace ucp::lanes

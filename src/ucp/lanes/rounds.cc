@@ -43,6 +43,9 @@ void Rounds::set_state(Link& link, LinkState state, Reason reason) {
     std::uint32_t& lanes = link.round.parked ? parked_ : held_;
     lanes += holds_slot(state);
     lanes -= holds_slot(link.state);
+    committed_ += state == LinkState::kCommitted;
+    committed_ -= link.state == LinkState::kCommitted;
+    context_.touch(link);
     context_.actions.notify(link.peer, {link.state, state, reason, link.score()});
     link.state = state;
     link.since = context_.now;

@@ -21,6 +21,8 @@ class Rounds {
 
     // Links with a dedicated lane, from its creation to its destruction, but for parked ones.
     std::uint32_t held() const { return held_; }
+    // Agreed links that wait for a slot to make their lane in.
+    std::uint32_t committed() const { return committed_; }
     // Those whose lane waits for a peer that does not answer, beside the slots.
     std::uint32_t parked() const { return parked_; }
 
@@ -79,6 +81,7 @@ class Rounds {
     Scoreboard& scoreboard_;
     std::uint32_t held_ = 0;
     std::uint32_t parked_ = 0;
+    std::uint32_t committed_ = 0;
 };
 
 }  // namespace ucp::lanes

@@ -91,7 +91,7 @@ void LaneDriver::add_handlers(InterfaceSet& interfaces) {
 // --- time
 
 void LaneDriver::tick() {
-    negotiator_.advance(lane_time(context_.clock().now()));
+    negotiator_.set_time(lane_time(context_.clock().now()));
 }
 
 void LaneDriver::advance(ucs::Time now) {
@@ -107,7 +107,6 @@ void LaneDriver::advance(ucs::Time now) {
             rank();
         }
     }
-    // Advancing looks at every link: only when one is due.
     if (lane_time(now) >= negotiator_.next_deadline()) negotiator_.advance(lane_time(now));
 }
 
@@ -156,7 +155,7 @@ void LaneDriver::rank() {
     std::map<lanes::Peer, Sum> sums;
     tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
         Endpoint* endpoint = endpoints_.find(usage.id);
-        if (endpoint == nullptr) return;
+        if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
         Sum& sum = sums[enter(*endpoint)];
         sum.rate += usage.rate;
         sum.variance += usage.deviation * usage.deviation;
@@ -201,14 +200,18 @@ void LaneDriver::run_deferred() {
     std::vector<lanes::Peer> forget;
     forget.swap(to_forget_);
     for (const lanes::Peer peer : forget) negotiator_.forget(peer);
+    if (has_heard_) {
+        has_heard_ = false;
+        tick();
+        negotiator_.settle();
+    }
 }
 
 // --- events
 
 lanes::Peer LaneDriver::enter(Endpoint& endpoint) {
     const lanes::Peer peer = endpoint.serial();
-    const auto [place, is_new] = peers_.try_emplace(peer, &endpoint);
-    if (is_new && !is_adaptive(endpoint)) negotiator_.set_policy(peer, lanes::Policy::kScalable);
+    peers_.try_emplace(peer, &endpoint);
     return peer;
 }
 
@@ -321,7 +324,10 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
     }
     const lanes::Peer peer = self.enter(*endpoint);
     self.tick();
-    if (self.negotiator_.on_message(peer, message) != UCS_OK) {
+    // Decisions wait until all is heard that has come.
+    self.has_heard_ = self.has_deferred_ = true;
+    const bool may_promote = self.is_adaptive(*endpoint);
+    if (self.negotiator_.on_message(peer, message, may_promote) != UCS_OK) {
         ucs::log_debug("worker {:016x} broke the lane protocol with {}", uint64_t{header.sender},
                        lanes::name(message.type));
     }

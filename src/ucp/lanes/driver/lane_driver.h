@@ -140,6 +140,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::vector<lanes::Peer> to_forget_;
     std::vector<Endpoint*> flushes_due_;
     bool has_deferred_ = false;
+    bool has_heard_ = false;  // messages of peers since the last decisions
 
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;

@@ -423,7 +423,7 @@ void Cluster::process(std::size_t from, std::size_t to, const Node::Packet& pack
         after(notice, [this, from, to] { noticed(from, to); });
         return;
     }
-    receiver.negotiator.advance(now_);
+    receiver.negotiator.set_time(now_);
     if (!receiver.arrive(from, packet) && nodes_[from]->endpoints[to].broken) {
         after(notice,
               [this, from, to, uid = packet.lane_uid] { nodes_[from]->lane_broke(to, uid); });

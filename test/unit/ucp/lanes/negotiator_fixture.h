@@ -47,9 +47,13 @@ class NegotiatorFixture : public ::testing::Test {
         if (type == Type::kScore) made.local = 5;
         return made;
     }
-    ucs_status_t deliver(Type type, Peer peer = kPeer) {
-        return negotiator_->on_message(peer, message(type, peer));
+    /** A message that comes alone. */
+    ucs_status_t hear(Peer peer, const Message& message) {
+        const ucs_status_t status = negotiator_->on_message(peer, message);
+        negotiator_->settle();
+        return status;
     }
+    ucs_status_t deliver(Type type, Peer peer = kPeer) { return hear(peer, message(type, peer)); }
     void advance(Time by) { negotiator_->advance(now_ += by); }
     void score(Peer peer, Score measured) {
         negotiator_->on_score(peer, measured);

@@ -107,7 +107,7 @@ TEST_F(LanesNegotiatorStates, StaleEpochsAreIgnoredInEveryState) {
         in_every_state([&](LinkState from) {
             Message stale = message(type);
             stale.epoch += 2;
-            EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, stale));
+            EXPECT_EQ(UCS_OK, hear(kPeer, stale));
             EXPECT_EQ(from, state());
             EXPECT_EQ(type == Type::kPing ? "2:GONE" : "", sink_->take());
         });
@@ -142,7 +142,7 @@ TEST_F(LanesNegotiatorStates, WhoHasLostARoundSaysSoAfterDeathToo) {
         const Message ping = message(Type::kPing);
         negotiator_->on_peer_died(kPeer);
         sink_->take();
-        EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, ping));
+        EXPECT_EQ(UCS_OK, hear(kPeer, ping));
         EXPECT_EQ("2:GONE", sink_->take());
         EXPECT_EQ(ping.epoch, sink_->last.epoch);
         EXPECT_TRUE(negotiator_->consistent());
@@ -194,10 +194,10 @@ TEST_F(LanesNegotiatorStates, ALinkThatClosesHearsClosedWhereThePeerLostTheRound
 TEST_F(LanesNegotiatorStates, ARequestTwiceInOneRoundBreaksTheProtocol) {
     start(worker_);
     Message request = message(Type::kRequest);
-    EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, request));
+    EXPECT_EQ(UCS_OK, hear(kPeer, request));
     EXPECT_EQ(LinkState::kCreating, state());
     sink_->take();
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, negotiator_->on_message(kPeer, request));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, hear(kPeer, request));
     EXPECT_EQ(LinkState::kCreating, state());
     EXPECT_EQ("", sink_->take());
     EXPECT_EQ(1u, negotiator_->counters().violations);

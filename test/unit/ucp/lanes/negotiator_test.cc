@@ -26,6 +26,66 @@ TEST_F(LanesNegotiator, AnUnansweredRequestIsWithdrawnButOnlyTheAnswerEndsIt) {
     EXPECT_EQ(LinkState::kIdle, state());
 }
 
+// What lies in one inbox is decided on as a whole: who takes its request back costs nobody a lane.
+TEST_F(LanesNegotiator, ARequestTakenBackInTheSameInboxDemotesNobody) {
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    sink_->take();
+    const Message request = message(Type::kRequest);
+    Message withdraw = message(Type::kWithdraw);
+    withdraw.epoch = request.epoch;
+    negotiator_->on_message(kPeer, request);
+    EXPECT_EQ(0u, negotiator_->next_deadline());  // there is something to decide
+    negotiator_->on_message(kPeer, withdraw);
+    negotiator_->settle();
+    EXPECT_EQ("2:DENY 2:REQUEST", sink_->take());
+    EXPECT_EQ(LinkState::kEstablished, state(kOther));
+}
+
+TEST_F(LanesNegotiator, AnAgreementTakenBackInTheSameInboxDemotesNobody) {
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    score(kPeer, 1000);
+    sink_->take();
+    ASSERT_EQ(LinkState::kRequested, state(kPeer));
+    negotiator_->on_message(kPeer, message(Type::kAccept));
+    EXPECT_TRUE(negotiator_->consistent());
+    negotiator_->on_message(kPeer, message(Type::kWithdraw));
+    negotiator_->settle();
+    EXPECT_EQ("", sink_->take());
+    EXPECT_EQ(LinkState::kEstablished, state(kOther));
+    EXPECT_TRUE(negotiator_->consistent());
+}
+
+// The best of those that came together is answered first, whoever came first.
+TEST_F(LanesNegotiator, OfRequestsInOneInboxTheBestWins) {
+    start(worker_);
+    Message good = message(Type::kRequest), better = message(Type::kRequest, kOther);
+    good.local = good.estimate = 500;
+    negotiator_->on_message(kPeer, good);
+    negotiator_->on_message(kOther, better);
+    negotiator_->settle();
+    EXPECT_EQ("3:ACCEPT 2:DENY 3:create", sink_->take());
+}
+
+// A server whose slots are all in better use has no record of its many other clients, and tells
+// them what they would have to beat.
+TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {
+    config_.max_links = 1;
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    score(kOther, 100'000);
+    const std::size_t most = negotiator_->config().max_links;
+    for (Peer peer = 4; peer < 5000; ++peer) {
+        Message request = message(Type::kRequest, peer);
+        ASSERT_EQ(UCS_OK, hear(peer, request));
+        ASSERT_LE(negotiator_->links().size(), most);
+        ASSERT_EQ(Type::kDeny, sink_->last.type);
+        ASSERT_EQ(DenyReason::kOutranked, sink_->last.deny);
+        ASSERT_GT(sink_->last.floor.score, 100'000u);
+    }
+}
+
 TEST_F(LanesNegotiator, CrossingRequestsShareOneSlot) {
     start(worker_);  // the lower id
     bring_to(LinkState::kRequested);
@@ -41,7 +101,7 @@ TEST_F(LanesNegotiator, CrossingRequestsShareOneSlot) {
     EXPECT_EQ(1u, negotiator_->held());
     Message answer = message(Type::kDeny);
     answer.epoch = own;  // whoever answers the voided request is too late
-    EXPECT_EQ(UCS_OK, negotiator_->on_message(kPeer, answer));
+    EXPECT_EQ(UCS_OK, hear(kPeer, answer));
     EXPECT_EQ(LinkState::kCreating, state());
 }
 
@@ -64,7 +124,7 @@ TEST_F(LanesNegotiator, DefersTheBetterRequestAndDeniesTheRest) {
     sink_->take();
     Message worse = message(Type::kRequest, kOther);
     worse.local = worse.estimate = 50;
-    negotiator_->on_message(kOther, worse);
+    hear(kOther, worse);
     EXPECT_EQ("3:DENY", sink_->take());
     EXPECT_EQ(DenyReason::kBusy, sink_->last.deny);
 
@@ -72,8 +132,8 @@ TEST_F(LanesNegotiator, DefersTheBetterRequestAndDeniesTheRest) {
     better.local = better.estimate = 500;
     Message best = message(Type::kRequest, 5);
     best.local = best.estimate = 600;
-    negotiator_->on_message(4, better);
-    negotiator_->on_message(5, best);
+    hear(4, better);
+    hear(5, best);
     EXPECT_EQ("", sink_->take());
     deliver(Type::kDeny);
     EXPECT_EQ("5:ACCEPT 4:DENY 5:create", sink_->take());
@@ -83,11 +143,11 @@ TEST_F(LanesNegotiator, ADeferredRequestCanBeWithdrawnAndIsAnswered) {
     start(worker_);
     score(kPeer, 100);
     Message better = message(Type::kRequest, kOther);
-    negotiator_->on_message(kOther, better);
+    hear(kOther, better);
     sink_->take();
     Message withdraw = message(Type::kWithdraw, kOther);
     withdraw.epoch = better.epoch;
-    negotiator_->on_message(kOther, withdraw);
+    hear(kOther, withdraw);
     EXPECT_EQ("3:DENY", sink_->take());
     deliver(Type::kDeny);
     EXPECT_EQ("3:REQUEST", sink_->take());  // not answered twice; this end asks for it now
@@ -96,7 +156,7 @@ TEST_F(LanesNegotiator, ADeferredRequestCanBeWithdrawnAndIsAnswered) {
 TEST_F(LanesNegotiator, DeathOfTheOneAskedAnswersTheDeferred) {
     start(worker_);
     score(kPeer, 100);
-    negotiator_->on_message(kOther, message(Type::kRequest, kOther));
+    hear(kOther, message(Type::kRequest, kOther));
     sink_->take();
     negotiator_->on_peer_died(kPeer);
     EXPECT_EQ("3:ACCEPT 3:create", sink_->take());
@@ -106,7 +166,7 @@ TEST_F(LanesNegotiator, WithASlotToSpareARequestIsAnsweredAtOnce) {
     start(worker_, 2);
     score(kPeer, 100);
     sink_->take();
-    negotiator_->on_message(kOther, message(Type::kRequest, kOther));
+    hear(kOther, message(Type::kRequest, kOther));
     EXPECT_EQ("3:ACCEPT 3:create", sink_->take());
 }
 
@@ -114,7 +174,7 @@ TEST_F(LanesNegotiator, AcceptsOnlyWhatBeatsBothFloors) {
     start(worker_);
     Message request = message(Type::kRequest);
     request.floor = {1000, {10, 20, 0}};  // equal to the link itself: not beaten
-    negotiator_->on_message(kPeer, request);
+    hear(kPeer, request);
     EXPECT_EQ("2:DENY 2:REQUEST", sink_->take());  // this end would, with its own floor
 
     start(worker_);
@@ -122,12 +182,12 @@ TEST_F(LanesNegotiator, AcceptsOnlyWhatBeatsBothFloors) {
     sink_->take();
     request = message(Type::kRequest);
     request.local = 120;  // the victim's 100 and the margin; its id is the higher one
-    negotiator_->on_message(kPeer, request);
+    hear(kPeer, request);
     EXPECT_EQ("2:DENY", sink_->take());
     EXPECT_EQ((Rank{120, {10, 30, 0}}), sink_->last.floor);
     request.local = 121;
     request.epoch += 2;
-    negotiator_->on_message(kPeer, request);
+    hear(kPeer, request);
     EXPECT_EQ("2:ACCEPT 3:stop 3:flush", sink_->take());
     EXPECT_EQ(LinkState::kCommitted, state());  // the slot is not free yet
 }
@@ -140,7 +200,7 @@ TEST_F(LanesNegotiator, AYoungOrRisingLinkIsNoVictim) {
         start(worker_);
         climb(kOther, rising);
         sink_->take();
-        negotiator_->on_message(kPeer, message(Type::kRequest));
+        hear(kPeer, message(Type::kRequest));
         EXPECT_EQ("2:DENY", sink_->take());
         EXPECT_EQ(DenyReason::kBusy, sink_->last.deny);
     }
@@ -155,7 +215,7 @@ TEST_F(LanesNegotiator, AThresholdExpiresAndABusyDenialHasNone) {
     Message denial = message(Type::kDeny);
     denial.deny = DenyReason::kOutranked;
     denial.floor = {500, {10, 20, 0}};
-    negotiator_->on_message(kPeer, denial);
+    hear(kPeer, denial);
     score(kPeer, 104);
     EXPECT_EQ("", sink_->take());
     advance(config_.busy_retry);
@@ -167,7 +227,7 @@ TEST_F(LanesNegotiator, AThresholdExpiresAndABusyDenialHasNone) {
     denial = message(Type::kDeny);
     denial.deny = DenyReason::kOutranked;
     denial.floor = {500, {10, 20, 0}};
-    negotiator_->on_message(kPeer, denial);
+    hear(kPeer, denial);
     advance(2 * config_.retry_after);
     EXPECT_NE(std::string::npos, sink_->take().find("2:REQUEST"));
 
@@ -184,7 +244,7 @@ TEST_F(LanesNegotiator, BackOffDoublesUpToItsLimit) {
         Message denial = message(Type::kDeny);
         denial.deny = DenyReason::kOutranked;
         denial.floor = {500, {10, 20, 0}};
-        negotiator_->on_message(kPeer, denial);
+        hear(kPeer, denial);
         const Time begun = now_;
         while (state() == LinkState::kIdle) advance(50 * kMillisecond);
         const Time waited = now_ - begun;
@@ -214,7 +274,7 @@ TEST_F(LanesNegotiator, RecordsAreBounded) {
         Message news;
         news.type = Type::kScore;
         news.local = peer;
-        negotiator_->on_message(peer, news);
+        hear(peer, news);
         negotiator_->on_score(peer, peer);
         ASSERT_LE(negotiator_->links().size(), 50u);
     }
@@ -294,7 +354,7 @@ TEST_F(LanesNegotiator, ARemoteScoreThatIsNotRepeatedDecays) {
     climb(kPeer, LinkState::kEstablished);
     Message news = message(Type::kScore);
     news.local = 1000;
-    negotiator_->on_message(kPeer, news);
+    hear(kPeer, news);
     score(kPeer, 0);
     sink_->take();
     std::string all;
@@ -329,7 +389,7 @@ TEST_F(LanesNegotiator, TheLaneIsWhatBothEndsHave) {
     Message lane = message(Type::kLane);
     lane.window = 100;
     lane.address = {4, 5};
-    negotiator_->on_message(kPeer, lane);
+    hear(kPeer, lane);
     EXPECT_EQ((std::vector<std::uint8_t>{4, 5}), sink_->connected_to);
     EXPECT_EQ(3u, negotiator_->find(kPeer)->round.window);
 }

@@ -359,15 +359,16 @@ TEST(LaneSwitch, LeavingALaneStopsNoSender) {
     }
 }
 
-// The peer's program computes from the moment on at which this end may use the new lane.
+// The peer's program computes from the moment on at which its READY is out: this end switches.
 TEST(LaneSwitch, ANewLaneStopsNoSender) {
     Cluster cluster(2);
     Pinger there(cluster, 0, 1);
-    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1), back = cluster.endpoint(1, 0);
     ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(cluster.until([&] { return cluster.lane_state(back) == UCPX_LANE_STATE_READY; }));
+    cluster.hold_still(1);
     ASSERT_TRUE(
         cluster.until([&] { return cluster.lane_state(endpoint) == UCPX_LANE_STATE_SWITCHING; }));
-    cluster.hold_still(1);
     const ucs::Time begun = cluster.clock.now();
     for (unsigned count = 0; count < 100; ++count) there.send();
     EXPECT_LT(cluster.clock.now() - begun, std::chrono::milliseconds(1));
