@@ -218,12 +218,16 @@ EndpointLanes Connector::lanes_of(const WorkerAddress& remote, const select::Can
 ucs_status_t Connector::create(const WorkerAddress& remote, Endpoint** endpoint) {
     Endpoint* found = endpoints_.find(remote.uuid);
     if (found == nullptr || found->is_users() || found->is_closing()) {
+        Endpoint* const known = found;
         const ucs_status_t status = connect(remote, &found);
         if (status == UCS_ERR_UNREACHABLE) {
             ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
                            why_unreachable(remote));
         }
         if (status != UCS_OK) return status;
+        // With a link it stays the primary one until that has ended: see LaneDriver.
+        const bool is_leaving = known != nullptr && known->is_closing() && !lanes_.has_link(*known);
+        if (is_leaving) endpoints_.replace_primary(*known, *found);
     }
     *endpoint = found;
     return UCS_OK;

@@ -176,6 +176,25 @@ void LaneDriver::rank() {
     negotiator_.on_scores(measured);
 }
 
+namespace {
+
+// The program has closed the endpoint, and its link has ended. If it has made a new one to the same
+// peer meanwhile, that one takes part in the selection of lanes from now on.
+void hand_over(EndpointTable& endpoints, Endpoint& endpoint, LaneEvents& events) {
+    if (!endpoint.is_primary() || endpoint.is_users() || endpoint.is_failed()) return;
+    Endpoint* next = nullptr;
+    endpoints.for_each([&](Endpoint& other) {
+        const bool is_open = !other.is_failed() && !other.is_closing() && other.is_users();
+        if (is_open && other.remote_uuid() == endpoint.remote_uuid()) next = &other;
+    });
+    if (next == nullptr) return;
+    endpoints.replace_primary(endpoint, *next);
+    endpoints.doom(endpoint);
+    events.endpoint_created(*next);
+}
+
+}  // namespace
+
 void LaneDriver::run_deferred() {
     has_deferred_ = false;
     std::vector<Endpoint*> due;
@@ -199,7 +218,10 @@ void LaneDriver::run_deferred() {
                   [](const auto& state) { return !state->fence.running && !state->flush.running; });
     std::vector<lanes::Peer> forget;
     forget.swap(to_forget_);
-    for (const lanes::Peer peer : forget) negotiator_.forget(peer);
+    for (const lanes::Peer peer : forget) {
+        negotiator_.forget(peer);
+        if (Endpoint* endpoint = endpoint_of(peer)) hand_over(endpoints_, *endpoint, *this);
+    }
     if (has_heard_) {
         has_heard_ = false;
         tick();

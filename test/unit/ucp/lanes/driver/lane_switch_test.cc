@@ -471,6 +471,46 @@ TEST(Closing, EndsAfterWhatWasSent) {
     EXPECT_EQ(cluster.finish(ucp_ep_flush_nbx(again, &kNothing)), UCS_OK);
 }
 
+// A new endpoint to the same peer, made while the old one still waits for what it sent.
+TEST(Closing, TheNextEndpointToAPeerTakesPartInTheSelectionOfLanes) {
+    for (const bool was_promoted : {false, true}) {
+        Cluster cluster(2);
+        Pinger back(cluster, 1, 0);
+        back.send();  // the peer knows us, and may go on sending
+        const ucp_ep_h old = cluster.connect(0, 1);
+        if (was_promoted) {
+            ASSERT_EQ(ucpx_ep_lanes_request(old, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+            ASSERT_TRUE(cluster.until(
+                [&] { return cluster.lane_state(old) == UCPX_LANE_STATE_ESTABLISHED; }));
+        }
+        const auto bytes = pattern(8, 2);
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_sync_nbx(old, bytes.data(), bytes.size(), 3, &kNothing);
+        const ucs_status_ptr_t closing = ucp_ep_close_nbx(old, &kNothing);
+        ASSERT_TRUE(UCS_PTR_IS_PTR(closing));
+        const ucp_ep_h next = cluster.connect(0, 1);
+        ASSERT_NE(next, old);
+        std::vector<uint8_t> buffer(8);
+        EXPECT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(1), buffer.data(), buffer.size(),
+                                                  3, ~uint64_t{0}, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(cluster.finish(sending), UCS_OK);
+        EXPECT_EQ(cluster.finish(closing), UCS_OK);
+        ASSERT_TRUE(cluster.until(
+            [&] { return ucpx_ep_lanes_request(next, UCPX_LANE_POLICY_DEDICATED) == UCS_OK; }));
+        EXPECT_TRUE(cluster.until([&] {
+            back.send();
+            back.receive();
+            return cluster.lane_state(next) == UCPX_LANE_STATE_ESTABLISHED;
+        }));
+        EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 1u);
+        EXPECT_TRUE(cluster.until([&] {
+            back.receive();
+            return back.is_idle();
+        }));
+    }
+}
+
 TEST(Closing, ByForceCancelsWhatIsUnderWay) {
     Cluster cluster(2);
     const auto bytes = pattern(1000000, 2);
