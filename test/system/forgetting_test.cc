@@ -66,6 +66,8 @@ class Forgetting : public testing::TestWithParam<bool> {
             });
         };
         EXPECT_TRUE(reaches(UCPX_LANE_STATE_ESTABLISHED));
+        if (lost != nullptr) post(kept, 2);
+        for (int step = 0; step < 16 && lost != nullptr; ++step) cluster.step();
         if (lost != nullptr) {
             EXPECT_EQ(ucpx_ep_lanes_request(asker, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
             EXPECT_TRUE(reaches(UCPX_LANE_STATE_SCALABLE));

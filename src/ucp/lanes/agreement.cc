@@ -120,9 +120,6 @@ void Negotiator::on_request(Link& link, const Message& message) {
             context_.actions.add(Actions::Kind::kClosed, link.peer);
             return;
         }
-    } else if (link.state == LinkState::kReleasing) {
-        deny(link, message.epoch, DenyReason::kBusy, {});
-        return;
     }
     defer(link, message);
 }
@@ -196,11 +193,15 @@ void Negotiator::answer_deferred() {
         context_.touch(link);
         return asked;
     };
+    // One whose last lane is just going waits for that.
     const auto is_worse = [](const Link* one, const Link* other) {
+        const bool is_idle = one->state == LinkState::kIdle;
+        if (is_idle != (other->state == LinkState::kIdle)) return !is_idle;
         return one->rank() < other->rank();
     };
     while (!deferred_.empty() && can_answer()) {
         Link& best = **std::max_element(deferred_.begin(), deferred_.end(), is_worse);
+        if (best.state != LinkState::kIdle) return;
         const Link::Deferred asked = take(best);
         decide(best, asked.epoch, asked.floor);
     }

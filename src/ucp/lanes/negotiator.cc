@@ -245,7 +245,10 @@ bool Negotiator::consistent() const {
         committed += link.state == LinkState::kCommitted;
         requested += link.state == LinkState::kRequested;
         if (!link.round.fits(link.state)) return false;
-        if (link.deferred && link.state != LinkState::kIdle) return false;
+        if (link.deferred && link.state != LinkState::kIdle &&
+            link.state != LinkState::kReleasing) {
+            return false;
+        }
         if (link.life == Link::Life::kGone && link.state != LinkState::kReleasing) return false;
         if (link.standing.rank != link.rank()) return false;
         // Time changes roles in advance().

@@ -52,7 +52,7 @@ const Row kRows[] = {
     {LinkState::kEstablished, Type::kWithdraw, kBad, LinkState::kEstablished, ""},
     {LinkState::kDemoting, Type::kDmark, UCS_OK, LinkState::kDemoting, "2:early 2:DMARK_ACK"},
     {LinkState::kDemoting, Type::kDmarkAck, UCS_OK, LinkState::kDemoting, "2:resume"},
-    {LinkState::kReleasing, Type::kRequest, UCS_OK, LinkState::kReleasing, "2:DENY"},
+    {LinkState::kReleasing, Type::kRequest, UCS_OK, LinkState::kReleasing, ""},  // deferred
     // The peer has lost the round.
     {LinkState::kRequested, Type::kGone, UCS_OK, LinkState::kIdle, ""},
     {LinkState::kWithdrawing, Type::kGone, UCS_OK, LinkState::kIdle, ""},

@@ -82,6 +82,22 @@ TEST(LaneSwitch, FollowsRequestsUnderTraffic) {
     EXPECT_EQ(cluster.counters(0).demotions, 3u);
 }
 
+// The peer's end of the last lane may still be going.
+TEST(LaneSwitch, AskedAgainAtOnceFromOneEnd) {
+    Cluster cluster(2);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    for (int round = 0; round < 20; ++round) {
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        ASSERT_TRUE(cluster.until([&] {
+            return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED;
+        })) << round;
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
+        ASSERT_TRUE(cluster.until([&] {
+            return cluster.lane_state(endpoint) == UCPX_LANE_STATE_SCALABLE;
+        })) << round;
+    }
+}
+
 TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
     Cluster::Options options;
     options.config.switch_interval = std::chrono::microseconds(500);
