@@ -223,6 +223,10 @@ ucs_status_t FabricState::access(Packet* packet) {
     const auto found = regions.find(static_cast<uint32_t>(packet->key));
     if (found == regions.end()) return UCS_ERR_REJECTED;
     const Region& region = found->second;
+    const PeerRights wanted = packet->type == PacketType::kPut   ? PeerRights::kWrite
+                              : packet->type == PacketType::kGet ? PeerRights::kRead
+                                                                 : PeerRights::kAll;
+    if (!allows(region.rights, wanted)) return UCS_ERR_REJECTED;
     const uint64_t offset = packet->remote_address - region.address;
     if (packet->remote_address < region.address || offset > region.length ||
         length > region.length - offset) {

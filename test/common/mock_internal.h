@@ -71,6 +71,7 @@ class MockDomain;
 struct Region final : MemoryHandle {
     uintptr_t address;
     size_t length;
+    PeerRights rights;
     uint32_t key;
 };
 

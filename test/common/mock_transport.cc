@@ -195,14 +195,19 @@ class MockDomain final : public MemoryDomain {
 
     const MemoryDomainAttributes& attributes() const override { return attributes_; }
 
-    ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override {
+    ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
+                                 MemoryHandle** handle) override {
         const uint32_t key = fabric_.next_key++;
         Region& region = fabric_.regions[key];
-        // Like a real adapter's: outwards to whole 8-byte words.
-        const auto start = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{7};
+        auto start = reinterpret_cast<uintptr_t>(address);
+        uintptr_t end = start + length;
+        if (rights == PeerRights::kAll) {
+            start &= ~uintptr_t{7};
+            end = (end + 7) & ~uintptr_t{7};
+        }
         region.address = start;
-        region.length =
-            ((reinterpret_cast<uintptr_t>(address) + length + 7) & ~uintptr_t{7}) - start;
+        region.length = end - start;
+        region.rights = rights;
         region.key = key;
         *handle = &region;
         return UCS_OK;

@@ -40,7 +40,7 @@ class Listener {
             domain_->open_interface("tcp", params, &interface_) != UCS_OK) {
             return;
         }
-        domain_->register_memory(memory_, sizeof(memory_), &handle_);
+        domain_->register_memory(memory_, sizeof(memory_), uct::PeerRights::kAll, &handle_);
         std::byte packed[64];
         domain_->pack_remote_key(handle_, {packed, domain_->attributes().remote_key_length});
         domain_->unpack_remote_key({packed, domain_->attributes().remote_key_length}, &key_);

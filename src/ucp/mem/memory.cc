@@ -22,12 +22,13 @@ constexpr unsigned kAllFlags = UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP
                                UCP_MEM_MAP_SYMMETRIC_RKEY | UCP_MEM_MAP_LOCK;
 constexpr unsigned kLockNow = UCP_MEM_MAP_LOCK | UCP_MEM_MAP_NONBLOCK;  // each refuses the other
 
-/** The range that a device is told of: whole 8-byte words, for atomics (see the class). */
-ucs_status_t register_range(uct::MemoryDomain& domain, void* address, size_t length,
-                            uct::MemoryHandle** handle) {
-    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), 8);
-    const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, 8);
-    return domain.register_memory(reinterpret_cast<void*>(start), end - start, handle);
+constexpr unsigned kRemoteAccesses = UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
+
+unsigned prot_of(uct::PeerRights rights) {
+    unsigned prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE;
+    if (uct::allows(rights, uct::PeerRights::kRead)) prot |= UCP_MEM_MAP_PROT_REMOTE_READ;
+    if (uct::allows(rights, uct::PeerRights::kWrite)) prot |= UCP_MEM_MAP_PROT_REMOTE_WRITE;
+    return prot;
 }
 
 /**
@@ -96,9 +97,10 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     if (status == UCS_OK && (flags & UCP_MEM_MAP_LOCK) != 0 &&
         memory->type_ == UCS_MEMORY_TYPE_HOST)
         bring_in(memory->address_, memory->length_);
-    // Memory of ours goes with its handle: nothing of it is worth keeping.
+    // Memory of ours goes with its handle, and the rights of peers must end with it.
+    const bool is_kept = !allocate && (prot & kRemoteAccesses) == 0;
     if (status == UCS_OK)
-        status = memory->register_everywhere(allocate ? nullptr : domains.registrations());
+        status = memory->register_everywhere(is_kept ? domains.registrations() : nullptr);
     if (status != UCS_OK) {
         destroy(memory);
         return status;
@@ -124,7 +126,8 @@ ucs_status_t Memory::import(DomainSet& domains, const void* packed, Memory** res
 
 ucs_status_t Memory::create(DomainSet& domains, void* address, size_t length, Memory** result) {
     Memory* memory = nullptr;
-    ucs_status_t status = create_on_demand(domains, address, length, &memory);
+    ucs_status_t status =
+        create_on_demand(domains, address, length, uct::PeerRights::kAll, &memory);
     if (status != UCS_OK) return status;
     for (unsigned i = 0; i < domains.size() && length > 0; ++i) {
         if (!domains[i].memory->attributes().can_register) continue;
@@ -138,43 +141,66 @@ ucs_status_t Memory::create(DomainSet& domains, void* address, size_t length, Me
 }
 
 ucs_status_t Memory::create_on_demand(DomainSet& domains, void* address, size_t length,
-                                      Memory** result) {
+                                      uct::PeerRights rights, Memory** result) {
     auto* memory = new (std::nothrow) Memory(domains);
     if (memory == nullptr) return UCS_ERR_NO_MEMORY;
     memory->address_ = address;
     memory->length_ = length;
     memory->is_on_demand_ = length > 0;
+    memory->prot_ = prot_of(rights);
     if (length > 0) {
         DomainLock lock(domains);
-        if (RegistrationCache* const cache = domains.registrations())
+        RegistrationCache* const cache = domains.registrations();
+        if (cache != nullptr && !uct::allows(rights, uct::PeerRights::kWrite))
             memory->cached_ = cache->get(address, length);
-        memory->region_ = domains.regions().add(*memory);
+        if (rights != uct::PeerRights::kNone) memory->region_ = domains.regions().add(*memory);
     }
     *result = memory;
     return UCS_OK;
 }
 
+uct::PeerRights Memory::rights() const {
+    const unsigned bits = (allows(UCP_MEM_MAP_PROT_REMOTE_READ) ? 1 : 0) |
+                          (allows(UCP_MEM_MAP_PROT_REMOTE_WRITE) ? 2 : 0);
+    return static_cast<uct::PeerRights>(bits);
+}
+
+bool Memory::may_be_cached(unsigned domain) const {
+    return rights() == uct::PeerRights::kNone ||
+           domains_[domain].memory->attributes().register_per_byte > 0;
+}
+
 uct::MemoryHandle* Memory::registered(unsigned domain) const {
-    if (cached_ != nullptr && cached_->handles[domain] != nullptr) return cached_->handles[domain];
-    return handles_.empty() ? nullptr : handles_[domain];
+    if (!handles_.empty() && handles_[domain] != nullptr) return handles_[domain];
+    return cached_ != nullptr && may_be_cached(domain) ? cached_->find(domain, rights()) : nullptr;
 }
 
 uct::MemoryHandle* Memory::register_with(unsigned domain) const {
     if (domain == refused_) return nullptr;
     DomainLock lock(domains_);
-    if (cached_ != nullptr) {
-        uct::MemoryHandle* const handle = domains_.registrations()->handle(*cached_, domain);
+    if (cached_ != nullptr && may_be_cached(domain)) {
+        uct::MemoryHandle* const handle =
+            domains_.registrations()->handle(*cached_, domain, rights());
         if (handle != nullptr) return handle;
     }
     // The region may hold more than the buffer: what stands beside it need not be registered.
+    uct::MemoryHandle* const handle = register_alone(domain);
+    if (handle == nullptr) refused_ = domain;
+    return handle;
+}
+
+uct::MemoryHandle* Memory::register_alone(unsigned domain) const {
     uct::MemoryDomain& memory = *domains_[domain].memory;
-    uct::MemoryHandle* handle = nullptr;
-    if (!memory.attributes().can_register ||
-        register_range(memory, address_, length_, &handle) != UCS_OK) {
-        refused_ = domain;
-        return nullptr;
+    if (!memory.attributes().can_register) return nullptr;
+    if (handles_.empty()) {
+        try {
+            handles_.assign(domains_.size(), nullptr);
+        } catch (const std::bad_alloc&) {
+            return nullptr;
+        }
     }
-    if (handles_.empty()) handles_.assign(domains_.size(), nullptr);
+    uct::MemoryHandle* handle = nullptr;
+    if (memory.register_memory(address_, length_, rights(), &handle) != UCS_OK) return nullptr;
     return handles_[domain] = handle;
 }
 
@@ -231,7 +257,8 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
         if (!domain.memory->attributes().can_register) continue;
         // As with buffers, what stands beside it need not be fit for registration.
         if (cached_ != nullptr && cache->handle(*cached_, i) != nullptr) continue;
-        const ucs_status_t status = register_range(*domain.memory, address_, length_, &handles_[i]);
+        const ucs_status_t status =
+            domain.memory->register_memory(address_, length_, rights(), &handles_[i]);
         if (status != UCS_OK) {
             ucs::log_debug("{} refuses to register {} bytes: {}", domain.device, length_,
                            ucs_status_string(status));
@@ -239,7 +266,7 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
             return status;
         }
     }
-    region_ = domains_.regions().add(*this);
+    if (rights() != uct::PeerRights::kNone) region_ = domains_.regions().add(*this);
     return UCS_OK;
 }
 
@@ -298,7 +325,8 @@ ucs_status_t Registration::open(DomainSet& domains, unsigned index, void* addres
         }
     }
     uct::MemoryHandle* opened = nullptr;
-    const ucs_status_t status = register_range(memory, address, length, &opened);
+    const ucs_status_t status =
+        memory.register_memory(address, length, uct::PeerRights::kNone, &opened);
     if (status != UCS_OK) return status;
     handle = opened;
     domain = index;

@@ -20,11 +20,14 @@ struct CachedRegion;
  * Memory known to domains of a context: what ucp_mem_h points to, which all of them know, or the
  * buffer of an operation that came without a handle.
  *
- * Registrations of mapped memory are rounded outward to 8 bytes, so that an atomic operation on a
- * smaller word at the edge can go through the 8-byte word around it. Buffers, and mapped memory
- * that is the program's own, use the context's registration cache, if there is one: whole pages,
- * which stay registered for the next operation or the next handle. While it lives, the context's
- * RegionTable names it, so that emulated remote accesses are checked against it.
+ * What peers may do with it is said when it is made, and registered exactly: no byte beside the
+ * range (but with both rights it grows to whole 8-byte words, for atomics on smaller ones), no
+ * access beyond the rights, none after its end. So such a registration is its own, with two
+ * exceptions. What no peer may access uses the context's registration cache, if there is one: whole
+ * pages, which stay registered for the next operation or handle. And so does what peers may only
+ * read for the length of an operation, where registering pins pages and takes long; there the key
+ * is good for reading the pages until they leave the cache. While memory with rights lives, the
+ * context's RegionTable names it, so that emulated remote accesses are checked against it.
  *
  * Thread rule: what registers takes the context's lock; one thread at a time asks a buffer for
  * handles; the rest is constant.
@@ -35,15 +38,17 @@ class Memory {
     static ucs_status_t map(DomainSet& domains, const ucp_mem_map_params_t& params,
                             Memory** memory);
     /**
-     * A buffer of an operation that came without a handle, registered with all domains.
+     * A buffer of an operation that came without a handle, registered with all domains for every
+     * access of peers.
      * @return the status of the domain that refused; UCS_ERR_NO_MEMORY
      */
     static ucs_status_t create(DomainSet& domains, void* address, size_t length, Memory** memory);
     /** The same, registered with a domain when handle() first asks for it. */
     static ucs_status_t create_on_demand(DomainSet& domains, void* address, size_t length,
-                                         Memory** memory);
+                                         uct::PeerRights rights, Memory** memory);
     static void destroy(Memory* memory);
-    /** The buffer's registration is for nobody else: a peer that failed may still write there. */
+
+    /** The buffer's registration is for nobody else: a peer that failed may still read there. */
     void distrust() { is_distrusted_ = true; }
 
     DomainSet& domains() const { return domains_; }
@@ -67,7 +72,10 @@ class Memory {
     }
     /** Pages that can be exported; not mapped for memory of another kind. */
     const SharedPages& pages() const { return pages_; }
+    /** @param prot  bits UCP_MEM_MAP_PROT_REMOTE_* */
     bool allows(unsigned prot) const { return (prot_ & prot) == prot; }
+    /** What peers may do with it. */
+    uct::PeerRights rights() const;
 
     ucs_status_t advise(const ucp_mem_advise_params_t& params) const;
 
@@ -80,6 +88,8 @@ class Memory {
     /** @param cache  may have it registered already; null: registered for this handle alone */
     ucs_status_t register_everywhere(RegistrationCache* cache);
     uct::MemoryHandle* register_with(unsigned domain) const;
+    uct::MemoryHandle* register_alone(unsigned domain) const;
+    bool may_be_cached(unsigned domain) const;
     void release();
 
     DomainSet& domains_;

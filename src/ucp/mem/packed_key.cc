@@ -30,6 +30,7 @@ constexpr size_t kChecked = offsetof(PackedKeyHeader, version);
 /** function(domain index, domain, registration) for each domain that gives the memory a key. */
 template <typename Function>
 void for_each_key(const Memory& memory, Function function) {
+    if (memory.rights() == uct::PeerRights::kNone) return;
     std::span<Domain> domains = memory.domains().list();
     for (unsigned i = 0; i < domains.size() && i <= UINT8_MAX; ++i) {
         const size_t length = domains[i].memory->attributes().remote_key_length;

@@ -40,7 +40,7 @@ CachedRegion* RegistrationCache::get(const void* address, size_t length) {
 CachedRegion* RegistrationCache::make(uintptr_t begin, uintptr_t end) {
     auto* region = new (std::nothrow) CachedRegion;
     if (region == nullptr) return nullptr;
-    region->handles.reset(new (std::nothrow) uct::MemoryHandle* [domains_.size()] {});
+    region->handles.reset(new (std::nothrow) uct::MemoryHandle* [2 * domains_.size()] {});
     if (region->handles == nullptr) {
         delete region;
         return nullptr;
@@ -87,26 +87,27 @@ void RegistrationCache::put_for_good(CachedRegion& region) {
     put(region);
 }
 
-uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned domain) {
-    if (region.handles[domain] != nullptr) [[likely]]
-        return region.handles[domain];
+uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned domain,
+                                             uct::PeerRights rights) {
+    if (uct::MemoryHandle* const known = region.find(domain, rights); known != nullptr) [[likely]]
+        return known;
     uct::MemoryDomain& memory = *domains_[domain].memory;
     if (!memory.attributes().can_register) return nullptr;
     uct::MemoryHandle* handle = nullptr;
     auto* const start = reinterpret_cast<void*>(region.begin);
-    ucs_status_t status = memory.register_memory(start, region.size(), &handle);
+    ucs_status_t status = memory.register_memory(start, region.size(), rights, &handle);
     // Perhaps what others keep for later is in the way: memory that may be pinned, keys.
     if (status == UCS_ERR_NO_MEMORY && !unused_.empty()) {
         while (evict_oldest()) {
         }
-        status = memory.register_memory(start, region.size(), &handle);
+        status = memory.register_memory(start, region.size(), rights, &handle);
     }
     if (status != UCS_OK) {
         // Whoever found it next would be refused as well.
         if (region.is_current) forget(region);
         return nullptr;
     }
-    return region.handles[domain] = handle;
+    return region.handles[2 * domain + (rights == uct::PeerRights::kNone ? 0 : 1)] = handle;
 }
 
 void RegistrationCache::take_invalidations() {
@@ -129,8 +130,9 @@ void RegistrationCache::forget(CachedRegion& region) {
 }
 
 void RegistrationCache::destroy(CachedRegion& region) {
-    for (size_t i = 0; i < domains_.size(); ++i) {
-        if (region.handles[i] != nullptr) domains_[i].memory->deregister_memory(region.handles[i]);
+    for (size_t i = 0; i < 2 * domains_.size(); ++i) {
+        if (region.handles[i] != nullptr)
+            domains_[i / 2].memory->deregister_memory(region.handles[i]);
     }
     delete &region;
 }

@@ -23,8 +23,14 @@ struct CachedRegion {
     uintptr_t begin = 0, end = 0;
     uint32_t users = 0;
     bool is_current = false;  //!< can be found
+    /** Of each domain two: for this process alone, and such that peers may read. */
     std::unique_ptr<uct::MemoryHandle*[]> handles;
 
+    /** One that is fit for use with those rights, if there is one. */
+    uct::MemoryHandle* find(unsigned domain, uct::PeerRights rights) const {
+        uct::MemoryHandle* const own = handles[size_t{2} * domain];
+        return own != nullptr && rights == uct::PeerRights::kNone ? own : handles[2 * domain + 1];
+    }
     uint64_t key() const { return begin; }
     size_t size() const { return end - begin; }
     bool covers(uintptr_t first, uintptr_t last) const { return begin <= first && last <= end; }
@@ -32,6 +38,9 @@ struct CachedRegion {
 
 /**
  * The registrations of a context that outlive the operation that they were made for.
+ *
+ * It is for what this process does with its memory, and for peers that read; see Memory about the
+ * latter. What peers may write is never kept here: a key would outlive what it was given for.
  *
  * Regions that can be found do not overlap: a range that overlaps some takes their place, as one
  * region around all. What invalidations name cannot be found from then on; it stays registered
@@ -67,11 +76,14 @@ class RegistrationCache {
     /** A region around the range, for one more user. @return null if there is no memory */
     CachedRegion* get(const void* address, size_t length);
     void put(CachedRegion& region);
-    /** As put(); nobody may find it any more, as a peer may still write there. */
+    /** As put(); nobody may find it any more, as a peer may still read there. */
     void put_for_good(CachedRegion& region);
-    /** The registration with a domain, made at need; null if it refuses: then nobody else finds it.
+    /**
+     * The registration with a domain, made at need; null if it refuses: then nobody else finds it.
+     * @param rights  none, or to read: what peers may write is registered for its user alone
      */
-    uct::MemoryHandle* handle(CachedRegion& region, unsigned domain);
+    uct::MemoryHandle* handle(CachedRegion& region, unsigned domain,
+                              uct::PeerRights rights = uct::PeerRights::kNone);
 
     /** Deregisters what was unmapped meanwhile and has no user; next to nothing if none was. */
     void collect() {

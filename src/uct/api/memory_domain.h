@@ -22,13 +22,21 @@ class MemoryHandle {
     ~MemoryHandle() = default;
 };
 
+/** What peers may do with registered memory. Atomics need both rights. */
+enum class PeerRights : uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAll = 3 };
+
+constexpr bool allows(PeerRights rights, PeerRights wanted) {
+    return (static_cast<uint8_t>(rights) & static_cast<uint8_t>(wanted)) ==
+           static_cast<uint8_t>(wanted);
+}
+
 struct MemoryDomainAttributes {
     bool can_register = false;
     bool can_allocate = false;     //!< allocate_memory() works
     bool needs_handle = true;      //!< zero-copy operations use registrations of the local memory
     size_t remote_key_length = 0;  //!< bytes of a packed key; 0: no remote access
     double register_overhead = 0;  //!< seconds per registration
-    double register_per_byte = 0;  //!< seconds per byte registered
+    double register_per_byte = 0;  //!< seconds per byte registered; 0: no page is pinned
 };
 
 /** Something that people want to know of a device: {"link", "InfiniBand, 4x, 100 Gb/s"}. */
@@ -52,13 +60,20 @@ class MemoryDomain {
     virtual std::vector<DeviceFact> describe() const { return {}; }
 
     /**
-     * Make [address, address + length) usable in zero-copy and remote operations.
+     * Make [address, address + length) usable in zero-copy operations of this process, and in
+     * those of peers as far as `rights` allow: no byte outside, no access beyond them, and none
+     * after deregister_memory(). With both rights the range grows to whole 8-byte words, since
+     * atomics on narrower operands may work on the word around.
      * @return UCS_OK and the handle; UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY if the device refuses
      */
-    virtual ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) = 0;
+    virtual ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
+                                         MemoryHandle** handle) = 0;
     virtual void deregister_memory(MemoryHandle* handle) = 0;
 
-    /** Write remote_key_length bytes that let a peer reach the registered memory. */
+    /**
+     * Write remote_key_length bytes that let a peer reach the registered memory; only for a
+     * registration with rights.
+     */
     virtual void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const = 0;
 
     /** @return UCS_ERR_INVALID_PARAM if the bytes cannot be a key of this kind of domain */

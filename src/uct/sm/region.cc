@@ -30,7 +30,9 @@ template <RemoteRegion::Direction kDirection>
 ucs_status_t RemoteRegion::copy(std::span<const Iov> pieces, uint64_t address) const {
     size_t length = 0;
     for (const Iov& piece : pieces) length += piece.length;
-    if (!covers(address, length)) return UCS_ERR_INVALID_ADDR;
+    constexpr PeerRights kWanted =
+        kDirection == Direction::kWrite ? PeerRights::kWrite : PeerRights::kRead;
+    if (!allows(kWanted, address, length)) return UCS_ERR_INVALID_ADDR;
     for (const Iov& piece : pieces) {
         if (piece.length == 0) continue;
         if (!is_mapped()) {

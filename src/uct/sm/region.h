@@ -7,44 +7,55 @@
 #include <span>
 
 #include "uct/api/memory_domain.h"
+#include "uct/sm/key_table.h"
 #include "uct/sm/process.h"
 #include "uct/sm/segment.h"
 
 namespace uct::sm {
 
-/** A key to memory of a process, as it travels. */
+/** A key to memory of a process, as it travels: see KeyTable. */
 #pragma pack(push, 1)
 struct PackedRegion {
-    static constexpr uint32_t kMagic = 0x79656b73;
+    static constexpr uint32_t kMagic = 0x32656b73;
 
     uint32_t magic;
-    uint32_t descriptor;  //!< of the segment that holds the memory
-    uint64_t nonce;       //!< of the segment; 0: in none
-    uint64_t offset;      //!< in the segment
-    uint64_t address;     //!< in the owner's address space
-    uint64_t length;
-    uint64_t start_time;
+    uint32_t slot;  //!< KeyTable::kNoSlot: no access but by messages
+    uint64_t number;
+    uint64_t table;             //!< nonce of the table's segment
+    uint32_t table_descriptor;  //!< of it
     uint32_t pid;
+    uint64_t start_time;
 };
 #pragma pack(pop)
 
 /** Registered memory of this process. */
 struct LocalRegion final : MemoryHandle {
-    PackedRegion packed;
+    KeyTable::Key key;
 };
 
 /**
  * Memory of a process of this host, as a remote key gives it: what a uct::RemoteKey points to.
  *
- * Mapped here, or reached through the kernel. Every access stays within the region.
+ * Mapped here, or reached through the kernel. Every access stays within the region and the rights,
+ * and none begins when the owner has withdrawn the key.
  */
 class RemoteRegion {
   public:
-    RemoteRegion(const PackedRegion& packed, std::byte* local, std::shared_ptr<Mapping> mapping)
-        : address_(packed.address),
-          length_(packed.length),
+    /** Where the key lies in its table, and what keeps that mapped. */
+    struct Source {
+        const KeySlot* slot;
+        uint64_t number;
+        std::shared_ptr<Mapping> table;
+    };
+
+    RemoteRegion(const Grant& grant, Source source, uint32_t pid, std::byte* local,
+                 std::shared_ptr<Mapping> mapping)
+        : address_(grant.address),
+          length_(grant.length),
+          rights_(grant.rights),
           local_(local),
-          pid_(static_cast<pid_t>(packed.pid)),
+          pid_(static_cast<pid_t>(pid)),
+          source_(std::move(source)),
           mapping_(std::move(mapping)) {}
 
     static RemoteRegion& from(RemoteKey key) { return *reinterpret_cast<RemoteRegion*>(key); }
@@ -54,14 +65,20 @@ class RemoteRegion {
         return address >= address_ && address - address_ <= length_ &&
                length <= length_ - (address - address_);
     }
+    /** May it be accessed like this, now? */
+    bool allows(PeerRights wanted, uint64_t address, size_t length) const {
+        return uct::allows(rights_, wanted) && covers(address, length) &&
+               source_.slot->number.load(std::memory_order_acquire) == source_.number;
+    }
+    PeerRights rights() const { return rights_; }
     bool is_mapped() const { return local_ != nullptr; }
     /** Where an address of the owner is here; for mapped memory. */
     std::byte* local(uint64_t address) const { return local_ + (address - address_); }
 
     /**
      * Copy between pieces of this process and the region, one after the other from `address` on.
-     * @return UCS_ERR_INVALID_ADDR: outside; UCS_ERR_ENDPOINT_TIMEOUT: the owner has gone;
-     *         UCS_ERR_IO_ERROR: the kernel refuses
+     * @return UCS_ERR_INVALID_ADDR: outside, beyond the rights, or the key is not good any more;
+     * UCS_ERR_ENDPOINT_TIMEOUT: the owner has gone; UCS_ERR_IO_ERROR: the kernel refuses
      */
     ucs_status_t write(std::span<const Iov> pieces, uint64_t address) const;
     ucs_status_t read(std::span<const Iov> pieces, uint64_t address) const;
@@ -75,8 +92,10 @@ class RemoteRegion {
 
     const uint64_t address_;
     const uint64_t length_;
+    const PeerRights rights_;
     std::byte* const local_;
     const pid_t pid_;
+    const Source source_;
     const std::shared_ptr<Mapping> mapping_;
 };
 

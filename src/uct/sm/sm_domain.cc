@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <new>
@@ -56,37 +57,52 @@ std::vector<DeviceFact> SmDomain::describe() const {
 
 // --- memory of this process
 
-ucs_status_t SmDomain::register_memory(void* address, size_t length, MemoryHandle** handle) {
+ucs_status_t SmDomain::register_memory(void* address, size_t length, PeerRights rights,
+                                       MemoryHandle** handle) {
     LocalRegion* region = regions_.create();
     if (region == nullptr) return UCS_ERR_NO_MEMORY;
-    // Whole words: what atomics at its ends work on.
-    constexpr size_t kWord = sizeof(uint64_t);
-    const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, kWord);
-    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), kWord);
-    length = end - start;
-    region->packed = {PackedRegion::kMagic, 0, 0, 0, start, length, self_.start_time, self_.pid};
-    auto segment = allocated_.upper_bound(start);
-    if (segment != allocated_.begin()) {
-        --segment;
-        const uintptr_t offset = start - segment->first;
-        const SharedSegment& found = *segment->second;
-        if (offset < found.size() && length <= found.size() - offset) {
-            region->packed.descriptor = found.name().descriptor;
-            region->packed.nonce = found.name().nonce;
-            region->packed.offset = offset;
+    if (rights != PeerRights::kNone) {
+        auto start = reinterpret_cast<uintptr_t>(address);
+        uintptr_t end = start + length;
+        if (rights == PeerRights::kAll) {
+            constexpr size_t kWord = sizeof(uint64_t);
+            start = ucs::align_down(start, kWord);
+            end = ucs::align_up(end, kWord);
         }
+        Grant grant{start, end - start, 0, 0, 0, rights};
+        auto segment = allocated_.upper_bound(start);
+        if (segment != allocated_.begin()) {
+            --segment;
+            const uintptr_t offset = start - segment->first;
+            const SharedSegment& found = *segment->second;
+            if (offset < found.size() && grant.length <= found.size() - offset) {
+                grant.descriptor = found.name().descriptor;
+                grant.nonce = found.name().nonce;
+                grant.offset = offset;
+            }
+        }
+        region->key = keys_.add(grant);
     }
     *handle = region;
     return UCS_OK;
 }
 
 void SmDomain::deregister_memory(MemoryHandle* handle) {
-    regions_.destroy(static_cast<LocalRegion*>(handle));
+    auto* const region = static_cast<LocalRegion*>(handle);
+    // A child of fork() has a copy of all but the table, which is its parent's.
+    if (static_cast<uint32_t>(getpid()) == self_.pid) keys_.remove(region->key);
+    regions_.destroy(region);
 }
 
 void SmDomain::pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const {
-    std::memcpy(packed.data(), &static_cast<const LocalRegion*>(handle)->packed,
-                sizeof(PackedRegion));
+    const KeyTable::Key& key = static_cast<const LocalRegion*>(handle)->key;
+    PackedRegion region{PackedRegion::kMagic, key.slot, key.number, 0, 0, self_.pid,
+                        self_.start_time};
+    if (const SharedSegment* table = keys_.segment()) {
+        region.table = table->name().nonce;
+        region.table_descriptor = table->name().descriptor;
+    }
+    std::memcpy(packed.data(), &region, sizeof(region));
 }
 
 ucs_status_t SmDomain::allocate_memory(size_t length, void* hint, bool fixed, void** address) {
@@ -104,26 +120,63 @@ void SmDomain::free_memory(void* address) {
 
 // --- memory of others
 
-ucs_status_t SmDomain::map(const PackedRegion& packed, std::shared_ptr<Mapping>* mapping) {
-    std::weak_ptr<Mapping>& known = mapped_[packed.nonce];
-    *mapping = known.lock();
-    if (*mapping == nullptr) {
-        auto made = std::make_shared<Mapping>();
-        const SegmentName name{packed.nonce, packed.pid, packed.descriptor};
-        const ucs_status_t status = attach_segment(name, made.get());
-        if (status != UCS_OK) {
-            mapped_.erase(packed.nonce);
-            return status;
-        }
-        known = made;
-        *mapping = std::move(made);
-    }
-    const size_t size = (*mapping)->size();
-    const bool fits = packed.offset <= size && packed.length <= size - packed.offset;
-    return fits ? UCS_OK : UCS_ERR_INVALID_PARAM;
+ucs_status_t SmDomain::attach(const SegmentName& name, std::shared_ptr<Mapping>* mapping) {
+    auto made = std::make_shared<Mapping>();
+    const ucs_status_t status = attach_segment(name, made.get());
+    if (status == UCS_OK) *mapping = std::move(made);
+    return status;
 }
 
-bool SmDomain::is_accessible(const PackedRegion& packed) {
+bool SmDomain::find_slot(const PackedRegion& packed, RemoteRegion::Source* source) {
+    if (packed.slot >= KeyTable::kSlots || packed.table == 0) return false;
+    const std::byte* base = nullptr;
+    size_t size = 0;
+    const SharedSegment* own = keys_.segment();
+    if (own != nullptr && own->name().nonce == packed.table) {
+        base = own->base();
+        size = own->size();
+    } else if (packed.pid == self_.pid && !KeyTable::is_own(packed.table)) {
+        return false;
+    } else {
+        std::shared_ptr<Mapping>& table = tables_[packed.table];
+        if (table == nullptr &&
+            attach({packed.table, packed.pid, packed.table_descriptor}, &table) != UCS_OK) {
+            tables_.erase(packed.table);
+            return false;
+        }
+        source->table = table;
+        base = table->base();
+        size = table->size();
+        if (tables_.size() > most_tables_) drop_unused_tables();
+    }
+    const KeySlot* slots = KeyTable::slots(base, size);
+    if (slots == nullptr) return false;
+    source->slot = &slots[packed.slot];
+    source->number = packed.number;
+    return true;
+}
+
+void SmDomain::drop_unused_tables() {
+    std::erase_if(tables_, [](const auto& entry) { return entry.second.use_count() == 1; });
+    most_tables_ = std::max(kMostTables, 2 * tables_.size());
+}
+
+std::byte* SmDomain::map(const Grant& grant, uint32_t pid, std::shared_ptr<Mapping>* mapping) {
+    std::weak_ptr<Mapping>& known = mapped_[grant.nonce];
+    *mapping = known.lock();
+    if (*mapping == nullptr) {
+        if (attach({grant.nonce, pid, grant.descriptor}, mapping) != UCS_OK) {
+            mapped_.erase(grant.nonce);
+            return nullptr;
+        }
+        known = *mapping;
+    }
+    const size_t size = (*mapping)->size();
+    const bool fits = grant.offset <= size && grant.length <= size - grant.offset;
+    return fits ? (*mapping)->base() + grant.offset : nullptr;
+}
+
+bool SmDomain::is_accessible(const PackedRegion& packed, uint64_t address) {
     if (!config_.single_copy) return false;
     const auto known = access_.find(packed.pid);
     if (known != access_.end() && known->second.process.start_time == packed.start_time) {
@@ -131,7 +184,7 @@ bool SmDomain::is_accessible(const PackedRegion& packed) {
     }
     const std::optional<Process> process = Process::find(packed.pid);
     if (!process || process->start_time != packed.start_time) return false;
-    const bool allowed = may_access(packed.pid, packed.address);
+    const bool allowed = may_access(packed.pid, address);
     if (!allowed) {
         ucs::log_debug("memory of process {} cannot be reached directly: {}", packed.pid,
                        std::strerror(errno));
@@ -144,23 +197,24 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
     PackedRegion region;
     if (packed.size() != sizeof(region)) return UCS_ERR_INVALID_PARAM;
     std::memcpy(&region, packed.data(), sizeof(region));
-    uint64_t end;
     if (region.magic != PackedRegion::kMagic || region.pid == 0 ||
-        region.pid > static_cast<uint32_t>(INT32_MAX) ||
-        __builtin_add_overflow(region.address, region.length, &end)) {
+        region.pid > static_cast<uint32_t>(INT32_MAX)) {
         return UCS_ERR_INVALID_PARAM;
     }
+    *key = kInvalidRemoteKey;
+    RemoteRegion::Source source{};
+    Grant grant;
+    if (!find_slot(region, &source) || !read_grant(*source.slot, source.number, &grant))
+        return UCS_OK;
     std::byte* local = nullptr;
     std::shared_ptr<Mapping> mapping;
-    *key = kInvalidRemoteKey;
-    if (region.pid == self_.pid && region.start_time == self_.start_time) {
-        local = reinterpret_cast<std::byte*>(region.address);
-    } else if (region.nonce != 0 && map(region, &mapping) == UCS_OK) {
-        local = mapping->base() + region.offset;
-    } else if (!is_accessible(region)) {
-        return UCS_OK;
-    }
-    auto* made = new (std::nothrow) RemoteRegion(region, local, std::move(mapping));
+    if (region.pid == self_.pid)
+        local = reinterpret_cast<std::byte*>(grant.address);
+    else if (grant.nonce != 0)
+        local = map(grant, region.pid, &mapping);
+    if (local == nullptr && !is_accessible(region, grant.address)) return UCS_OK;
+    auto* made = new (std::nothrow)
+        RemoteRegion(grant, std::move(source), region.pid, local, std::move(mapping));
     if (made == nullptr) return UCS_ERR_NO_MEMORY;
     *key = made->key();
     return UCS_OK;
@@ -177,11 +231,14 @@ void SmDomain::release_remote_key(RemoteKey key) {
 void* SmDomain::remote_pointer(RemoteKey key, uint64_t address) const {
     if (key == kInvalidRemoteKey) return nullptr;
     const RemoteRegion& region = RemoteRegion::from(key);
-    return region.is_mapped() && region.covers(address, 0) ? region.local(address) : nullptr;
+    // A pointer cannot be held to less than all rights.
+    return region.is_mapped() && region.allows(PeerRights::kAll, address, 0) ? region.local(address)
+                                                                             : nullptr;
 }
 
 bool SmDomain::has_atomics(RemoteKey key) const {
-    return key != kInvalidRemoteKey && RemoteRegion::from(key).is_mapped();
+    return key != kInvalidRemoteKey && RemoteRegion::from(key).is_mapped() &&
+           RemoteRegion::from(key).rights() == PeerRights::kAll;
 }
 
 // --- interfaces

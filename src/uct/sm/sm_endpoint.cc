@@ -50,7 +50,7 @@ ucs_status_t SmEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t leng
     if (status_ != UCS_OK) return status_;
     const RemoteRegion& region = RemoteRegion::from(key);
     if (region.is_mapped()) {
-        if (!region.covers(remote_address, length)) return UCS_ERR_INVALID_ADDR;
+        if (!region.allows(PeerRights::kRead, remote_address, length)) return UCS_ERR_INVALID_ADDR;
         unpack(arg, region.local(remote_address), length);
         return UCS_OK;
     }
@@ -73,7 +73,7 @@ ucs_status_t SmEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, ui
     if (status_ != UCS_OK) return status_;
     const RemoteRegion& region = RemoteRegion::from(key);
     if (!region.is_mapped()) return UCS_ERR_UNSUPPORTED;
-    if (!region.covers(remote_address, size)) return UCS_ERR_INVALID_ADDR;
+    if (!region.allows(PeerRights::kAll, remote_address, size)) return UCS_ERR_INVALID_ADDR;
     const uint64_t old = apply_atomic(op, size, region.local(remote_address), operand, compare);
     if (result != nullptr) std::memcpy(result, &old, size);
     return UCS_OK;

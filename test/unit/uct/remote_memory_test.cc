@@ -124,7 +124,8 @@ TEST_P(RemoteMemory, RegistrationsReachToWholeWords) {
     // An atomic on the word that holds the last odd bytes of a registration works.
     std::vector<uint64_t> words(4);
     MemoryHandle* handle;
-    ASSERT_EQ(far.domain->register_memory(reinterpret_cast<char*>(words.data()) + 9, 2, &handle),
+    ASSERT_EQ(far.domain->register_memory(reinterpret_cast<char*>(words.data()) + 9, 2,
+                                          PeerRights::kAll, &handle),
               UCS_OK);
     std::vector<std::byte> packed(far.domain->attributes().remote_key_length);
     far.domain->pack_remote_key(handle, packed);
@@ -138,6 +139,63 @@ TEST_P(RemoteMemory, RegistrationsReachToWholeWords) {
            waiter);
     EXPECT_EQ(words[1], 3u);
     far.domain->deregister_memory(handle);
+}
+
+TEST(RemoteRights, EndWhereTheRegistrationDoes) {
+    enum class Access { kPut, kGet, kAtomic };
+    struct Case {
+        const char* name;
+        PeerRights rights;
+        Access access;
+        ptrdiff_t offset;  //!< from the start of what is registered, 4000 bytes long
+        bool is_deregistered = false;
+    };
+    const Case cases[] = {
+        {"put to what may be read", PeerRights::kRead, Access::kPut, 0},
+        {"get from what may be written", PeerRights::kWrite, Access::kGet, 0},
+        {"atomic on what may be read", PeerRights::kRead, Access::kAtomic, 0},
+        {"put before", PeerRights::kWrite, Access::kPut, -1},
+        {"put far before", PeerRights::kAll, Access::kPut, -1024},
+        {"put behind", PeerRights::kWrite, Access::kPut, 3993},
+        {"get before", PeerRights::kRead, Access::kGet, -1},
+        {"get behind", PeerRights::kRead, Access::kGet, 3993},
+        {"put to what is deregistered", PeerRights::kAll, Access::kPut, 0, true},
+        {"get from what is deregistered", PeerRights::kAll, Access::kGet, 0, true},
+    };
+    for (const TransportCase& transport : transports_where(has_remote_memory)) {
+        // The only peer over self is this process, which reaches its memory anyway.
+        if (!reaches_others(transport.transport)) continue;
+        for (const Case& each : cases) {
+            SCOPED_TRACE(transport.label + ": " + each.name);
+            World world(transport);
+            Endpoint& endpoint = world.connect(0, 1);
+            Peer &near = world.peer(0), &far = world.peer(1);
+            Buffer memory(far, 8192, '.', PeerRights::kNone);
+            Buffer target(far, memory, 2048, 4000, each.rights);
+            Buffer local(near, 8, '!', PeerRights::kNone);
+            const RemoteKey key = target.key_for(near);
+            const uint64_t address = memory.address() + 2048 + static_cast<uint64_t>(each.offset);
+            if (each.is_deregistered) target.deregister();
+            const Iov piece[] = {local.iov(0, 8)};
+            uint64_t old = 0;
+            Waiter waiter;
+            ucs_status_t status = UCS_OK;
+            if (each.access == Access::kPut)
+                status = endpoint.put_zcopy(piece, address, key, &waiter);
+            else if (each.access == Access::kGet)
+                status = endpoint.get_zcopy(piece, address, key, &waiter);
+            else
+                status = endpoint.atomic(AtomicOp::kAdd, 8, 1, 0, &old, address, key, &waiter);
+            if (status == UCS_INPROGRESS) {
+                world.until([&] { return waiter.done; });
+                status = waiter.status;
+            }
+            if (status == UCS_OK && near.failures.empty()) status = flush(world, endpoint);
+            EXPECT_TRUE(status < 0 || !near.failures.empty()) << status;
+            EXPECT_EQ(memory.text(), std::string(8192, '.'));
+            EXPECT_EQ(local.text(), std::string(8, '!'));
+        }
+    }
 }
 
 TEST_P(RemoteMemory, FlushCoversWhatWasPostedWithoutCompletion) {

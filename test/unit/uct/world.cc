@@ -183,12 +183,24 @@ std::vector<std::byte> Peer::interface_address() const {
     return bytes;
 }
 
-Buffer::Buffer(Peer& owner, size_t size, char fill) : owner_(owner), bytes_(size, fill) {
-    EXPECT_EQ(owner.domain->register_memory(bytes_.data(), size, &handle_), UCS_OK);
+Buffer::Buffer(Peer& owner, size_t size, char fill, PeerRights rights)
+    : owner_(owner), bytes_(size, fill) {
+    EXPECT_EQ(owner.domain->register_memory(bytes_.data(), size, rights, &handle_), UCS_OK);
+}
+
+Buffer::Buffer(Peer& owner, const Buffer& other, size_t offset, size_t size, PeerRights rights)
+    : owner_(owner) {
+    EXPECT_EQ(owner.domain->register_memory(const_cast<char*>(other.bytes_.data()) + offset, size,
+                                            rights, &handle_),
+              UCS_OK);
 }
 
 Buffer::~Buffer() {
-    owner_.domain->deregister_memory(handle_);
+    deregister();
+}
+
+void Buffer::deregister() {
+    if (handle_ != nullptr) owner_.domain->deregister_memory(std::exchange(handle_, nullptr));
 }
 
 RemoteKey Buffer::key_for(Peer& user) {

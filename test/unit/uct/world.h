@@ -119,7 +119,9 @@ struct Gate : ReceiveGate {
 /** Registered memory with its key as the peers see it. */
 class Buffer {
   public:
-    Buffer(Peer& owner, size_t size, char fill = 0);
+    Buffer(Peer& owner, size_t size, char fill = 0, PeerRights rights = PeerRights::kAll);
+    /** Another registration of a part of a buffer, which outlives it; without bytes of its own. */
+    Buffer(Peer& owner, const Buffer& other, size_t offset, size_t size, PeerRights rights);
     ~Buffer();
     Buffer(const Buffer&) = delete;
     char* data() { return bytes_.data(); }
@@ -128,6 +130,7 @@ class Buffer {
     std::string text() const { return {bytes_.begin(), bytes_.end()}; }
     Iov iov(size_t offset, size_t length) { return {bytes_.data() + offset, length, handle_}; }
     RemoteKey key_for(Peer& user);
+    void deregister();
 
   private:
     Peer& owner_;

@@ -13,11 +13,7 @@ void note_error(Request& request, ucs_status_t status) {
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
     note_error(request, receive.buffer.close());
-    if (receive.memory != nullptr) {
-        // It may have been offered to the sender, whose end is unknown then.
-        if (request.status != UCS_OK) receive.memory->distrust();
-        Memory::destroy(receive.memory);
-    }
+    if (receive.memory != nullptr) Memory::destroy(receive.memory);
     receive.memory = nullptr;
 }
 

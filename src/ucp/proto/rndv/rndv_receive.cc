@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "ucp/mem/memory.h"
@@ -110,14 +111,21 @@ void get_finished(Request& request) {
     receive.complete(request.status);
 }
 
-/** Is there memory that the lane's device may write the receive's bytes to? */
-bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane, bool own) {
+/**
+ * Is there memory that the lane's device may write the receive's bytes to?
+ * @param rights  of the sender: to write what is offered to it, and then the registration is our
+ *                own; none for a get
+ */
+bool prepare_memory(Rendezvous& rndv, TagReceive& receive, const Lane& lane,
+                    uct::PeerRights rights) {
+    // What a get was to use that could not be started.
+    if (receive.memory != nullptr) Memory::destroy(std::exchange(receive.memory, nullptr));
     const auto address = reinterpret_cast<uintptr_t>(receive.buffer.data());
     const bool covered =
         receive.user_memory != nullptr && receive.user_memory->covers(address, receive.wanted);
     if (!covered) receive.user_memory = nullptr;
-    if (own || !covered) {
-        if (Memory::create_on_demand(rndv.domains, receive.buffer.data(), receive.wanted,
+    if (rights != uct::PeerRights::kNone || !covered) {
+        if (Memory::create_on_demand(rndv.domains, receive.buffer.data(), receive.wanted, rights,
                                      &receive.memory) != UCS_OK)
             return false;
     }
@@ -136,7 +144,8 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
             UCS_OK ||
         remote->find(lane.domains) == uct::kInvalidRemoteKey)
         return false;
-    if (needs_handle(rndv, lane) && !prepare_memory(rndv, receive, lane, false)) return false;
+    if (needs_handle(rndv, lane) && !prepare_memory(rndv, receive, lane, uct::PeerRights::kNone))
+        return false;
     Request* get = rndv.requests.allocate();
     if (get == nullptr) return false;
     get->emplace<RndvGet>(&rndv, &request, remote.release(), announcement.rts.address, size_t{0});
@@ -257,7 +266,7 @@ void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     const Lane lane = endpoint->one_sided_lane();
     bool offer = contiguous && scheme != RndvScheme::kAm && announcement.has_key &&
                  (lane.attributes.capabilities & uct::kPutZcopy) != 0;
-    if (offer && receive.memory == nullptr) offer = prepare_memory(*this, receive, lane, true);
+    if (offer) offer = prepare_memory(*this, receive, lane, uct::PeerRights::kWrite);
     ask_sender(*this, *endpoint, request, 0, offer);
 }
 

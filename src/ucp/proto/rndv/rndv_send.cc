@@ -294,12 +294,13 @@ void Rendezvous::begin_send(Request& request, const Packer& buffer, uint64_t env
     if (am != nullptr) send.header = *am;
     if (buffer.is_contiguous() && scheme != RndvScheme::kAm && buffer.length() > 0) {
         const bool covered =
-            user_memory != nullptr &&
+            user_memory != nullptr && user_memory->allows(UCP_MEM_MAP_PROT_REMOTE_READ) &&
             user_memory->covers(reinterpret_cast<uintptr_t>(buffer.data()), buffer.length());
         if (covered) {
             send.user_memory = user_memory;
         } else {
-            (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(), &send.memory);
+            (void)Memory::create_on_demand(domains, buffer.data(), buffer.length(),
+                                           uct::PeerRights::kRead, &send.memory);
         }
     }
     request.post = post_rts;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <new>
 
 #include "ucs/config/source.h"
 #include "ucs/log/log.h"
@@ -22,10 +23,16 @@ namespace {
 constexpr std::byte kKeyMark{0x1b};
 constexpr size_t kKeyLength = 5;
 
-/** Granularity of registrations: atomics on narrower operands work on the whole word. */
+/** What atomics may work on reaches to whole words. */
 constexpr uintptr_t kWord = 8;
 
-constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+int access_flags(PeerRights rights, bool has_atomics) {
+    int access = IBV_ACCESS_LOCAL_WRITE;
+    if (allows(rights, PeerRights::kRead)) access |= IBV_ACCESS_REMOTE_READ;
+    if (allows(rights, PeerRights::kWrite)) access |= IBV_ACCESS_REMOTE_WRITE;
+    if (rights == PeerRights::kAll && has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
+    return access;
+}
 
 /** A GID as an IPv6 address; one that holds an IPv4 address shows it. */
 std::string gid_text(const Gid& gid) {
@@ -90,10 +97,15 @@ ucs_status_t IbDomain::open(std::string_view name, std::span<const Transport* co
     return UCS_OK;
 }
 
-ucs_status_t IbDomain::register_memory(void* address, size_t length, MemoryHandle** handle) {
-    const uintptr_t start = ucs::align_down(reinterpret_cast<uintptr_t>(address), kWord);
-    const uintptr_t end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, kWord);
-    const int access = kAccess | (device_->has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0);
+ucs_status_t IbDomain::register_memory(void* address, size_t length, PeerRights rights,
+                                       MemoryHandle** handle) {
+    auto start = reinterpret_cast<uintptr_t>(address);
+    uintptr_t end = start + length;
+    if (rights == PeerRights::kAll) {
+        start = ucs::align_down(start, kWord);
+        end = ucs::align_up(end, kWord);
+    }
+    const int access = access_flags(rights, device_->has_atomics());
     // Called as a function: the header's macro chooses by constant flags.
     ibv_mr* mr = (ibv_reg_mr)(pd_.get(), reinterpret_cast<void*>(start), end - start, access);
     if (mr == nullptr) {
@@ -102,7 +114,11 @@ ucs_status_t IbDomain::register_memory(void* address, size_t length, MemoryHandl
                        std::strerror(cause));
         return cause == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
     }
-    *handle = new MemoryRegion(mr);
+    *handle = new (std::nothrow) MemoryRegion(mr);
+    if (*handle == nullptr) {
+        ibv_dereg_mr(mr);
+        return UCS_ERR_NO_MEMORY;
+    }
     return UCS_OK;
 }
 

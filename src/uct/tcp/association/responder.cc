@@ -54,12 +54,13 @@ Landing::Landing(Association& association, const wire::Put* put, uint32_t operat
 }
 
 bool Landing::covers(uint64_t length) const {
-    return regions_->find(put_->key, put_->address, length) != nullptr;
+    return regions_->find(put_->key, put_->address, length, PeerRights::kWrite) != nullptr;
 }
 
 size_t Landing::find(uint64_t offset, uint64_t length, iovec* pieces) const {
     if (put_ != nullptr) {
-        std::byte* memory = regions_->find(put_->key, put_->address + offset, length);
+        std::byte* memory =
+            regions_->find(put_->key, put_->address + offset, length, PeerRights::kWrite);
         if (memory == nullptr) return 0;
         pieces[0] = {memory, length};
         return 1;
@@ -83,9 +84,10 @@ void answer_flush(TcpConnection& connection, const wire::Reply& flush) {
 
 void answer_get(TcpConnection& connection, Association& association, const wire::Get& get) {
     RegionTable& regions = association.buffers().regions;
-    std::byte* memory = get.length <= wire::kMaxPayload
-                            ? RegionTable::Reader(regions).find(get.key, get.address, get.length)
-                            : nullptr;
+    std::byte* memory =
+        get.length <= wire::kMaxPayload
+            ? RegionTable::Reader(regions).find(get.key, get.address, get.length, PeerRights::kRead)
+            : nullptr;
     if (memory == nullptr) {
         refuse(connection, get.endpoint, get.operation);
         return;
@@ -116,8 +118,9 @@ void answer_atomic(TcpConnection& connection, Association& association,
     uint64_t old = 0;
     {
         const RegionTable::Reader regions(association.buffers().regions);
-        std::byte* memory =
-            is_sound(atomic) ? regions.find(atomic.key, atomic.address, atomic.size) : nullptr;
+        std::byte* memory = is_sound(atomic) ? regions.find(atomic.key, atomic.address, atomic.size,
+                                                            PeerRights::kAll)
+                                             : nullptr;
         if (memory != nullptr) {
             const auto code = static_cast<AtomicOp>(atomic.code);
             old = apply_atomic(code, atomic.size, memory, atomic.operand, atomic.compare);

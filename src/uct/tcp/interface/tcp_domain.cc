@@ -62,8 +62,9 @@ std::vector<DeviceFact> TcpDomain::describe() const {
     return facts;
 }
 
-ucs_status_t TcpDomain::register_memory(void* address, size_t length, MemoryHandle** handle) {
-    *handle = regions_.add(address, length);
+ucs_status_t TcpDomain::register_memory(void* address, size_t length, PeerRights rights,
+                                        MemoryHandle** handle) {
+    *handle = regions_.add(address, length, rights);
     return UCS_OK;
 }
 

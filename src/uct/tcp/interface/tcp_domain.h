@@ -15,7 +15,8 @@ class TcpDomain final : public MemoryDomain {
 
     const MemoryDomainAttributes& attributes() const override { return attributes_; }
     std::vector<DeviceFact> describe() const override;
-    ucs_status_t register_memory(void* address, size_t length, MemoryHandle** handle) override;
+    ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
+                                 MemoryHandle** handle) override;
     void deregister_memory(MemoryHandle* handle) override;
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
     ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;

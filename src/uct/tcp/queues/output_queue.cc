@@ -135,7 +135,7 @@ int OutputQueue::gather(std::span<iovec> room, const RegionTable::Reader* region
                 const iovec& piece = operation.pieces[i];
                 if (operation.key != 0 &&
                     regions->find(operation.key, reinterpret_cast<uintptr_t>(piece.iov_base),
-                                  piece.iov_len) == nullptr) {
+                                  piece.iov_len, PeerRights::kRead) == nullptr) {
                     return -1;
                 }
                 writer.add(piece.iov_base, piece.iov_len);

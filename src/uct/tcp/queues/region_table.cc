@@ -10,15 +10,20 @@ namespace uct::tcp {
 
 namespace {
 
-/** Registrations reach to whole words: atomics on narrower operands work on the whole word. */
+/** What atomics may work on reaches to whole words. */
 constexpr uintptr_t kWord = 8;
 
 }  // namespace
 
-Region* RegionTable::add(void* address, size_t length) {
+Region* RegionTable::add(void* address, size_t length, PeerRights rights) {
     auto* region = new Region;
-    region->start = ucs::align_down(reinterpret_cast<uintptr_t>(address), kWord);
-    region->end = ucs::align_up(reinterpret_cast<uintptr_t>(address) + length, kWord);
+    region->start = reinterpret_cast<uintptr_t>(address);
+    region->end = region->start + length;
+    region->rights = rights;
+    if (rights == PeerRights::kAll) {
+        region->start = ucs::align_down(region->start, kWord);
+        region->end = ucs::align_up(region->end, kWord);
+    }
     std::lock_guard lock(mutex_);
     do {
         region->key = ucs::unique_id();
@@ -35,10 +40,12 @@ void RegionTable::remove(Region* region) {
     delete region;
 }
 
-std::byte* RegionTable::Reader::find(uint64_t key, uint64_t address, size_t length) const {
+std::byte* RegionTable::Reader::find(uint64_t key, uint64_t address, size_t length,
+                                     PeerRights wanted) const {
     const auto found = table_.regions_.find(key);
     if (found == table_.regions_.end()) return nullptr;
     const Region& region = *found->second;
+    if (!allows(region.rights, wanted)) return nullptr;
     if (address < region.start || address > region.end || length > region.end - address) {
         return nullptr;
     }

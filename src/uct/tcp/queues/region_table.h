@@ -16,6 +16,7 @@ class Region final : public MemoryHandle {
     uint64_t key = 0;
     uintptr_t start = 0;
     uintptr_t end = 0;
+    PeerRights rights = PeerRights::kNone;
 };
 
 /**
@@ -26,15 +27,15 @@ class Region final : public MemoryHandle {
  */
 class RegionTable {
   public:
-    Region* add(void* address, size_t length);
+    Region* add(void* address, size_t length, PeerRights rights);
     void remove(Region* region);
 
     /** Lookups are valid, and the memory stays registered, while it lives. */
     class Reader {
       public:
         explicit Reader(RegionTable& table) : table_(table), lock_(table.mutex_) {}
-        /** The memory at `address`, if [address, address + length) lies in that region. */
-        std::byte* find(uint64_t key, uint64_t address, size_t length) const;
+        /** The memory at `address`, if [address, address + length) may be accessed like that. */
+        std::byte* find(uint64_t key, uint64_t address, size_t length, PeerRights wanted) const;
 
       private:
         RegionTable& table_;

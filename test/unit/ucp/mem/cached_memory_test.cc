@@ -47,15 +47,19 @@ class CachedMemory : public testing::Test {
     void use(Cluster& cluster) {
         Memory* memory = nullptr;
         ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_),
-                                           &memory),
+                                           uct::PeerRights::kNone, &memory),
                   UCS_OK);
         EXPECT_NE(memory->handle(0), nullptr);
         Memory::destroy(memory);
     }
-    ucp_mem_h map(Cluster& cluster, void* address, size_t length, unsigned flags = 0) {
+    static constexpr unsigned kLocal = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE;
+
+    ucp_mem_h map(Cluster& cluster, void* address, size_t length, unsigned flags = 0,
+                  unsigned prot = kLocal) {
         ucp_mem_map_params_t params{};
         params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                            UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+                            UCP_MEM_MAP_PARAM_FIELD_FLAGS | UCP_MEM_MAP_PARAM_FIELD_PROT;
+        params.prot = prot;
         params.address = address;
         params.length = length;
         params.flags = flags;
@@ -171,16 +175,32 @@ TEST_F(CachedMemory, AForkForgetsAll) {
     EXPECT_EQ(statistics(cluster).made, 2u);
 }
 
-TEST_F(CachedMemory, ABufferThatAPeerMayStillWriteIsForNobodyElse) {
+TEST_F(CachedMemory, ABufferThatAPeerMayStillReadIsForNobodyElse) {
     Cluster cluster;
     Memory* memory = nullptr;
-    ASSERT_EQ(
-        Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_), &memory),
-        UCS_OK);
+    ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_),
+                                       uct::PeerRights::kRead, &memory),
+              UCS_OK);
     EXPECT_NE(memory->handle(0), nullptr);
     memory->distrust();
     Memory::destroy(memory);
     EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
+}
+
+TEST_F(CachedMemory, WhatAPeerMayWriteIsNeverKept) {
+    Cluster cluster;
+    Memory* memory = nullptr;
+    ASSERT_EQ(Memory::create_on_demand(cluster.a.context().domains(), buffer_, sizeof(buffer_),
+                                       uct::PeerRights::kWrite, &memory),
+              UCS_OK);
+    EXPECT_NE(memory->handle(0), nullptr);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
+    Memory::destroy(memory);
+    const ucp_mem_h mapped =
+        map(cluster, buffer_, sizeof(buffer_), 0, kLocal | UCP_MEM_MAP_PROT_REMOTE_READ);
+    EXPECT_NE(unwrap(mapped).handle(0), nullptr);
+    EXPECT_EQ(cluster.a.context().domains().registrations()->regions(), 0u);
+    unmap(cluster, mapped);
 }
 
 }  // namespace

@@ -19,19 +19,21 @@ namespace {
 
 struct FakeHandle : uct::MemoryHandle {
     uintptr_t begin, end;
+    uct::PeerRights rights;
 };
 
 /** Counts, and refuses what it is told to. */
 class FakeDomain : public uct::MemoryDomain {
   public:
     const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
-    ucs_status_t register_memory(void* address, size_t length,
+    ucs_status_t register_memory(void* address, size_t length, uct::PeerRights rights,
                                  uct::MemoryHandle** handle) override {
         if (is_forbidden(reinterpret_cast<uintptr_t>(address), length)) return UCS_ERR_IO_ERROR;
         if (registered.size() >= limit || length > longest) return UCS_ERR_NO_MEMORY;
         auto* made = new FakeHandle;
         made->begin = reinterpret_cast<uintptr_t>(address);
         made->end = made->begin + length;
+        made->rights = rights;
         registered.push_back(made);
         *handle = made;
         return UCS_OK;
@@ -267,6 +269,19 @@ TEST_F(RegistrationCaching, DistrustedMemoryIsNotUsedAgain) {
     cache().put_for_good(*region);
     EXPECT_TRUE(fake(0).registered.empty());
     EXPECT_FALSE(use(0, 1));
+}
+
+TEST_F(RegistrationCaching, WhatPeersMayReadIsARegistrationOfItsOwn) {
+    CachedRegion* const region = cache().get(at(0), bytes(1));
+    uct::MemoryHandle* const own = cache().handle(*region, 0);
+    uct::MemoryHandle* const shared = cache().handle(*region, 0, uct::PeerRights::kRead);
+    ASSERT_NE(own, shared);
+    EXPECT_EQ(static_cast<FakeHandle*>(own)->rights, uct::PeerRights::kNone);
+    EXPECT_EQ(static_cast<FakeHandle*>(shared)->rights, uct::PeerRights::kRead);
+    EXPECT_EQ(cache().handle(*region, 0), own);
+    EXPECT_EQ(cache().handle(*region, 0, uct::PeerRights::kRead), shared);
+    cache().put_for_good(*region);
+    EXPECT_TRUE(fake(0).registered.empty());
 }
 
 // What docs/memory.md counts instructions of.

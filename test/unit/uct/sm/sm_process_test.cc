@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstring>
+
 #include "uct/sm/component.h"
 #include "uct/sm/sm_domain.h"
 #include "unit/uct/child.h"
@@ -37,9 +39,9 @@ void offer(Board& board) {
     if (peer->domain->allocate_memory(8192, nullptr, false, &allocated) != UCS_OK) _exit(1);
     MemoryHandle* handle;
     const size_t length = peer->domain->attributes().remote_key_length;
-    peer->domain->register_memory(own, 8192, &handle);
+    peer->domain->register_memory(own, 8192, PeerRights::kAll, &handle);
     peer->domain->pack_remote_key(handle, {board.key, length});
-    peer->domain->register_memory(allocated, 8192, &handle);
+    peer->domain->register_memory(allocated, 8192, PeerRights::kAll, &handle);
     peer->domain->pack_remote_key(handle, {board.mapped_key, length});
     board.address = reinterpret_cast<uintptr_t>(own);
     board.mapped_address = reinterpret_cast<uintptr_t>(allocated);
@@ -102,6 +104,48 @@ TEST_F(SmProcesses, MemoryOfBothKindsIsReadAndWrittenWithinItsBounds) {
             EXPECT_EQ(got, value);
         }
         near.domain->release_remote_key(key);
+    }
+}
+
+TEST_F(SmProcesses, AKeyThatNamesTheReaderItselfOpensNothing) {
+    const size_t length = near.domain->attributes().remote_key_length;
+    PackedRegion forged;
+    std::memcpy(&forged, board.key, sizeof(forged));
+    forged.pid = static_cast<uint32_t>(getpid());
+    forged.start_time = Process::self().start_time;
+    std::byte packed[sizeof(forged)];
+    RemoteKey key = 0;
+    std::memcpy(packed, &forged, sizeof(forged));
+    EXPECT_EQ(near.domain->unpack_remote_key({packed, length}, &key), UCS_OK);
+    EXPECT_EQ(key, kInvalidRemoteKey);
+    // Shared memory of the reader's that is as long as a table, with what others have written.
+    std::unique_ptr<SharedSegment> segment;
+    ASSERT_EQ(SharedSegment::create(KeyTable::kSlots * sizeof(KeySlot), nullptr, false, &segment),
+              UCS_OK);
+    uint64_t secret = 42;
+    auto* slots = reinterpret_cast<KeySlot*>(segment->base());
+    slots[3].number = 77;
+    slots[3].grant = {reinterpret_cast<uintptr_t>(&secret), 8, 0, 0, 0, PeerRights::kAll};
+    forged.slot = 3;
+    forged.number = 77;
+    forged.table = segment->name().nonce;
+    forged.table_descriptor = segment->name().descriptor;
+    std::memcpy(packed, &forged, sizeof(forged));
+    EXPECT_EQ(near.domain->unpack_remote_key({packed, length}, &key), UCS_OK);
+    EXPECT_EQ(key, kInvalidRemoteKey);
+}
+
+TEST_F(SmProcesses, AKeyWithAnotherNumberOpensNothing) {
+    const size_t length = near.domain->attributes().remote_key_length;
+    PackedRegion forged;
+    std::memcpy(&forged, board.key, sizeof(forged));
+    std::byte packed[sizeof(forged)];
+    for (const uint64_t number : {uint64_t{0}, forged.number + 1}) {
+        forged.number = number;
+        std::memcpy(packed, &forged, sizeof(forged));
+        RemoteKey key = 0;
+        EXPECT_EQ(near.domain->unpack_remote_key({packed, length}, &key), UCS_OK);
+        EXPECT_EQ(key, kInvalidRemoteKey);
     }
 }
 

@@ -128,7 +128,9 @@ class FakeDomain final : public uct::MemoryDomain {
     explicit FakeDomain(Device& device) : device_(device) {}
 
     const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
-    ucs_status_t register_memory(void*, size_t, uct::MemoryHandle**) override { return UCS_OK; }
+    ucs_status_t register_memory(void*, size_t, uct::PeerRights, uct::MemoryHandle**) override {
+        return UCS_OK;
+    }
     void deregister_memory(uct::MemoryHandle*) override {}
     void pack_remote_key(const uct::MemoryHandle*, std::span<std::byte>) const override {}
     ucs_status_t unpack_remote_key(std::span<const std::byte>, uct::RemoteKey*) override {

@@ -204,7 +204,7 @@ class Vanishing {
     explicit Vanishing(Peer& owner, size_t size) : owner_(owner), size_(size) {
         memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         EXPECT_NE(memory_, MAP_FAILED);
-        EXPECT_EQ(owner.domain->register_memory(memory_, size, &handle_), UCS_OK);
+        EXPECT_EQ(owner.domain->register_memory(memory_, size, PeerRights::kAll, &handle_), UCS_OK);
     }
     ~Vanishing() {
         owner_.domain->deregister_memory(handle_);
