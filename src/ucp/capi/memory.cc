@@ -14,6 +14,7 @@
 #include "ucp/mem/remote_memory.h"
 #include "ucp/worker/worker.h"
 #include "ucs/config/values.h"
+#include "ucs/log/log.h"
 
 using namespace ucp;
 
@@ -24,6 +25,16 @@ ucs_status_t publish(const Memory& memory) {
     if (memory.region() == 0) return UCS_OK;
     DomainLock lock(memory.domains());
     return memory.domains().regions().publish(memory);
+}
+
+/** Why PackedKey::parse() refuses bytes that the program hands over. */
+const char* fault_of_key(const void* bytes) {
+    if (bytes == nullptr) return "there is none";
+    PackedKeyHeader header;
+    std::memcpy(&header, bytes, sizeof(header));
+    if (header.magic != PackedKeyHeader::kMagic) return "it is not one of this library's";
+    if (header.version != PackedKeyHeader::kVersion) return "it is one of another version";
+    return "its bytes have changed on the way";
 }
 
 }  // namespace
@@ -144,7 +155,10 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     if (rkey_p == nullptr) return UCS_ERR_INVALID_PARAM;
     PackedKey packed;
     ucs_status_t status = PackedKey::parse(rkey_buffer, &packed);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK) {
+        ucs::log_error("a remote key is refused: {}", fault_of_key(rkey_buffer));
+        return status;
+    }
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
@@ -152,7 +166,10 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
     status = remote->open(worker_of(endpoint).context().domains(), packed,
                           worker_of(endpoint).rails().domain_pairs(endpoint, pairs));
-    if (status == UCS_OK) *rkey_p = wrap(remote.release());
+    if (status == UCS_OK)
+        *rkey_p = wrap(remote.release());
+    else
+        ucs::log_error("a remote key is refused: {}", ucs_status_string(status));
     return status;
 }
 

@@ -132,7 +132,16 @@ void Worker::log_use() const {
 
 unsigned Worker::progress() {
     if (in_progress_) return 0;
-    in_progress_ = true;
+    // However this ends: a callback of the program may throw, or its thread be cancelled there.
+    struct Turn {
+        explicit Turn(bool& taken) : taken_(taken) { taken_ = true; }
+        ~Turn() { taken_ = false; }
+        Turn(const Turn&) = delete;
+        Turn& operator=(const Turn&) = delete;
+
+      private:
+        bool& taken_;
+    } const turn(in_progress_);
     unsigned events = interfaces_.poll();
     if (has_work()) [[unlikely]]
         events += run_deferred();
@@ -160,7 +169,6 @@ unsigned Worker::progress() {
         --progress_countdown_;
     }
     if (events != 0) has_progressed_ = true;
-    in_progress_ = false;
     return events;
 }
 

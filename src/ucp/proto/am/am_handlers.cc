@@ -182,6 +182,10 @@ std::byte* AmHandlers::allocate(size_t bytes) {
     return block + alignment;
 }
 
+void AmHandlers::lost(uint64_t sender) {
+    if (Endpoint* endpoint = endpoints_.find(sender)) endpoint->fail(UCS_ERR_NO_MEMORY);
+}
+
 void AmHandlers::free_block(std::byte* data) {
     std::free(owner_of(data).first);
 }
@@ -199,6 +203,7 @@ ucs_status_t AmHandlers::deliver(const Message& message, uct::ReceiveDescriptor*
         if (copy.data == nullptr) {
             ucs::log_error("no memory for an active message of {} bytes: it is lost",
                            message.length);
+            lost(message.sender);
             return UCS_OK;
         }
         std::memcpy(copy.data, message.data, message.length);
@@ -233,7 +238,7 @@ void AmHandlers::deliver_announcement(const Message& message, const void* announ
     auto* kept = static_cast<KeptAnnouncement*>(std::malloc(sizeof(KeptAnnouncement) + size));
     if (kept == nullptr) {
         if (parse_announcement({static_cast<const std::byte*>(announcement), size}, &parsed)) {
-            rndv_.refuse(parsed.rts, UCS_OK);
+            rndv_.refuse(parsed.rts, UCS_ERR_NO_MEMORY);
         }
         return;
     }

@@ -92,6 +92,8 @@ class AmHandlers {
     /** Hand over an announcement. */
     void deliver_announcement(const Message& message, const void* announcement, size_t size);
 
+    /** A message of that worker found no memory: its endpoint ends, as nothing may be missing. */
+    void lost(uint64_t sender);
     /** Memory for data that may be kept, aligned for the user. */
     std::byte* allocate(size_t bytes);
     static void free_block(std::byte* data);

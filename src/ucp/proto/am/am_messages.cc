@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "ucp/proto/am/am_handlers.h"
 #include "ucs/log/log.h"
@@ -99,17 +101,34 @@ struct Arriving {
     uint64_t sender;
     size_t total;
     std::byte* data;
+    size_t room;  //!< bytes of `data`
     std::unique_ptr<std::byte[]> header;
 };
 
+ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_t length) {
+    auto& message = *static_cast<Arriving*>(target);
+    if (offset + length > message.room) {
+        const size_t room = Reassembly::room_for(offset + length, message.total);
+        std::byte* const larger = message.handlers->allocate(room);
+        if (larger == nullptr) {
+            ucs::log_error("no memory for an active message of {} bytes: it is lost",
+                           message.total);
+            return UCS_ERR_NO_MEMORY;
+        }
+        std::memcpy(larger, message.data, offset);
+        AmHandlers::free_block(std::exchange(message.data, larger));
+        message.room = room;
+    }
+    std::memcpy(message.data + offset, data, length);
+    return UCS_OK;
+}
+
 const Reassembly::Sink kBlockSink{
-    [](void* target, size_t offset, const void* data, size_t length) {
-        std::memcpy(static_cast<Arriving*>(target)->data + offset, data, length);
-    },
-    [](void* target, ucs_status_t status) {
+    store_in_block, [](void* target, ucs_status_t status) {
         const std::unique_ptr<Arriving> message(static_cast<Arriving*>(target));
         if (status != UCS_OK) {
             AmHandlers::free_block(message->data);
+            if (status == UCS_ERR_NO_MEMORY) message->handlers->lost(message->sender);
             return;
         }
         message->handlers->deliver_block(
@@ -133,21 +152,30 @@ ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::Rec
         ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
         return UCS_OK;
     }
-    std::byte* block = self.allocate(header.total);
+    if (header.total > PTRDIFF_MAX) {
+        ucs::log_warn("an active message of a size that no memory has was dropped");
+        return UCS_OK;
+    }
+    const size_t room = Reassembly::room_for(payload, header.total);
+    std::unique_ptr<Arriving> message(new (std::nothrow) Arriving{});
+    if (message != nullptr)
+        message->header.reset(new (std::nothrow) std::byte[header.am.header_length]);
+    std::byte* const block =
+        message != nullptr && message->header != nullptr ? self.allocate(room) : nullptr;
     if (block == nullptr) {
         ucs::log_error("no memory for an active message of {} bytes: it is lost",
                        uint64_t{header.total});
+        self.lost(header.id.sender);
         return UCS_OK;
     }
     const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
     std::memcpy(block, bytes, payload);
-    auto message = std::make_unique<Arriving>();
     message->handlers = &self;
     message->am = header.am;
     message->sender = header.id.sender;
     message->total = header.total;
     message->data = block;
-    message->header = std::make_unique<std::byte[]>(header.am.header_length);
+    message->room = room;
     std::memcpy(message->header.get(), bytes + payload, header.am.header_length);
     self.reassembly_.begin(header.id, header.total, payload,
                            {kBlockSink.store, kBlockSink.finish, message.release()});

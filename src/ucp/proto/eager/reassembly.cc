@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 
@@ -17,7 +18,13 @@ void Reassembly::clear() {
 }
 
 void Reassembly::begin(MessageId id, size_t total, size_t arrived, Sink sink) {
-    const auto [place, is_new] = messages_.try_emplace(id, Message{total, arrived, sink});
+    bool is_new = false;
+    try {
+        is_new = messages_.try_emplace(id, Message{total, arrived, sink}).second;
+    } catch (const std::bad_alloc&) {
+        sink.finish(sink.target, UCS_ERR_NO_MEMORY);
+        return;
+    }
     if (!is_new) {
         ucs::log_warn("worker {:016x} began message {} twice: dropped", id.sender, id.number);
         sink.finish(sink.target, UCS_ERR_IO_ERROR);
@@ -79,16 +86,17 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     }
     Message& message = found->second;
     const uint64_t offset = header.offset;
-    if (bytes > message.total - message.arrived || offset > message.total - bytes) {
-        ucs::log_warn("a fragment of worker {:016x} lies outside its message: dropped", id.sender);
+    if (offset != message.arrived || bytes > message.total - message.arrived) {
+        ucs::log_warn("a fragment of worker {:016x} is out of its place: dropped", id.sender);
         return UCS_OK;
     }
     message.arrived += bytes;
     const Sink sink = message.sink;
     const bool whole = message.arrived == message.total;
     if (whole) self.messages_.erase(found);
-    sink.store(sink.target, offset, payload, bytes);
-    if (whole) sink.finish(sink.target, UCS_OK);
+    const ucs_status_t status = sink.store(sink.target, offset, payload, bytes);
+    if (!whole && status != UCS_OK) self.messages_.erase(id);
+    if (whole || status != UCS_OK) sink.finish(sink.target, status);
     return UCS_OK;
 }
 

@@ -17,14 +17,20 @@ namespace ucp {
 /**
  * Messages of which the first fragment has come and later ones have not.
  *
- * The first fragment's protocol says what to do with the rest: it gives a sink. Fragments that
- * belong to no message are dropped: the message failed meanwhile, or the peer makes them up.
+ * The first fragment's protocol says what to do with the rest: it gives a sink. Fragments come in
+ * the order of their bytes, like all that one worker sends to another. Those that do not follow
+ * what has come, among them any that comes twice, or that belong to no message are dropped: the
+ * message failed meanwhile, or the peer makes them up.
  */
 class Reassembly {
   public:
     struct Sink {
-        /** Bytes [offset, offset + length) of the message; they lie inside it. */
-        void (*store)(void* target, size_t offset, const void* data, size_t length) = nullptr;
+        /**
+         * Bytes [offset, offset + length) of the message; they lie inside it.
+         * @return an error ends the message with it
+         */
+        ucs_status_t (*store)(void* target, size_t offset, const void* data,
+                              size_t length) = nullptr;
         /** UCS_OK: all bytes have been stored. An error: no more will come. Called once. */
         void (*finish)(void* target, ucs_status_t status) = nullptr;
         void* target = nullptr;
@@ -37,6 +43,14 @@ class Reassembly {
     ~Reassembly() { clear(); }
     void clear();
 
+    /**
+     * How much room to have for a message of which so many bytes have come: a multiple of those,
+     * since the total is only the sender's word.
+     */
+    static size_t room_for(size_t arrived, size_t total) {
+        constexpr size_t kMultiple = 8;
+        return arrived >= total / kMultiple ? total : kMultiple * arrived;
+    }
     /** @param arrived  bytes of the first fragment, stored by the caller; below `total` */
     void begin(MessageId id, size_t total, size_t arrived, Sink sink);
     /** Another taker for the rest: a receive was found for the message. */

@@ -219,7 +219,7 @@ ucs_status_ptr_t OneSided::atomic(Endpoint& endpoint, const AtomicArguments& arg
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     begin_atomic(*this, *request, endpoint, arguments, address, remote);
-    return endpoint.submit(*request, params);
+    return submit(endpoint, *request, params);
 }
 
 ucs_status_t OneSided::atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,

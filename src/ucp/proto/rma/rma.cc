@@ -236,7 +236,15 @@ ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, con
     const ucs_status_t status = begin(*request, endpoint, operation, is_put, params.memory_type());
     if (status != UCS_OK) return requests.give_back(*request, status);
     endpoint.count_send(operation.length);
-    return endpoint.submit(*request, params);
+    return submit(endpoint, *request, params);
+}
+
+ucs_status_ptr_t OneSided::submit(Endpoint& endpoint, Request& request, const OpParams& params) {
+    if (!is_turn() || params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL)) [[likely]]
+        return endpoint.submit(request, params);
+    ucp_request_param_t later = params.raw();
+    later.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    return endpoint.submit(request, OpParams(&later));
 }
 
 ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& operation,

@@ -97,10 +97,23 @@ class OneSided {
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
 
+    /**
+     * Submit an operation. Where operations are done when their call returns, a program that waits
+     * for a word to change by nothing else, as locks of OpenSHMEM do, would never come to
+     * ucp_worker_progress(), and its peers wait for it. So every kTurn-th of them is done, but says
+     * so in the next progress only. Short puts, with which nobody can wait, are not counted.
+     */
+    ucs_status_ptr_t submit(Endpoint& endpoint, Request& request, const OpParams& params);
+
   private:
+    static constexpr uint32_t kTurn = 64;
+
+    bool is_turn() { return ++operations_ % kTurn == 0; }
     ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
                            bool is_put);
     ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, bool is_put);
+
+    uint32_t operations_ = 0;
 };
 
 }  // namespace ucp

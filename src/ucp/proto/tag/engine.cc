@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ucs/log/log.h"
+
 namespace ucp {
 
 void TagEngine::clear() {
@@ -128,6 +130,10 @@ bool TagEngine::cancel(Request& request) {
 }
 
 TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
+    // If that fails there are still some, which are left to keep_lost().
+    if (messages_.raw().capacity() < messages_.in_use() + kSpare &&
+        !messages_.raw().reserve(messages_.in_use() + kSpare))
+        return nullptr;
     TagMessage* message = messages_.create();
     if (message == nullptr) return nullptr;
     message->data = bytes <= TagMessage::kInlineBytes ? message->inline_data
@@ -141,6 +147,23 @@ TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
     message->length = bytes;
     message->room = bytes;
     return message;
+}
+
+void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request) {
+    TagMessage* message = messages_.create();
+    if (message == nullptr) {
+        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost", length);
+        return;
+    }
+    ucs::log_error("no memory for an unexpected message of {} bytes: its receive fails", length);
+    message->data = message->inline_data;
+    message->tag = tag;
+    message->kind = TagMessageKind::kEager;
+    message->length = length;
+    message->sync_sender = sync_sender;
+    message->sync_request = sync_request;
+    message->status = UCS_ERR_NO_MEMORY;
+    keep(*message);
 }
 
 void TagEngine::free(TagMessage& message) {

@@ -16,7 +16,7 @@
 namespace ucp {
 
 enum class TagMessageKind : uint8_t {
-    kEager,       //!< all of the data is here
+    kEager,       //!< all of the data is here, or will never come: `status`
     kFragmented,  //!< the first fragment, later ones as they come: Reassembly finds it by `id`
     kRendezvous,  //!< `data` is the announcement (RndvRts) as it came
 };
@@ -32,7 +32,8 @@ struct TagMessage : UnexpectedMessage {
     uint64_t sync_sender = 0;   //!< uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request = 0;
     MessageId id{};
-    size_t room = 0;  //!< bytes of `data`
+    size_t room = 0;               //!< bytes of `data`
+    ucs_status_t status = UCS_OK;  //!< why data will never come; its receive ends with it
     std::byte inline_data[kInlineBytes];
 };
 
@@ -86,10 +87,15 @@ class TagEngine {
     bool receive_at_once(Tag tag, const void* data, size_t length, Request** receive);
 
     /** A message without a receive, with room for `bytes`. @return null if there is no memory */
-    TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
+    [[nodiscard]] TagMessage* allocate(Tag tag, TagMessageKind kind, size_t bytes);
     /** Let receives and probes find the message. */
     void keep(TagMessage& message) { matcher_.keep(message); }
     void free(TagMessage& message);
+    /**
+     * There is no memory for a message. It keeps its place without data, so that the receive that
+     * it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
+     */
+    void keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request);
 
     Matcher& matcher() { return matcher_; }
 
@@ -125,6 +131,7 @@ class TagEngine {
     Turns turns_;  //!< of long messages
     uint64_t receives_ = 0;
     Matcher matcher_;
+    static constexpr size_t kSpare = 16;  //!< places for messages that find no memory
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};
 };
 

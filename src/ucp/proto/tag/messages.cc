@@ -3,6 +3,7 @@
 // Tagged messages that go eagerly: sending, arriving, and the acknowledgement of synchronous ones.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "ucp/proto/tag/engine.h"
@@ -89,10 +90,7 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
         return;
     }
     TagMessage* message = allocate(tag, TagMessageKind::kEager, length);
-    if (message == nullptr) {
-        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost", length);
-        return;
-    }
+    if (message == nullptr) return keep_lost(tag, length, sync_sender, sync_request);
     message->length = length;
     message->arrived = length;
     message->sync_sender = sync_sender;
@@ -139,20 +137,42 @@ namespace {
 const Reassembly::Sink kReceiveSink{
     [](void* target, size_t offset, const void* data, size_t length) {
         store(*static_cast<Request*>(target), offset, data, length);
+        return UCS_OK;
     },
     [](void* target, ucs_status_t status) { static_cast<Request*>(target)->complete(status); }};
+
+/** Room for the first `bytes` of a message, which so far has had room for what had come. */
+bool make_room(TagMessage& message, size_t bytes) {
+    if (bytes <= message.room) return true;
+    const size_t room = Reassembly::room_for(bytes, message.length);
+    const bool is_inline = message.data == message.inline_data;
+    void* const larger = std::realloc(is_inline ? nullptr : message.data, room);
+    if (larger == nullptr) {
+        ucs::log_error("no memory for an unexpected message of {} bytes: its receive fails",
+                       message.length);
+        return false;
+    }
+    if (is_inline) std::memcpy(larger, message.data, message.arrived);
+    message.data = static_cast<std::byte*>(larger);
+    message.room = room;
+    return true;
+}
 
 // Later fragments of a message that still waits for one.
 const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* data, size_t length) {
                                      auto& message = *static_cast<TagMessage*>(target);
+                                     if (!make_room(message, offset + length))
+                                         return UCS_ERR_NO_MEMORY;
                                      std::memcpy(message.data + offset, data, length);
                                      message.arrived += length;
+                                     return UCS_OK;
                                  },
                                  // One that will never be whole keeps its place: the receive that
                                  // finds it gets an error, not a later message.
-                                 [](void* target, ucs_status_t) {
-                                     static_cast<TagMessage*>(target)->kind =
-                                         TagMessageKind::kEager;
+                                 [](void* target, ucs_status_t status) {
+                                     auto& message = *static_cast<TagMessage*>(target);
+                                     message.kind = TagMessageKind::kEager;
+                                     message.status = status;
                                  }};
 
 Reassembly::Sink sink_to(const Reassembly::Sink& kind, void* target) {
@@ -180,10 +200,14 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
         self.reassembly_.begin(header.id, header.total, bytes, sink_to(kReceiveSink, receive));
         return UCS_OK;
     }
-    TagMessage* message = self.allocate(header.tag, TagMessageKind::kFragmented, header.total);
+    if (header.total > PTRDIFF_MAX) {
+        ucs::log_warn("a tagged message of a size that no memory has was dropped");
+        return UCS_OK;
+    }
+    TagMessage* message = self.allocate(header.tag, TagMessageKind::kFragmented,
+                                        Reassembly::room_for(bytes, header.total));
     if (message == nullptr) {
-        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost",
-                       uint64_t{header.total});
+        self.keep_lost(header.tag, header.total, header.id.sender, header.sync_request);
         return UCS_OK;
     }
     message->length = header.total;
@@ -293,7 +317,9 @@ void TagEngine::receive_kept(Request& receive, TagMessage& message) {
     if (message.kind == TagMessageKind::kFragmented) {
         reassembly_.redirect(message.id, sink_to(kReceiveSink, &receive));
     } else {
-        receive.complete(message.arrived == message.length ? UCS_OK : UCS_ERR_CONNECTION_RESET);
+        const bool is_whole = message.arrived == message.length;
+        receive.complete(is_whole || message.status != UCS_OK ? message.status
+                                                              : UCS_ERR_CONNECTION_RESET);
     }
     free(message);
 }

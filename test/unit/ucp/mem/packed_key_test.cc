@@ -4,6 +4,7 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/select/worker_address.h"
+#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {
@@ -87,8 +88,13 @@ TEST_F(PackedKeys, UnpackOnAnEndpoint) {
     Memory::destroy(other);
     for (ucp_rkey_h each : {key, same, different}) ucp_rkey_destroy(each);
 
+    ucs::LogCapture log;
+    packed.back() ^= std::byte{1};
+    EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed.data(), &key), UCS_ERR_INVALID_ADDR);
+    EXPECT_TRUE(log.contains("have changed"));
     packed[0] ^= std::byte{1};
     EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, packed.data(), &key), UCS_ERR_INVALID_ADDR);
+    EXPECT_TRUE(log.contains("not one of this library's"));
     EXPECT_EQ(ucp_ep_rkey_unpack(cluster_.ep, nullptr, &key), UCS_ERR_INVALID_PARAM);
 }
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <malloc.h>
+
+#include <algorithm>
+
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/emulation.h"
@@ -157,6 +161,77 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
         }
     }
     expect_alive(cluster);
+}
+
+void deliver(Worker& victim, AmId id, std::vector<std::byte> bytes) {
+    victim.interfaces().deliver(static_cast<uint8_t>(id), bytes.data(), bytes.size());
+}
+
+TEST(BadMessages, AFragmentThatComesTwiceCountsOnce) {
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    const MessageId id{cluster.a.worker().uuid(), 7};
+    Bytes buffer(2000, 0xee);
+    const ucp_request_param_t param{};
+    const ucs_status_ptr_t receive = ucp_tag_recv_nbx(cluster.b().handle(), buffer.data(),
+                                                      buffer.size(), 5, ~uint64_t{0}, &param);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(receive));
+    ucs::LogCapture log;
+    deliver(victim, AmId::kTagFirst, bytes_of(TagFirstHeader{5, id, 2000, 0}, 1000));
+    for (int i = 0; i < 2; ++i)
+        deliver(victim, AmId::kFragment, bytes_of(FragmentHeader{id, 1000}, 500));
+    deliver(victim, AmId::kFragment, bytes_of(FragmentHeader{id, 1600}, 400));
+    EXPECT_EQ(log.entries().size(), 2u);
+    EXPECT_EQ(ucp_request_check_status(receive), UCS_INPROGRESS);
+    deliver(victim, AmId::kFragment, bytes_of(FragmentHeader{id, 1500}, 500));
+    EXPECT_EQ(cluster.wait(receive), UCS_OK);
+    EXPECT_EQ(buffer, Bytes(2000));
+}
+
+// What it takes is known only to a C library that counts; under a sanitizer this shows nothing.
+TEST(BadMessages, AnnouncedLengthsTakeNoMemory) {
+    constexpr uint64_t kTotal = uint64_t{1} << 30;
+    constexpr unsigned kMessages = 500;
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    const uint64_t from = cluster.a.worker().uuid();
+    const auto in_use = [] {
+        const struct mallinfo2 info = mallinfo2();
+        return info.uordblks + info.hblkhd;
+    };
+    ucs::LogCapture log;
+    const size_t before = in_use();
+    for (unsigned i = 0; i < kMessages; ++i) {
+        deliver(victim, AmId::kAmFirst,
+                bytes_of(AmFirstHeader{{0, 0, 0}, {from, 2 * i + 1}, kTotal}, 64));
+        deliver(victim, AmId::kTagFirst,
+                bytes_of(TagFirstHeader{0, {from, 2 * i + 2}, kTotal, 0}, 64));
+    }
+    EXPECT_LT(in_use() - before, size_t{8} << 20);
+}
+
+TEST(BadMessages, LongMessagesWithoutAReceiveGrowAsTheyCome) {
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    const MessageId id{cluster.a.worker().uuid(), 7};
+    const Bytes content = pattern(100000, 3);
+    const auto piece = [&](const auto& header, size_t offset, size_t length) {
+        std::vector<std::byte> bytes = bytes_of(header, length);
+        std::memcpy(bytes.data() + sizeof(header), content.data() + offset, length);
+        return bytes;
+    };
+    deliver(victim, AmId::kTagFirst, piece(TagFirstHeader{5, id, content.size(), 0}, 0, 10));
+    for (size_t offset = 10; offset < content.size();) {
+        const size_t length = std::min<size_t>(3 * offset, content.size() - offset);
+        deliver(victim, AmId::kFragment, piece(FragmentHeader{id, offset}, offset, length));
+        offset += length;
+    }
+    Bytes buffer(content.size());
+    const ucp_request_param_t param{};
+    EXPECT_EQ(cluster.wait(ucp_tag_recv_nbx(cluster.b().handle(), buffer.data(), buffer.size(), 5,
+                                            ~uint64_t{0}, &param)),
+              UCS_OK);
+    EXPECT_EQ(buffer, content);
 }
 
 }  // namespace

@@ -264,5 +264,32 @@ TEST_F(EarlyMessagesInOrder, AreGoneWithTheirWorker) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ActiveMessages,
                          ::testing::Values(0, 1, 8, 64, 1000, 1024, 5000, 100000));
 
+struct Thrown {};
+
+TEST(Callbacks, ThatThrowLeaveTheWorkerUsable) {
+    Cluster cluster(2);
+    static unsigned calls;
+    calls = 0;
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+    handler.id = 7;
+    handler.cb = [](void*, const void*, size_t, void*, size_t,
+                    const ucp_am_recv_param_t*) -> ucs_status_t {
+        if (++calls == 1) throw Thrown();
+        return UCS_OK;
+    };
+    ASSERT_EQ(ucp_worker_set_am_recv_handler(cluster.worker(1), &handler), UCS_OK);
+    const auto send = [&] {
+        const char word[8] = {};
+        const ucs_status_ptr_t sending =
+            ucp_am_send_nbx(cluster.endpoint(0, 1), 7, nullptr, 0, word, sizeof(word), &kNothing);
+        if (UCS_PTR_IS_PTR(sending)) ucp_request_free(sending);
+    };
+    send();
+    EXPECT_THROW(cluster.steps(1000), Thrown);
+    send();
+    EXPECT_TRUE(cluster.until([] { return calls == 2; }, 1000));
+}
+
 }  // namespace
 }  // namespace ucp::test

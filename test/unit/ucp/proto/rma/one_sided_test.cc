@@ -5,6 +5,7 @@
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucs/log/log.h"
+#include "uct/self/component.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {
@@ -308,6 +309,51 @@ TEST(OneSidedErrors, DeadPeerEndsEmulatedOperations) {
     cluster.fabric().kill(cluster.b().worker().uuid());
     cluster.endpoint().scalable()->check(nullptr);
     EXPECT_LT(cluster.wait(operation), 0);
+}
+
+// A program that waits for a word by getting it, and is the one that its peers wait for.
+TEST(OneSidedOperations, ThatAreDoneAtOnceComeToProgressNowAndThen) {
+    const ucs::VirtualClock clock;
+    Settings settings;
+    Node node(settings, uct::self::component(), clock, 5);
+    const ucp_ep_h self = node.connect(node);
+    alignas(8) uint64_t word = 42;
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = &word;
+    params.length = sizeof(word);
+    ucp_mem_h memory = nullptr;
+    ASSERT_EQ(ucp_mem_map(wrap(&node.context()), &params, &memory), UCS_OK);
+    void* packed = nullptr;
+    size_t size = 0;
+    ASSERT_EQ(ucp_rkey_pack(wrap(&node.context()), memory, &packed, &size), UCS_OK);
+    ucp_rkey_h key = nullptr;
+    ASSERT_EQ(ucp_ep_rkey_unpack(self, packed, &key), UCS_OK);
+    ucp_rkey_buffer_release(packed);
+    int at_once = 0, later = 0;
+    for (int i = 0; i < 640; ++i) {
+        uint64_t found = 0;
+        const ucp_request_param_t none{};
+        const ucs_status_ptr_t operation =
+            i % 2 == 0
+                ? ucp_get_nbx(self, &found, sizeof(found), address_of(&word), key, &none)
+                : ucp_atomic_fetch_nb(self, UCP_ATOMIC_FETCH_OP_FADD, 0, &found, sizeof(found),
+                                      address_of(&word), key, [](void*, ucs_status_t) {});
+        if (!UCS_PTR_IS_PTR(operation)) {
+            ++at_once;
+        } else {
+            ++later;
+            EXPECT_EQ(ucp_request_check_status(operation), UCS_INPROGRESS);
+            ucp_worker_progress(node.handle());
+            EXPECT_EQ(ucp_request_check_status(operation), UCS_OK);
+            ucp_request_free(operation);
+        }
+        EXPECT_EQ(found, 42u);
+    }
+    EXPECT_EQ(later, 10);
+    EXPECT_EQ(at_once, 630);
+    ucp_rkey_destroy(key);
+    EXPECT_EQ(ucp_mem_unmap(wrap(&node.context()), memory), UCS_OK);
 }
 
 }  // namespace
