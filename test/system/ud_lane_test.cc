@@ -19,6 +19,7 @@ TEST_P(DatagramLanes, AHotPairIsPromotedUnderTrafficAndGivesItsLaneBack) {
     options.config.max_priority_endpoints = 1;
     options.config.switch_interval = std::chrono::milliseconds(1);
     options.config.sample_duty = 1;
+    options.config.score_hold = ucs::Duration(0);
     options.faults.ud_drop = options.faults.ud_duplicate = options.faults.ud_delay = 0.05;
     options.faults.ud_delay_ns = 20000;
     SoftWorld world(options);

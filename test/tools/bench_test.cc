@@ -93,7 +93,7 @@ TEST(BadOptions, AreNamed) {
         {{"bench", "mbw_mr", "--time", "soon"}, "'soon' is no time"},
         {{"bench", "mbw_mr", "--lanes", "fast"}, "--lanes"},
         {{"bench", "mbw_mr", "--ranks", "1"}, "--ranks"},
-        {{"bench", "nothing"}, "subcommand is required"},
+        {{"bench", "nothing"}, "no command 'nothing'"},
         {{"sim", "mbw_mr", "--model", "speed=1"}, "no field 'speed'"},
         {{"sim", "zipf", "--set", "UCX_TLS"}, "NAME=VALUE"},
     };

@@ -130,7 +130,7 @@ TEST(MemoryPool, ReserveTakesMemoryAhead) {
 }
 
 TEST(MemoryPool, SaysWhatLeaked) {
-    LogCapture log;
+    LogCapture log(LogLevel::kDiag);
     {
         MemoryPool pool({.name = "bounce buffers", .object_size = 32});
         pool.allocate();
