@@ -227,9 +227,10 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
     const bool is_long = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
                          ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
-                          is_rendezvous(endpoint.protocols().find(
-                              select::Operation::kActiveMessage, buffer_class(packer, memory),
-                              select::Situation::kAlone, packer.length())));
+                          (is_rendezvous(endpoint.protocols().find(
+                               select::Operation::kActiveMessage, buffer_class(packer, memory),
+                               select::Situation::kAlone, packer.length())) ||
+                           rndv_.is_direct(endpoint, packer)));
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);

@@ -48,13 +48,14 @@ struct RndvHeader {
 class Rendezvous {
   public:
     Rendezvous(RequestPool& pool, EndpointTable& table, const RailTable& paths, DomainSet& set,
-               bulk::Engine& engine, RndvScheme way)
+               bulk::Engine& engine, RndvScheme way, bool has_threshold)
         : requests(pool),
           endpoints(table),
           rails(paths),
           domains(set),
           bulk(engine),
           scheme(way),
+          has_user_threshold(has_threshold),
           direct(pool.work(), table) {}
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
@@ -78,9 +79,10 @@ class Rendezvous {
                (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
                DirectPath::is_near(endpoint, buffer);
     }
-    /** Is that better than to send the data at once? */
+    /** Is that better than to send at once what the table of protocols does not announce? */
     bool is_direct(Endpoint& endpoint, const Buffer& buffer) {
-        return can_be_direct(endpoint, buffer) && direct.pays(endpoint, buffer);
+        return !has_user_threshold && can_be_direct(endpoint, buffer) &&
+               direct.pays(endpoint, buffer);
     }
     /** Ends the receives that devices have filled. */
     unsigned run_deferred();
@@ -94,6 +96,7 @@ class Rendezvous {
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
     const RndvScheme scheme;
+    const bool has_user_threshold;  //!< UCX_RNDV_THRESH says what is announced
     DirectPath direct;
 
   private:

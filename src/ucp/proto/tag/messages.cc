@@ -270,8 +270,9 @@ bool TagEngine::goes_by_rndv(Endpoint& endpoint, const Packer& buffer, const Mem
     };
     const bool alone = is_announced(Situation::kAlone);
     const bool among_others = is_announced(Situation::kAmongOthers);
-    if (alone == among_others) return alone;
-    return situation(endpoint) == Situation::kAlone ? alone : among_others;
+    const bool is_long =
+        alone == among_others || situation(endpoint) == Situation::kAlone ? alone : among_others;
+    return is_long || rndv_.is_direct(endpoint, buffer);
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
