@@ -150,6 +150,11 @@ TEST(Perf, WhatWasEmulatedIsMarked) {
     const Outcome real = run_command(by_memory("put", {"--size", "8", "--iterations", "2"}));
     EXPECT_EQ(real.status, 0) << real.err;
     EXPECT_EQ(real.out.find("EMULATED"), std::string::npos) << real.out;
+    // No lane goes over the adapter.
+    const Outcome memory =
+        run_command(perf("put", {"--soft", "--tls", "sm", "--size", "8", "--iterations", "2"}));
+    EXPECT_EQ(memory.status, 0) << memory.err;
+    EXPECT_EQ(memory.out.find("EMULATED"), std::string::npos) << memory.out;
 }
 
 TEST(Perf, ResultsGoToStandardOutput) {

@@ -37,6 +37,11 @@ std::string chosen_device(const std::string& device, bool with_other_host) {
     return with_other_host || has_real_adapter() ? "real" : "soft";
 }
 
+bool is_over_adapter(std::string_view lanes) {
+    return lanes.find("_mlx5/") != std::string_view::npos ||
+           lanes.find("_verbs/") != std::string_view::npos;
+}
+
 void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
     constexpr const char* kRestarted = "SWIFTLANE_INFO_SOFT";
     if (std::getenv(kRestarted) != nullptr) return;

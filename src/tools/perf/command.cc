@@ -102,15 +102,17 @@ std::string title(const PerfCommand& command) {
 
 void initiate(Channel& channel, const PerfCommand& command) {
     const Options& options = command.options;
-    const bool is_emulated = command.device == "soft";
+    bool is_emulated = false;
     JsonFile json(command.json);
     const Interrupt interrupt;
     const LiveLine line;
     Listener listener;
-    fmt::print("{}\n{}", title(command), is_emulated ? kEmulatedNote : "");
+    fmt::print("{}\n", title(command));
     listener.on_lane = [&](const std::string& lane) {
         line.clear();
-        fmt::print("# lanes: {}\n{}", lane, table_header(options));
+        is_emulated = command.device == "soft" && is_over_adapter(lane);
+        fmt::print("{}# lanes: {}\n{}", is_emulated ? kEmulatedNote : "", lane,
+                   table_header(options));
     };
     listener.on_row = [&](const Row& row) {
         line.clear();
