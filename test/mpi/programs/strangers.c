@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Strangers at the TCP ports of a running job: 10,000 connections to all ranks' listeners that say
- * nothing, random bytes, half a greeting, or the whole greeting of a job with another key. Each
- * must be closed by the rank, and meanwhile the job's messages go around, every byte checked.
+ * nothing, random bytes, half a greeting, the whole greeting of a job with another key, or that of
+ * another version. Each must be closed by the rank, with a word on versions at most, and meanwhile
+ * the job's messages go around, every byte checked.
  *
  *   strangers [CONNECTIONS]
  *
@@ -22,7 +23,14 @@
 
 #include "check.h"
 
-enum { kGreeting = 80, kHeld = 500, kMostListeners = 64, kPatience = 30000 };
+enum {
+    kGreeting = 96,
+    kChallenge = 48,
+    kKinds = 5,
+    kHeld = 500,
+    kMostListeners = 64,
+    kPatience = 30000
+};
 
 static struct sockaddr_in listeners[kMostListeners];
 static int listener_count;
@@ -48,17 +56,17 @@ static void find_listeners(void) {
     if (table != NULL) fclose(table);
 }
 
-/* As of a job whose secret and key are others: magic and version as in src/uct/tcp/wire/format.h.
+/* As of a job whose secret and key are others: magic and versions as in src/uct/tcp/wire/format.h.
  */
-static void make_greeting(unsigned char* bytes) {
-    static const unsigned char start[] = {'S', 'L', 'T', 'P', 2, 0, 0, 0};
+static void make_greeting(unsigned char* bytes, unsigned char version) {
+    const unsigned char start[] = {'S', 'L', 'T', 'P', version, 0, version, 0};
     for (int i = 0; i < kGreeting; ++i) bytes[i] = (unsigned char)rand();
     memcpy(bytes, start, sizeof(start));
 }
 
 /* A connection that has said what its kind says. */
 static int knock(int number) {
-    const struct sockaddr_in* to = &listeners[number / 4 % listener_count];
+    const struct sockaddr_in* to = &listeners[number / kKinds % listener_count];
     const int stranger = socket(AF_INET, SOCK_STREAM, 0);
     /* Where ranks outnumber cores the kernel's queue of a listener may be full for a while. */
     if (stranger < 0 || connect(stranger, (const struct sockaddr*)to, sizeof(*to)) != 0) {
@@ -66,9 +74,9 @@ static int knock(int number) {
         exit(1);
     }
     unsigned char bytes[4 * kGreeting];
-    make_greeting(bytes);
+    make_greeting(bytes, number % kKinds == 4 ? 2 : 3);
     ssize_t sent = 0;
-    switch (number % 4) {
+    switch (number % kKinds) {
         case 0:
             break;
         case 1:
@@ -78,7 +86,7 @@ static int knock(int number) {
         case 2:
             sent = send(stranger, bytes, kGreeting / 2, MSG_NOSIGNAL);
             break;
-        case 3:
+        default:
             sent = send(stranger, bytes, kGreeting, MSG_NOSIGNAL);
             break;
     }
@@ -87,11 +95,17 @@ static int knock(int number) {
     return stranger;
 }
 
-/* Waits until the other end closes; whoever answers a stranger has let it in. */
+/* Waits until the other end closes; whoever says more than a challenge has let the stranger in. */
 static void await_refusal(int stranger) {
     struct pollfd event = {stranger, POLLIN, 0};
-    char byte;
-    if (poll(&event, 1, kPatience) != 1 || recv(stranger, &byte, 1, 0) > 0) {
+    char bytes[kChallenge + 1];
+    ssize_t got = 0, all = 0;
+    do {
+        if (poll(&event, 1, kPatience) != 1) all = sizeof(bytes);
+        got = recv(stranger, bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (got > 0) all += got;
+    } while (got > 0 && all <= kChallenge);
+    if (all > kChallenge) {
         fprintf(stderr, "a stranger was not refused\n");
         exit(3);
     }
