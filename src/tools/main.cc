@@ -16,11 +16,15 @@
 #include "tools/common/paths.h"
 #include "tools/explain/command.h"
 #include "tools/info/command.h"
+#include "tools/manual/command.h"
 #include "tools/perf/command.h"
+#include "tools/plot/command.h"
 #include "tools/run/command.h"
 #include "tools/sim/exec.h"
+#include "tools/top/command.h"
 
-int main(int argc, char** argv) {
+// What is thrown before the commands are known ends the program.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
     CLI::App app{"Swiftlane: benchmarks, simulation and information", "swiftlane"};
     app.require_subcommand(1);
     app.failure_message([](const CLI::App*, const CLI::Error& error) {
@@ -32,9 +36,12 @@ int main(int argc, char** argv) {
     tools::add_sim(app);
     tools::add_explain(app);
     tools::add_info(app);
+    tools::add_top(app);
+    tools::add_plot(app);
     app.add_subcommand("completion", "For bash: source <(swiftlane completion)")->callback([&app] {
         fmt::print("{}", tools::bash_completion(app));
     });
+    tools::add_manual(app);
     // CLI11 would read a program's options after "--" as its own.
     char** const dashes = std::find(argv, argv + argc, std::string_view("--"));
     tools::add_run(app, {std::min(dashes + 1, argv + argc), argv + argc});

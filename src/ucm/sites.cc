@@ -47,10 +47,11 @@ std::vector<Text> texts_of_c_library() {
                 !name.starts_with("ld-linux"))
                 return 0;
             for (const auto& header : std::span(info->dlpi_phdr, info->dlpi_phnum)) {
-                if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0)
+                if (header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0) {
                     static_cast<std::vector<Text>*>(arg)->push_back(
                         {reinterpret_cast<uint8_t*>(info->dlpi_addr + header.p_vaddr),
                          header.p_memsz});
+                }
             }
             return 0;
         },

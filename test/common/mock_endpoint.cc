@@ -256,6 +256,33 @@ ssize_t MockEndpoint::chain(PacketType type, std::span<const ChainPiece> pieces,
     return taken;
 }
 
+/** At once, as a processor does. */
+ssize_t MockEndpoint::copy(PacketType type, std::span<const ChainPiece> pieces) {
+    const ucs_status_t room_status = room();
+    if (room_status != UCS_OK) return room_status == UCS_ERR_NO_RESOURCE ? 0 : room_status;
+    ++interface_.counters().copies;
+    FabricState& fabric = interface_.fabric;
+    ssize_t done = 0;
+    for (const ChainPiece& piece : pieces) {
+        if (done == static_cast<ssize_t>(fabric.config.pieces_at_once)) break;
+        Packet* packet = prepare(type, nullptr);
+        packet->remote_address = piece.remote;
+        packet->key = piece.key;
+        packet->length = piece.length;
+        if (type == PacketType::kPut) append(packet->data, piece.local, piece.length);
+        const ucs_status_t status = fabric.access(packet);
+        if (status == UCS_OK && type == PacketType::kGet)
+            std::ranges::copy(packet->data, static_cast<std::byte*>(piece.local));
+        fabric.recycle(packet);
+        if (status != UCS_OK) {
+            if (done == 0) return status;
+            break;
+        }
+        ++done;
+    }
+    return done;
+}
+
 ucs_status_t MockEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                                   void* result, uint64_t remote_address, RemoteKey key,
                                   Completion* completion) {

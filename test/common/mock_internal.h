@@ -92,6 +92,8 @@ struct FabricState {
     void advance();
     bool reachable(uint64_t worker_a, uint64_t worker_b) const;
     void kill(uint64_t worker_id);
+    /** What a put, get or atomic operation does at its target. */
+    ucs_status_t access(Packet* packet);
 
     Config config;
     std::mt19937_64 generator;
@@ -125,7 +127,6 @@ struct FabricState {
     void schedule(std::shared_ptr<Channel> channel, uint64_t due);
     bool arrive(Channel& channel, Packet* packet);
     ucs_status_t execute(const Channel& channel, Packet* packet, MockInterface* target);
-    ucs_status_t access(Packet* packet);
     void come_back(Packet* packet);
 
     std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> heap_;
@@ -162,6 +163,12 @@ class MockEndpoint final : public Endpoint {
     ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) override {
         return chain(PacketType::kGet, pieces, completion);
     }
+    ssize_t put_pieces(std::span<const ChainPiece> pieces) override {
+        return copy(PacketType::kPut, pieces);
+    }
+    ssize_t get_pieces(std::span<const ChainPiece> pieces) override {
+        return copy(PacketType::kGet, pieces);
+    }
     ucs_status_t fence() override { return status_; }
     ucs_status_t flush(Completion* completion) override;
     ucs_status_t check(Completion* completion) override;
@@ -189,6 +196,7 @@ class MockEndpoint final : public Endpoint {
   private:
     ucs_status_t room();
     ssize_t chain(PacketType type, std::span<const ChainPiece> pieces, Completion* completion);
+    ssize_t copy(PacketType type, std::span<const ChainPiece> pieces);
     Packet* prepare(PacketType type, Completion* completion);
     void post(Packet* packet);
     void fail(ucs_status_t status);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 #include "common/mock_internal.h"
 
@@ -85,6 +86,7 @@ ucs_status_t MockInterface::create_endpoint(const RemoteAddress& remote,
     }
     endpoints.push_back(created.get());
     ++counters().endpoints;
+    ++counters().made;
     counters().peak_endpoints = std::max<uint64_t>(counters().peak_endpoints, endpoints.size());
     *endpoint = std::move(created);
     return UCS_OK;
@@ -115,10 +117,16 @@ void MockInterface::deliver(Packet* packet) {
         packet->release();
         return;
     }
+    // A handler that throws keeps nothing.
+    struct Release {
+        void operator()(Packet* done) const { done->release(); }
+    };
+    std::unique_ptr<Packet, Release> held(packet);
     const AmTable::Entry& entry = params.am_table.entries[packet->am_id];
-    const ucs_status_t status =
-        entry.handler(entry.arg, packet->data.data(), packet->data.size(), packet);
-    if (status != UCS_INPROGRESS) packet->release();
+    if (entry.handler(entry.arg, packet->data.data(), packet->data.size(), packet) ==
+        UCS_INPROGRESS) {
+        static_cast<void>(held.release());
+    }
 }
 
 unsigned MockInterface::progress() {

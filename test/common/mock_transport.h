@@ -39,6 +39,7 @@ struct Config {
     double sudden_room_probability = 0;
     unsigned transmit_depth = 32;       //!< unacknowledged operations of one endpoint
     size_t receive_buffers = SIZE_MAX;  //!< of one interface, kept ones included
+    unsigned pieces_at_once = 32;       //!< that one call copies (kPieces)
     unsigned poll_batch = 16;           //!< events handled by one call of progress()
     size_t max_dedicated = SIZE_MAX;    //!< dedicated endpoints of one interface
 
@@ -63,6 +64,7 @@ struct Counters {
     uint64_t am = 0, put = 0, get = 0, atomic = 0, check = 0;
     uint64_t am_short = 0;  //!< of am
     uint64_t chains = 0;    //!< of puts and gets
+    uint64_t copies = 0;    //!< calls that copied pieces (kPieces)
     uint64_t cut_off = 0;   //!< packets that came after their endpoint was cut off
     uint64_t bytes = 0;
     uint64_t delivered = 0;       //!< active messages that reached a handler or a gate
@@ -72,6 +74,7 @@ struct Counters {
     uint64_t lost = 0;            //!< messages that a destroyed endpoint took with it
     uint64_t failed = 0;          //!< endpoints that reported an error
     uint64_t endpoints = 0;       //!< alive now
+    uint64_t made = 0;            //!< endpoints, ever
     uint64_t peak_endpoints = 0;  //!< the most that one interface ever had at a time
 };
 

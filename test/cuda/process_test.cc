@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/leaks_fail.h"
@@ -37,7 +38,16 @@ constexpr const char* kPeerMark = "--peer";
 constexpr size_t kMostAddress = 2000;
 
 struct Command {
-    enum class What : uint32_t { kSend, kSendAll, kReceive, kFree, kSendAndDie, kEnd };
+    enum class What : uint32_t {
+        kSend,
+        kSendAll,
+        kReceive,
+        kFree,
+        kSendAndDie,
+        kExpose,  //!< to one-sided operations; a Key follows the reply
+        kCheck,   //!< does it hold the bytes?
+        kEnd,
+    };
     What what;
     Kind kind;
     int device;
@@ -49,6 +59,11 @@ struct Reply {
     ucs_status_t status;
     uint32_t is_right;
     uint64_t copies = 0;  //!< that the sender began for its message; counted on the stand-in
+};
+struct Key {
+    uint64_t address;
+    uint64_t length;
+    std::array<char, 1000> bytes;
 };
 struct Address {
     uint64_t length;
@@ -77,7 +92,7 @@ class Side {
     explicit Side(int socket) : socket_(socket) {
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
         EXPECT_EQ(ucp_init(&params, nullptr, &context_), UCS_OK);
         const ucp_worker_params_t worker_params{};
         EXPECT_EQ(ucp_worker_create(context_, &worker_params, &worker_), UCS_OK);
@@ -103,6 +118,7 @@ class Side {
         EXPECT_EQ(ucp_ep_create(worker_, &ep_params, &endpoint_), UCS_OK);
     }
     ~Side() {
+        for (ucp_mem_h memory : exposed_) (void)ucp_mem_unmap(context_, memory);
         ucp_request_param_t params{};
         params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
         params.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -118,6 +134,57 @@ class Side {
     }
     ucs_status_ptr_t receive(Buffer& buffer, size_t length, uint32_t tag) {
         return ucp_tag_recv_nbx(worker_, buffer.data(), length, tag, ~0ul, &plain_);
+    }
+    /** Let the peer read and write a buffer, as long as this side lives. */
+    Key expose(const Buffer& buffer) {
+        ucp_mem_map_params_t params{};
+        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        params.address = buffer.data();
+        params.length = buffer.length();
+        ucp_mem_h memory = nullptr;
+        EXPECT_EQ(ucp_mem_map(context_, &params, &memory), UCS_OK);
+        exposed_.push_back(memory);
+        Key key{reinterpret_cast<uintptr_t>(buffer.data()), 0, {}};
+        void* bytes = nullptr;
+        EXPECT_EQ(ucp_rkey_pack(context_, memory, &bytes, &key.length), UCS_OK);
+        std::memcpy(key.bytes.data(), bytes, key.length);
+        ucp_rkey_buffer_release(bytes);
+        return key;
+    }
+    ucp_rkey_h unpack(const Key& key) {
+        ucp_rkey_h unpacked = nullptr;
+        EXPECT_EQ(ucp_ep_rkey_unpack(endpoint_, key.bytes.data(), &unpacked), UCS_OK);
+        return unpacked;
+    }
+    ucs_status_t put(const Buffer& from, size_t length, const Key& key, ucp_rkey_h unpacked) {
+        return wait(ucp_put_nbx(endpoint_, from.data(), length, key.address, unpacked, &plain_));
+    }
+    ucs_status_t get(Buffer& to, size_t length, const Key& key, ucp_rkey_h unpacked) {
+        return wait(ucp_get_nbx(endpoint_, to.data(), length, key.address, unpacked, &plain_));
+    }
+    /** Without handles for the memory here. */
+    ucs_status_t put_list(const std::vector<void*>& from, const std::vector<size_t>& lengths,
+                          const std::vector<uint64_t>& to, ucp_rkey_h unpacked) {
+        std::vector<ucp_rkey_h> keys(from.size(), unpacked);
+        ucp_dt_local_sgl_t local{};
+        local.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS | UCP_DT_LOCAL_SGL_FIELD_LENGTHS;
+        local.buffers = const_cast<void**>(from.data());
+        local.lengths = const_cast<size_t*>(lengths.data());
+        ucp_dt_remote_sgl_t remote{};
+        remote.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS | UCP_DT_REMOTE_SGL_FIELD_RKEYS;
+        remote.remote_addrs = const_cast<uint64_t*>(to.data());
+        remote.rkeys = keys.data();
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
+                              UCP_OP_ATTR_FIELD_REMOTE;
+        params.datatype = ucp_dt_make_sgl();
+        params.remote_datatype = ucp_dt_make_sgl();
+        params.remote = &remote;
+        return wait(ucp_put_nbx(endpoint_, &local, from.size(), 0, nullptr, &params));
+    }
+    ucs_status_t flush() {
+        ucp_request_param_t params{};
+        return wait(ucp_ep_flush_nbx(endpoint_, &params));
     }
     void progress() { ucp_worker_progress(worker_); }
     ucs_status_t wait(ucs_status_ptr_t operation) {
@@ -144,6 +211,7 @@ class Side {
     ucp_worker_h worker_ = nullptr;
     ucp_ep_h endpoint_ = nullptr;
     bool has_failed_ = false;
+    std::vector<ucp_mem_h> exposed_;
 };
 
 /** Message i has i bytes more and the seed and tag i more. */
@@ -181,6 +249,7 @@ int serve() {
     Side side(kSocket);
     std::map<uint32_t, std::unique_ptr<Buffer>> buffers;
     Command command{};
+    uint64_t checks = 0;
     while (side.hear(command) && command.what != Command::What::kEnd) {
         std::unique_ptr<Buffer>& buffer = buffers[command.id];
         if (command.what == Command::What::kFree) {
@@ -198,6 +267,15 @@ int serve() {
         if (command.what == Command::What::kReceive) {
             buffer->clear();
             reply.status = side.wait(side.receive(*buffer, command.length, command.seed));
+            reply.is_right = buffer->holds(command.seed, 0, command.length) ? 1 : 0;
+        } else if (command.what == Command::What::kExpose) {
+            buffer->fill(command.seed);
+            write_all(kSocket, reply);
+            write_all(kSocket, side.expose(*buffer));
+            continue;
+        } else if (command.what == Command::What::kCheck) {
+            // Looking copies as well.
+            reply.copies = cuda_test::calls_of("cuMemcpyAsync") - checks++;
             reply.is_right = buffer->holds(command.seed, 0, command.length) ? 1 : 0;
         } else {
             buffer->fill(command.seed);
@@ -256,6 +334,17 @@ class Peer {
         ASSERT_EQ(reply.status, UCS_OK);
         if (copies != nullptr) *copies = reply.copies;
         ASSERT_TRUE(target.holds(command.seed, 0, command.length));
+    }
+    Key expose(Kind kind, uint32_t seed, size_t length, uint32_t id) {
+        tell({Command::What::kExpose, kind, 0, seed, length, id});
+        (void)answer();
+        Key key{};
+        EXPECT_TRUE(side_->hear(key));
+        return key;
+    }
+    Reply check(Kind kind, uint32_t seed, size_t length, uint32_t id) {
+        tell({Command::What::kCheck, kind, 0, seed, length, id});
+        return answer();
     }
     void free(uint32_t id) {
         tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
@@ -404,6 +493,176 @@ TEST_F(ProcessTest, ShortMessagesGoDirectlyOnceTheirMemoryIsMapped) {
     EXPECT_EQ(copies, 0u);
 }
 
+// What cannot be read by the receiver's device is written by the sender's, in so many copies.
+TEST_F(ProcessTest, MemoryThatNobodyCanOpenIsWrittenByItsOwnersDevice) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    struct Case {
+        Kind kind;
+        uint64_t copies;
+    };
+    constexpr Case kCases[] = {
+        {Kind::kPinned, 1}, {Kind::kRegistered, 1}, {Kind::kHeap, 4}, {Kind::kPool, 1}};
+    Buffer here(Kind::kDevice, kLong);
+    for (const auto [kind, copies] : kCases) {
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        const auto id = static_cast<uint32_t>(kind);
+        uint64_t here_copies = 1, there_copies = 0;
+        for (int tries = 0; here_copies != 0; ++tries) {
+            ASSERT_LT(tries, 1000) << "the receiver's memory is not written";
+            const Command command{kSend, kind, 0, ++seed, kLong, id};
+            peer->tell(command);
+            here.clear();
+            const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+            ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
+            here_copies = cuda_test::calls_of("cuMemcpyAsync") - before;
+            const Reply reply = peer->answer();
+            ASSERT_EQ(reply.status, UCS_OK);
+            there_copies = reply.copies;
+            ASSERT_TRUE(here.holds(seed));
+        }
+        EXPECT_EQ(there_copies, copies);
+    }
+}
+
+TEST_F(ProcessTest, PutsAndGetsOfAllKindsOfMemory) {
+    constexpr size_t kLength = 100003;
+    for (const Kind there : cuda_test::kAllKinds) {
+        const auto id = static_cast<uint32_t>(there);
+        const Key key = peer->expose(there, ++seed, kLength, id);
+        ucp_rkey_h unpacked = peer->side().unpack(key);
+        for (const Kind kind : cuda_test::kAllKinds) {
+            SCOPED_TRACE(std::string(cuda_test::name_of(kind)) + " and there " +
+                         cuda_test::name_of(there));
+            Buffer here(kind, kLength);
+            for (int round = 0; round < 3; ++round) {
+                here.fill(++seed);
+                ASSERT_EQ(peer->side().put(here, kLength, key, unpacked), UCS_OK);
+                ASSERT_EQ(peer->side().flush(), UCS_OK);
+                ASSERT_EQ(peer->check(there, seed, kLength, id).is_right, 1u);
+                here.clear();
+                ASSERT_EQ(peer->side().get(here, kLength, key, unpacked), UCS_OK);
+                ASSERT_TRUE(here.holds(seed));
+            }
+        }
+        ucp_rkey_destroy(unpacked);
+    }
+}
+
+TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    Buffer here(Kind::kDevice, kLong);
+    here.fill(++seed);
+    uint64_t theirs = 1;
+    for (int tries = 0; theirs != 0; ++tries) {
+        ASSERT_LT(tries, 1000) << "the direct way is not taken";
+        const uint64_t before = peer->check(Kind::kDevice, seed, kLong, 1).copies;
+        ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+        const Reply reply = peer->check(Kind::kDevice, seed, kLong, 1);
+        ASSERT_EQ(reply.is_right, 1u);
+        theirs = reply.copies - before;
+    }
+    const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+    ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 1);
+    ASSERT_EQ(peer->side().get(here, kLong, key, unpacked), UCS_OK);
+    EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 2);
+    EXPECT_TRUE(here.holds(seed));
+
+    // Many pieces take a kernel for each part of the list, and one copy for each long piece.
+    constexpr size_t kPieces = 5000;
+    constexpr size_t kPiece = 200, kEnd = kPieces * kPiece;
+    here.fill(++seed);
+    std::vector<void*> from;
+    std::vector<size_t> lengths;
+    std::vector<uint64_t> to;
+    for (size_t i = 0; i < kPieces; ++i) {
+        from.push_back(here.data() + i * kPiece);
+        lengths.push_back(kPiece);
+        to.push_back(key.address + i * kPiece);
+    }
+    from.push_back(here.data() + kEnd);
+    lengths.push_back(kLong - kEnd);
+    to.push_back(key.address + kEnd);
+    const uint64_t copies = cuda_test::calls_of("cuMemcpyAsync");
+    const uint64_t kernels = cuda_test::calls_of("cuLaunchKernel");
+    ASSERT_EQ(peer->side().put_list(from, lengths, to, unpacked), UCS_OK);
+    EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), copies);
+    EXPECT_EQ(cuda_test::calls_of("cuLaunchKernel"), kernels + 3);
+    EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
+
+    // The owner knows that the memory is mapped: it is told of the end.
+    const uint64_t closed = cuda_test::calls_of("cuIpcCloseMemHandle");
+    ucp_rkey_destroy(unpacked);
+    peer->free(1);
+    while (cuda_test::calls_of("cuIpcCloseMemHandle") == closed) peer->side().progress();
+}
+
+// The peer lives on, and says so.
+TEST_F(ProcessTest, AKeyOfMemoryThatWasFreedIsRefused) {
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    Buffer here(Kind::kDevice, kLong);
+    here.fill(++seed);
+    ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    peer->free(1);
+    // A way that is still open closes when the owner's news is here.
+    ucs_status_t status = UCS_OK;
+    for (int tries = 0; status == UCS_OK && tries < 10000; ++tries)
+        status = peer->side().put(here, kLong, key, unpacked);
+    EXPECT_NE(status, UCS_OK);
+    ucp_rkey_destroy(unpacked);
+    EXPECT_EQ(peer->check(Kind::kHeap, 0, 0, 2).is_right, 1u);
+}
+
+TEST_F(ProcessTest, AnAccessPastTheEndOfAKeyIsRefused) {
+    Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    Buffer here(Kind::kDevice, kLong);
+    here.clear();
+    ++key.address;
+    EXPECT_NE(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    ucp_rkey_destroy(unpacked);
+    EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
+}
+
+TEST_F(ProcessTest, PinnedMemoryIsWrittenByTheReceiversDevice) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    Buffer here(Kind::kPinned, kLong);
+    ASSERT_NO_FATAL_FAILURE(send_until_direct(here, {kSend, Kind::kDevice, 0, 3000, kLong, 1}));
+    peer->tell({kSend, Kind::kDevice, 0, 8, kLong, 1});
+    const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+    ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, 8)), UCS_OK);
+    EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 1);
+    EXPECT_EQ(peer->answer().copies, 0u);
+    EXPECT_TRUE(here.holds(8));
+}
+
+TEST_F(ProcessTest, ManyToHostMemoryThatAreReadyTogether) {
+    constexpr uint32_t kMessages = 64;
+    constexpr size_t kLength = 40000;
+    for (const auto& [from, to] :
+         {std::pair{Kind::kDevice, Kind::kPinned}, std::pair{Kind::kPinned, Kind::kDevice}}) {
+        std::vector<std::unique_ptr<Buffer>> targets;
+        for (uint32_t i = 0; i < kMessages; ++i)
+            targets.push_back(std::make_unique<Buffer>(to, kLength + i));
+        const Command command{Command::What::kSendAll, from, 0, 50, kLength, kMessages};
+        for (int round = 0; round < 2; ++round) {
+            peer->tell(command);
+            std::vector<ucs_status_ptr_t> receives;
+            for (uint32_t i = 0; i < kMessages; ++i) {
+                targets[i]->clear();
+                receives.push_back(peer->side().receive(*targets[i], kLength + i, 50 + i));
+            }
+            for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
+            ASSERT_EQ(peer->answer().status, UCS_OK);
+            for (uint32_t i = 0; i < kMessages; ++i)
+                ASSERT_TRUE(targets[i]->holds(50 + i, 0, kLength + i)) << i;
+        }
+    }
+}
+
 TEST_F(ProcessTest, MappingsAreLimitedInNumber) {
     if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
     const uint64_t opened = cuda_test::calls_of("cuIpcOpenMemHandle");
@@ -431,6 +690,21 @@ TEST_F(ProcessTest, APeerThatIsKilledInTheMiddle) {
     // This process goes on with others.
     peer = std::make_unique<Peer>();
     ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, kLong, 1}));
+}
+
+// Its context serves nobody any more: the last test of the process.
+TEST_F(ProcessTest, ZADeviceThatIsLostEndsPuts) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "faults are injected on the stand-in only";
+    const Key key = peer->expose(Kind::kDevice, ++seed, kLong, 1);
+    ucp_rkey_h unpacked = peer->side().unpack(key);
+    Buffer here(Kind::kDevice, kLong);
+    here.fill(++seed);
+    for (int round = 0; round < 20; ++round)
+        ASSERT_EQ(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    cuda_test::set_faults("run:700");
+    EXPECT_NE(peer->side().put(here, kLong, key, unpacked), UCS_OK);
+    cuda_test::set_faults("");
+    ucp_rkey_destroy(unpacked);
 }
 
 }  // namespace

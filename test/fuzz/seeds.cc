@@ -126,9 +126,10 @@ std::vector<Input> messages() {
     for (uint64_t name = 0; name < 4; ++name) {
         inputs.push_back(
             Messages(links).add(AmId::kRndvAts, RndvDone{request(name), kPeer, 0}).input());
-        inputs.push_back(Messages(links)
-                             .add(AmId::kRndvRtr, RndvRtr{request(name), kPeer, 4, 0, 10000, 0, 0})
-                             .input());
+        inputs.push_back(
+            Messages(links)
+                .add(AmId::kRndvRtr, RndvRtr{request(name), kPeer, 4, 0, 10000, 0, 0, 0})
+                .input());
         inputs.push_back(Messages(links)
                              .add(AmId::kGetReply, EmulatedGetReply{kPeer, request(name), 0}, 8)
                              .input());

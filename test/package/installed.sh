@@ -26,6 +26,10 @@ paths=$(find "$prefix" -type f \( -name '*.so*' -o -perm -u+x \) -exec readelf -
 [ -e "$prefix/share/doc/swiftlane/LICENSE" ] || say "no licence"
 [ -e "$prefix/share/doc/swiftlane/docs/architecture.md" ] || say "no documents"
 
+for page in man1/swiftlane.1 man1/swiftlane-perf.1 man7/swiftlane-variables.7; do
+    [ -s "$prefix/share/man/$page" ] || say "no manual page $page"
+done
+
 # --- the command
 "$swiftlane" info -v >"$folder/out" || say "info -v fails"
 [ "$(sed -n 's/.*Library: //p' "$folder/out")" -ef "$prefix/lib/swiftlane/ucx/libucp.so.0" ] || say "info -v: $(cat "$folder/out")"
@@ -41,8 +45,13 @@ grep -q "in place of $prefix/lib/swiftlane/ucx/libucp.so.0" "$folder/out" || say
 
 # --- programs: runs_on_ours PROGRAM
 runs_on_ours() {
-    ldd "$1" | grep -qF "libucp.so.0 => $prefix/lib" ||
-        say "$1: $(ldd "$1" | grep libucp || echo "no libucp")"
+    local libraries
+    libraries=$(ldd "$1")
+    # Not by a pipe: ldd would fail when grep has seen enough.
+    case $libraries in
+        *"libucp.so.0 => $prefix/lib"*) ;;
+        *) say "$1: $libraries" ;;
+    esac
     [ "$("$1")" = "hello $version" ] || say "$1 does not run"
 }
 version=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --modversion ucx)

@@ -28,7 +28,8 @@ void posting(Adapter& adapter) {
     request.num_sge = 33;
     say("post/send/too_many_pieces", {error_name(pair.a.post(request))});
     say("post/receive/too_many_pieces", {error_name(pair.a.receive(1, 1, 33))});
-    request = send(pair.a.piece(0, 60000));
+    ibv_sge long_piece = pair.a.piece(0, 60000);
+    request = send(long_piece);
     request.send_flags = IBV_SEND_INLINE;
     say("post/send/inline_too_long", {pair.a.post(request) == 0 ? "OK" : "refused"});
     request = send(pieces[0]);

@@ -70,6 +70,11 @@ if have ibv_devinfo; then
     status=$?
     grep -q 'RoCE v2' "$log/server" || status=1
     report $status "ibv_devinfo (RoCE)"
+    # The segment is 64 GiB elsewhere.
+    (ulimit -v $((8 << 20)) && exec timeout 20 ibv_devinfo -v) > "$log/server" 2>&1
+    status=$?
+    grep -q 'PORT_ACTIVE' "$log/server" || status=1
+    report $status "ibv_devinfo (8 GiB of address space)"
 fi
 
 pair ibv_rc_pingpong -n 100

@@ -13,8 +13,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 enum Lack : unsigned { kInitiator, kSendQueue, kCompletions, kGrant, kLacks };
 enum Family : unsigned { kDc, kRc, kFamilies };
 

@@ -14,8 +14,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 ucs_status_ptr_t put_single(ucp_ep_h endpoint, const ucpx_piece_t& piece) {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;

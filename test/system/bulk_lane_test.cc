@@ -10,8 +10,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 /** As long as the checks have time for; `make check-bulk-lanes` moves a whole GiB. */
 size_t length() {
     const char* mebibytes = std::getenv("BULK_LANE_MIB");

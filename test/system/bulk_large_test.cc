@@ -15,8 +15,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 /** Long memory that is the same few pages over and over: it takes no more than one period. */
 class Repeated {
   public:

@@ -9,7 +9,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
 constexpr size_t kCap = 15;
 constexpr size_t kPeers = kCap + 1;
 constexpr size_t kHub = 0;

@@ -7,8 +7,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 /** Lets time pass for the adapters and for one worker only. */
 void step_alone(SoftWorld& world, size_t index) {
     world.cluster.clock.advance(std::chrono::nanoseconds(500));

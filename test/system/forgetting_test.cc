@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kSurvivor = 0, kForgetter = 1;
 constexpr uint64_t kNever = ~uint64_t{0};
-constexpr ucp_request_param_t kNothing{};
 constexpr ucp_tag_t kAnyTag = 1, kLastTag = 2;
 
 class Forgetting : public testing::TestWithParam<bool> {
@@ -32,7 +31,7 @@ class Forgetting : public testing::TestWithParam<bool> {
         options.config.max_priority_endpoints = 1;
         // The waits that follow rankings pass, and nothing but what is asked for gets a lane.
         options.config.switch_interval = std::chrono::milliseconds(100);
-        options.config.min_score = 1e18;
+        options.config.min_score = 1e17;
         SoftWorld world(options);
         Cluster& cluster = world.cluster;
         EndpointFailure failure;

@@ -12,7 +12,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
 constexpr size_t kPieces = 8;
 constexpr size_t kPiece = 4096;
 constexpr size_t kArea = kPieces * kPiece;

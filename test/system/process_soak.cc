@@ -33,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostProcesses = 16;
 constexpr size_t kMostBytes = 4096;
-constexpr ucp_request_param_t kNothing{};
 
 struct Settings {
     size_t processes = 8;

@@ -35,6 +35,7 @@ class Soak {
         RndvScheme scheme = RndvScheme::kAuto;
         bool early_zcopy = false, early_rndv = false;
         unsigned window = 16;
+        bool keep = false;         //!< lanes that are given back
         ucs::Duration tick{1000};  //!< of the clock, for each step
 
         uct::mock::Config mock;
@@ -50,6 +51,7 @@ class Soak {
         uint64_t demotions = 0;
         uint64_t replays = 0;
         uint64_t held = 0;
+        uint64_t reused = 0;
         uint64_t steps = 0;
 
         Result& operator+=(const Result& other);

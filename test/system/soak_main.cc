@@ -33,10 +33,11 @@ struct Total {
 void print(const char* what, const Total& total) {
     fmt::print(
         "{}: {} seeds, {} failed; {} switches by each end ({} promotions, {} demotions); {} "
-        "messages, {} operations, {} bytes; {} operations replayed, {} early messages held\n",
+        "messages, {} operations, {} bytes; {} operations replayed, {} early messages held, {} "
+        "lanes taken back\n",
         what, total.seeds, total.failed, total.switches(), total.result.promotions,
         total.result.demotions, total.result.traffic.messages, total.result.traffic.operations,
-        total.result.traffic.bytes, total.result.replays, total.result.held);
+        total.result.traffic.bytes, total.result.replays, total.result.held, total.result.reused);
     std::fflush(stdout);
 }
 

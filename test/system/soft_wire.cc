@@ -54,11 +54,18 @@ void SoftWire::kill(size_t index) {
 
 // Counted at the adapter: it knows nothing of the library's own bookkeeping.
 size_t SoftWire::dedicated_endpoints(size_t index) const {
+    return dedicated_numbers(index).size();
+}
+
+std::vector<uint32_t> SoftWire::dedicated_numbers(size_t index) const {
     const auto fabric =
         std::static_pointer_cast<softhca::VirtualFabricImpl>(softhca::VirtualFabricImpl::current());
-    return static_cast<size_t>(std::ranges::count_if(fabric->all_qps, [&](const softhca::Qp* qp) {
-        return qp->kind == softhca::QpKind::kRc && fabric->ports_[qp->record->lid].node == index;
-    }));
+    std::vector<uint32_t> numbers;
+    for (const softhca::Qp* qp : fabric->all_qps) {
+        const bool is_here = fabric->ports_[qp->record->lid].node == index;
+        if (is_here && qp->kind == softhca::QpKind::kRc) numbers.push_back(qp->base.qp_num);
+    }
+    return numbers;
 }
 
 }  // namespace ucp::test

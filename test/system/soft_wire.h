@@ -33,6 +33,8 @@ class SoftWire final : public Wire {
     void advance_to(ucs::Time now) override;
     void kill(size_t index) override;
     size_t dedicated_endpoints(size_t index) const override;
+    /** The numbers of those queue pairs. */
+    std::vector<uint32_t> dedicated_numbers(size_t index) const;
 
     softhca::VirtualFabric& fabric() { return fabric_; }
     /**

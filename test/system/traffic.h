@@ -11,6 +11,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/api/ucpx.h"
 #include "ucs/sys/random.h"
+#include "unit/ucp/no_options.h"
 
 /**
  * Traffic of every kind between workers of one process or of many, checked to the last byte.

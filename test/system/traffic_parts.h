@@ -11,8 +11,6 @@
 
 namespace ucp::test {
 
-inline constexpr ucp_request_param_t kNothing{};
-
 /** What the bytes of a message are a function of, beside its number. */
 enum Stream : unsigned { kTagged = 1, kActive = 2, kPutData = 3, kFenced = 4, kConstant = 5 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "test/tools/command.h"
@@ -186,6 +187,76 @@ TEST(Sim, RingAndChurnFindTheirLanes) {
         EXPECT_GT(observed.at("switches"), 0) << run.outcome.out;
         EXPECT_LE(observed.at("peak").get<int>(), 4);
     }
+}
+
+std::string exchanges(unsigned count) {
+    std::string text = "ranks 3\n";
+    for (unsigned i = 0; i < count; ++i) {
+        text +=
+            "0 compute 1ms\n0 send 1 8\n0 recv 1 1K # longer than what comes\n0 wait\n"
+            "1 recv 0 8\n1 send 0 8\n1 wait\n";
+    }
+    return text + "0 barrier\n1 barrier\n2 barrier\n";
+}
+
+TEST(Sim, ReplaysATrace) {
+    const TemporaryFile trace;
+    std::ofstream(trace.path()) << exchanges(1000);
+    const SimOutcome run =
+        simulate({"replay", "--trace", trace.path(), "--lanes", "scalable,dynamic"});
+    for (const char* mode : {"scalable", "dynamic"}) {
+        const json& observed = run.document.at("modes").at(mode).at("observed");
+        EXPECT_EQ(observed.at("messages"), 2000) << run.outcome.out;
+        EXPECT_GT(observed.at("duration_ns").get<int64_t>(), 1'000'000'000);
+    }
+    const json& dynamic = run.document.at("modes").at("dynamic");
+    EXPECT_EQ(dynamic.at("observed").at("promotions").at("promoted"), 1) << run.outcome.out;
+    EXPECT_EQ(run.document.at("options").at("ranks"), 3);
+    EXPECT_TRUE(run.document.at("lanes").contains("lanes_reused"));
+}
+
+TEST(Sim, ATraceThatIsNoneIsRefused) {
+    const std::pair<std::string, std::string> files[] = {
+        {"", "no line 'ranks N'"},
+        {"0 wait\n", ":1: the first line must be 'ranks N'"},
+        {"ranks 1\n", ":1: 2 to 4096 ranks, not 1"},
+        {"ranks 2\n2 wait\n", ":2: there is no rank 2"},
+        {"ranks 2\n-1 wait\n", ":2: '-1' is no number"},
+        {"ranks 2\n0 send 0 8\n", ":2: a rank sends nothing to itself"},
+        {"ranks 2\n0 send 1\n", ":2: a line of 'send' has 4 words, not 3"},
+        {"ranks 2\n0 fence\n", ":2: 'fence' is none of send, recv, wait, barrier, compute"},
+        {"ranks 2\n0 compute x\n", ":2: "},
+        {"ranks 2\n0 send 1 2G\n", ":2: a message of more than 1 GiB"},
+        {"ranks 2\n0 send 1 8\n", "rank 0 sends 1 messages to rank 1, which receives 0"},
+        {"ranks 2\n1 recv 0 8\n", "rank 0 sends 0 messages to rank 1, which receives 1"},
+        {"ranks 2\n0 send 1 8\n1 recv 0 4\n", "has 8 bytes, its receive 4"},
+        {"ranks 2\n1 barrier\n", "rank 0 enters 0 barriers, rank 1 enters 1"},
+    };
+    for (const auto& [text, error] : files) {
+        const TemporaryFile trace;
+        std::ofstream(trace.path()) << text;
+        const Outcome outcome = run_command({"sim", "replay", "--trace", trace.path()});
+        EXPECT_NE(outcome.status, 0) << text;
+        EXPECT_NE(outcome.err.find(error), std::string::npos) << text << outcome.err;
+    }
+    EXPECT_NE(run_command({"sim", "replay", "--trace", "/nowhere"}).status, 0);
+    EXPECT_NE(run_command({"sim", "replay"}).status, 0);
+}
+
+// A neighbour that computes keeps nobody's message, whether it had the only lane or not. While it
+// does, its neighbour gives that lane to the other one.
+TEST(Sim, SleepersStopNobody) {
+    const SimOutcome run = simulate({"sleepers", "--ranks", "3", "--rate", "300", "--sleep", "3s",
+                                     "--time", "8s", "--lanes", "scalable,dynamic"});
+    const auto longest = [&run](const char* mode) {
+        const json& observed = run.document.at("modes").at(mode).at("observed");
+        return observed.at("longest_completion_ns").get<int64_t>();
+    };
+    EXPECT_LE(longest("dynamic"), longest("scalable") + 1'000'000) << run.outcome.out;
+    EXPECT_LE(longest("dynamic"), 1'000'000) << run.outcome.out;
+    const json& observed = run.document.at("modes").at("dynamic").at("observed");
+    EXPECT_GT(observed.at("promotions").at("demotions"), 0) << "none had to leave its lane";
+    EXPECT_LE(observed.at("peak").get<int>(), 2);  // one in its slot, one parked
 }
 
 TEST(Sim, ShiftFollowsTheHotSet) {

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <future>
+#include <optional>
 
 #include "softhca/host/futex.h"
 
@@ -53,6 +54,18 @@ std::string segment_path() {
         path += std::isalnum(static_cast<unsigned char>(*c)) != 0 ? *c : '_';
     }
     return path;
+}
+
+/// Address space is all that an arena costs, and limits leave little of it.
+constexpr uint64_t kMinArena = uint64_t{1} << 30;
+
+/// A segment of the file's length, which may have been made under a limit of address space.
+std::optional<SegmentLayout> layout_of(uint64_t bytes) {
+    SegmentLayout layout;
+    while (Segment::bytes(layout) > bytes && layout.arena_bytes > kMinArena)
+        layout.arena_bytes /= 2;
+    if (Segment::bytes(layout) != bytes) return {};
+    return layout;
 }
 
 }  // namespace
@@ -122,19 +135,32 @@ bool HostFabric::any_alive() {
 }
 
 bool HostFabric::open_segment() {
-    const SegmentLayout layout;
-    const uint64_t bytes = Segment::bytes(layout);
     struct stat st {};
     if (fstat(fd_, &st) != 0) return false;
-    if (uint64_t(st.st_size) == bytes && segment.map_file(fd_, layout, false)) {
-        const SegmentHeader& head = segment.header();
-        if (head.magic.load() == SegmentHeader::kMagic && head.layout == layout && any_alive()) {
-            return true;
+    if (const auto found = layout_of(uint64_t(st.st_size))) {
+        if (segment.map_file(fd_, *found, false)) {
+            const SegmentHeader& head = segment.header();
+            if (head.magic.load() == SegmentHeader::kMagic && head.layout == *found &&
+                any_alive()) {
+                return true;
+            }
+            segment.unmap();
+        } else if (errno == ENOMEM) {
+            // Others may use it: it is not to be laid out anew.
+            std::fprintf(stderr,
+                         "softhca: %s takes %llu MiB of address space, more than there may be "
+                         "(ulimit -v)\n",
+                         path_.c_str(), static_cast<unsigned long long>(st.st_size >> 20));
+            return false;
         }
-        segment.unmap();
     }
-    return ftruncate(fd_, 0) == 0 && ftruncate(fd_, off_t(bytes)) == 0 &&
-           segment.map_file(fd_, layout, true);
+    for (SegmentLayout layout; layout.arena_bytes >= kMinArena; layout.arena_bytes /= 2) {
+        if (ftruncate(fd_, 0) != 0 || ftruncate(fd_, off_t(Segment::bytes(layout))) != 0)
+            return false;
+        if (segment.map_file(fd_, layout, true)) return true;
+        if (errno != ENOMEM) return false;
+    }
+    return false;
 }
 
 bool HostFabric::take_slot() {

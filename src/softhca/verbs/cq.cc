@@ -324,7 +324,7 @@ SOFTHCA_API int ibv_destroy_cq(ibv_cq* handle) {
     {
         std::lock_guard guard(fabric.objects_mutex);
         if (cq->users.load() != 0) {
-            cq.release();
+            static_cast<void>(cq.release());
             return EBUSY;
         }
         fabric.cqs.set(fabric.segment.index_of(cq->record->number), nullptr);

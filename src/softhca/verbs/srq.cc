@@ -185,7 +185,7 @@ SOFTHCA_API int ibv_destroy_srq(ibv_srq* handle) {
     {
         std::lock_guard guard(fabric.objects_mutex);
         if (srq->users.load() != 0) {
-            srq.release();
+            static_cast<void>(srq.release());
             return EBUSY;
         }
         fabric.srqs.set(fabric.segment.index_of(srq->record->number), nullptr);

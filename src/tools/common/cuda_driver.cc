@@ -46,6 +46,8 @@ CudaDriver open_driver() {
     binder.bind("cuDevicePrimaryCtxRetain", 7000, driver.primary_context_retain);
     binder.bind("cuCtxSetCurrent", 4000, driver.context_set_current);
     binder.bind("cuMemcpy", 4000, driver.copy);
+    binder.bind("cuMemHostRegister", 6050, driver.host_register);
+    binder.bind("cuMemHostUnregister", 4000, driver.host_unregister);
     binder.bind("cuStreamSynchronize", 2000, driver.stream_synchronize);
     CudaDriver::check(driver.init(0), "cuInit");
     return driver;

@@ -23,6 +23,8 @@ struct CudaDriver {
     int (*primary_context_retain)(void**, int);            // 7.0
     int (*context_set_current)(void*);                     // 4.0
     int (*copy)(uint64_t, uint64_t, size_t);               // 4.0
+    int (*host_register)(void*, size_t, unsigned);         // 6.5
+    int (*host_unregister)(void*);                         // 4.0
     int (*stream_synchronize)(void*);                      // 2.0
 };
 

@@ -75,6 +75,7 @@ void exec_again(const ExecSettings& settings, unsigned rank) {
     words.insert(words.end(), settings.arguments.begin() + (has_prefix ? 1 : 0),
                  settings.arguments.end());
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     execvp(has_prefix ? arguments[0] : "/proc/self/exe", arguments.data());

@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <system_error>
 
 #include "tools/common/paths.h"
+#include "uct/ib/base/transports.h"
 
 namespace tools {
 
@@ -24,7 +26,8 @@ bool has_real_adapter() {
 void add_device_options(CLI::App& app, std::string& device) {
     auto* named = app.add_option("--device", device,
                                  "soft: the emulated adapter; real: what the machine has; auto: "
-                                 "soft only where there is no adapter and no other host")
+                                 "soft only where there is no adapter, no other host and no memory "
+                                 "of a device")
                       ->check(CLI::IsMember({"auto", "soft", "real"}))
                       ->capture_default_str();
     app.add_flag_callback(
@@ -38,8 +41,9 @@ std::string chosen_device(const std::string& device, bool with_other_host) {
 }
 
 bool is_over_adapter(std::string_view lanes) {
-    return lanes.find("_mlx5/") != std::string_view::npos ||
-           lanes.find("_verbs/") != std::string_view::npos;
+    return std::ranges::any_of(uct::ib::kTransports, [&](const auto& transport) {
+        return lanes.find(std::string(transport.name) + "/") != std::string_view::npos;
+    });
 }
 
 void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
@@ -53,6 +57,7 @@ void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
     std::vector<std::string> words{"swiftlane"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     std::fflush(stdout);

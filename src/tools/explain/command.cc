@@ -15,9 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/printed.h"
 #include "tools/common/soft_adapter.h"
+#include "tools/explain/document.h"
 #include "tools/explain/peer.h"
 #include "tools/program/worker.h"
+#include "tools/report/json.h"
 
 namespace tools {
 namespace {
@@ -28,6 +31,7 @@ struct ExplainCommand {
     bool soft = false;
     std::string to;
     std::string save;
+    std::string json;
     std::vector<std::string> peer_settings;
     unsigned endpoints = 1;
 };
@@ -47,6 +51,7 @@ std::vector<std::string> arguments_of(const ExplainCommand& command) {
     }
     if (!command.to.empty()) arguments.insert(arguments.end(), {"--to", command.to});
     if (!command.save.empty()) arguments.insert(arguments.end(), {"--save", command.save});
+    if (!command.json.empty()) arguments.insert(arguments.end(), {"--json", command.json});
     arguments.insert(arguments.end(), {"--endpoints", std::to_string(command.endpoints)});
     return arguments;
 }
@@ -60,6 +65,7 @@ void save(const std::string& path, const std::string& address) {
 
 void run_explain(const ExplainCommand& command) {
     if (command.soft) restart_with_soft_adapter(arguments_of(command));
+    JsonFile file(command.json);
     std::optional<PeerProcess> peer;
     if (!command.self && command.to.empty() && command.save.empty()) {
         peer.emplace(command.peer_settings);
@@ -73,13 +79,19 @@ void run_explain(const ExplainCommand& command) {
     const std::string address = command.self          ? worker.address()
                                 : !command.to.empty() ? read_file(command.to)
                                                       : peer->address();
-    std::fflush(stdout);
     const unsigned flags = command.other_host ? unsigned{UCPX_EXPLAIN_FLAG_OTHER_HOST} : 0;
-    const ucs_status_t status =
-        ucpx_worker_explain(worker.handle(), reinterpret_cast<const ucp_address_t*>(address.data()),
-                            address.size(), flags, stdout);
+    ucs_status_t status = UCS_OK;
+    const std::string text = printed([&](std::FILE* stream) {
+        const auto* bytes = reinterpret_cast<const ucp_address_t*>(address.data());
+        status = ucpx_worker_explain(worker.handle(), bytes, address.size(), flags, stream);
+    });
     if (status != UCS_OK) {
         throw std::runtime_error(fmt::format("the address: {}", ucs_status_string(status)));
+    }
+    if (file.is_wanted()) {
+        file.write(explanation_json(text));
+    } else {
+        fmt::print("{}", text);
     }
 }
 
@@ -92,6 +104,8 @@ void add_explain(CLI::App& app) {
     auto* self = explain->add_flag("--self", command->self, "A worker to itself");
     auto* to = explain->add_option("--to,--peer", command->to,
                                    "A worker whose address is in this file (see --save)");
+    auto* json = explain->add_option("--json", command->json,
+                                     "The same in JSON, to this file; -: standard output");
     auto* save = explain->add_option("--save", command->save,
                                      "Write an address to this file, for --to elsewhere");
     explain->add_flag("--other-host", command->other_host, "As if the peer were on another host");
@@ -106,6 +120,7 @@ void add_explain(CLI::App& app) {
     explain->add_option("--endpoints", command->endpoints,
                         "Endpoints to expect, for costs that grow with them");
     explain->add_flag("--soft", command->soft, "On the emulated adapter");
+    save->excludes(json);
     self->excludes(to)->excludes(save)->excludes(set);
     to->excludes(save)->excludes(set);
     explain->callback([command] { run_explain(*command); });

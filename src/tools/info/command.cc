@@ -12,11 +12,16 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/common/paths.h"
+#include "tools/common/printed.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/info/cuda_devices.h"
+#include "tools/info/variables.h"
 #include "tools/program/worker.h"
+#include "tools/report/json.h"
 
 namespace tools {
 namespace {
@@ -27,6 +32,7 @@ struct InfoCommand {
     int config = 0;
     bool full = false;
     bool soft = false;
+    std::string json;
 };
 
 // The file that a function of the library was loaded from.
@@ -72,7 +78,74 @@ void print_config(bool full) {
     ucp_config_release(config);
 }
 
+Json version_json() {
+    return {{"swiftlane", SWIFTLANE_VERSION},
+            {"interface", ucp_get_version_string()},
+            {"library", library_file()}};
+}
+
+Json variables_json() {
+    Json json = Json::array();
+    for (const Variable& variable : read_variables()) {
+        json.push_back({{"name", variable.name},
+                        {"value", variable.value},
+                        {"default", variable.default_value},
+                        {"expected", variable.expected},
+                        {"help", variable.help},
+                        {"falls_back_to", variable.fallbacks},
+                        {"table", variable.table}});
+    }
+    return json;
+}
+
+// What the worker's description says of each transport: "#     NAME/DEVICE: use", and its figures
+// in the line below.
+Json transports_json() {
+    const Context context(1);
+    const Worker worker(context.handle());
+    const std::string text =
+        printed([&](std::FILE* stream) { ucp_worker_print_info(worker.handle(), stream); });
+    constexpr std::string_view kIndent = "#     ";
+    Json json = Json::array();
+    std::string_view rest = text;
+    bool is_below = false;
+    while (!rest.empty()) {
+        std::string_view line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+        if (!line.starts_with(kIndent)) continue;
+        line.remove_prefix(kIndent.size());
+        const size_t slash = line.find('/');
+        const size_t colon = line.find(": ");
+        if (line.starts_with("    ")) {
+            if (is_below) json.back()["figures"] = line.substr(4);
+        } else if (is_below = slash < colon && colon != line.npos; is_below) {
+            json.push_back({{"name", line.substr(0, slash)},
+                            {"device", line.substr(slash + 1, colon - slash - 1)},
+                            {"use", line.substr(colon + 2)}});
+        }
+    }
+    return json;
+}
+
+void run_json(const InfoCommand& command) {
+    const bool is_all = !command.version && !command.devices && command.config == 0;
+    if (command.soft && (command.devices || is_all)) {
+        std::vector<std::string> arguments{"info", "--soft", "-d", "--json", command.json};
+        if (command.config != 0 || command.full || is_all) arguments.emplace_back("-c");
+        restart_with_soft_adapter(arguments);
+    }
+    JsonFile file(command.json);
+    Json document = version_json();
+    if (command.config != 0 || command.full || is_all) document["variables"] = variables_json();
+    if (command.devices || is_all) document["transports"] = transports_json();
+    file.write(document);
+}
+
 void run_info(const InfoCommand& command) {
+    if (!command.json.empty()) {
+        run_json(command);
+        return;
+    }
     if (command.version) print_version();
     if (command.config != 0 || command.full) print_config(command.full);
     if (!command.devices) return;
@@ -91,8 +164,11 @@ void add_info(CLI::App& app) {
     info->add_flag("-c,--config", command->config, "Configuration variables and their values");
     info->add_flag("-f,--full", command->full, "With -c: each variable's help and type as well");
     info->add_flag("--soft", command->soft, "With -d: on the emulated adapter");
-    info->callback([command, info] {
-        if (!command->version && !command->devices && command->config == 0 && !command->full) {
+    info->add_option("--json", command->json,
+                     "In JSON, to this file; -: standard output. Without -c and -d: all");
+    info->callback([command] {
+        if (command->json.empty() && !command->version && !command->devices &&
+            command->config == 0 && !command->full) {
             throw CLI::CallForHelp();
         }
         run_info(*command);

@@ -166,7 +166,10 @@ void restart(const PerfCommand& command) {
 }
 
 void run_perf(PerfCommand& command) {
-    command.device = chosen_device(command.device, !command.connect.empty());
+    const bool is_on_device =
+        command.options.memory != "host" || command.options.target_memory != "host";
+    // Between GPUs the emulated adapter is in the way of what is to be measured.
+    command.device = chosen_device(command.device, !command.connect.empty() || is_on_device);
     if (Place place; Place::find(&place)) {
         run_or_die([&] {
             Channel channel(place.socket);
@@ -264,9 +267,9 @@ void add_measure_options(CLI::App& app, PerfCommand& command) {
     };
     app.add_option_function<std::string>(
            "--memory", read_memory,
-           "Where messages lie: host, cuda or cuda:DEVICE, for both ends or, after a comma, for "
-           "the "
-           "target. cuda: the first device and, at the target, the second one")
+           "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
+           "for both ends or, after a comma, for the target. cuda: the first device and, at the "
+           "target, the second one")
         ->type_name("PLACE[,PLACE]")
         ->default_str("host");
     app.add_option("--seed", options.seed, "Of the contents")->capture_default_str();

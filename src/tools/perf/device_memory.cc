@@ -13,26 +13,40 @@ namespace tools::perf {
 
 MemoryPlace MemoryPlace::parse(const std::string& text) {
     if (text == "host") return {};
-    MemoryPlace place{true, -1};
+    if (text == "pinned") return {.is_pinned = true};
+    MemoryPlace place{.is_device = true};
     if (text == "cuda") return place;
     const char* const end = text.data() + text.size();
     if (text.starts_with("cuda:")) {
         const auto [rest, error] = std::from_chars(text.data() + 5, end, place.device);
         if (error == std::errc() && rest == end && place.device >= 0) return place;
     }
-    throw std::invalid_argument(fmt::format("'{}' is neither host, cuda nor cuda:DEVICE", text));
+    throw std::invalid_argument(
+        fmt::format("'{}' is neither host, pinned, cuda nor cuda:DEVICE", text));
 }
 
-Device::Device(const MemoryPlace& place, bool is_initiator) {
+Device::Device(const MemoryPlace& place, bool is_initiator) : is_pinned_(place.is_pinned) {
     const CudaDriver& cuda = CudaDriver::get();
     int count = 0;
     CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
     const int device = place.device >= 0 ? place.device : (is_initiator || count < 2 ? 0 : 1);
-    if (device >= count)
+    if (device >= count) {
         throw std::runtime_error(
             fmt::format("there is no CUDA device {}: {} in all", device, count));
+    }
     CudaDriver::check(cuda.primary_context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
     CudaDriver::check(cuda.context_set_current(context_), "cuCtxSetCurrent");
+}
+
+void Device::pin(void* address, size_t length) const {
+    const CudaDriver& cuda = CudaDriver::get();
+    CudaDriver::check(cuda.context_set_current(context_), "cuCtxSetCurrent");
+    CudaDriver::check(cuda.host_register(address, length, 0), "cuMemHostRegister");
+}
+
+void Device::unpin(void* address) const {
+    const CudaDriver& cuda = CudaDriver::get();
+    if (cuda.context_set_current(context_) == 0) (void)cuda.host_unregister(address);
 }
 
 void Device::copy(void* to, const void* from, size_t length) const {

@@ -7,9 +7,11 @@
 
 namespace tools::perf {
 
-// Where a process has its messages: "host", "cuda" or "cuda:DEVICE".
+// Where a process has its messages: "host", "cuda" or "cuda:DEVICE"; "pinned" is host memory that
+// the process has registered with the CUDA driver.
 struct MemoryPlace {
     bool is_device = false;
+    bool is_pinned = false;
     int device = -1;  // -1: the first one; the target takes the second one, if there is one
 
     // Throws std::invalid_argument for other words.
@@ -25,10 +27,16 @@ class Device {
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
+    // Messages lie in host memory that is pinned.
+    bool is_pinned() const { return is_pinned_; }
+    // Until unpin().
+    void pin(void* address, size_t length) const;
+    void unpin(void* address) const;
     // Either side or both may be device memory. Any thread.
     void copy(void* to, const void* from, size_t length) const;
 
   private:
+    const bool is_pinned_;
     void* context_ = nullptr;
 };
 

@@ -36,7 +36,7 @@ void check(ucs_status_t status, const char* what) {
 Context::Context(const Options& options, bool is_initiator) {
     // First, so that the library finds the device's context and gets ready for it.
     const auto place = MemoryPlace::parse(is_initiator ? options.memory : options.target_memory);
-    if (place.is_device) device_ = std::make_unique<Device>(place, is_initiator);
+    if (place.is_device || place.is_pinned) device_ = std::make_unique<Device>(place, is_initiator);
     ucp_config_t* config = nullptr;
     check(ucp_config_read(nullptr, nullptr, &config), "configuration");
     ucp_params_t params{};
@@ -121,7 +121,7 @@ void Peer::make_buffer() {
     const size_t length = options_.buffer_length();
     ucp_mem_map_params_t map{};
     map.length = length;
-    if (device_ != nullptr) {
+    if (device_ != nullptr && !device_->is_pinned()) {
         map.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
                          UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
         map.flags = UCP_MEM_MAP_ALLOCATE;
@@ -142,6 +142,7 @@ void Peer::make_buffer() {
     buffer_ = static_cast<std::byte*>(memory);
     map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
     map.address = memory;
+    if (device_ != nullptr) device_->pin(memory, length);
     check(ucp_mem_map(context_, &map, &memory_), "registration");
 }
 
@@ -149,7 +150,9 @@ Peer::~Peer() {
     if (remote_key_ != nullptr) ucp_rkey_destroy(remote_key_);
     if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
-    if (buffer_ != nullptr && device_ == nullptr) munmap(buffer_, options_.buffer_length());
+    if (buffer_ == nullptr || (device_ != nullptr && !device_->is_pinned())) return;
+    if (device_ != nullptr) device_->unpin(buffer_);
+    munmap(buffer_, options_.buffer_length());
 }
 
 Json Peer::introduction() const {

@@ -26,7 +26,7 @@ class Context {
     Context& operator=(const Context&) = delete;
     ~Context();
     ucp_context_h handle() const { return handle_; }
-    // Null: messages lie in host memory.
+    // Null: messages lie in host memory that CUDA knows nothing of.
     const Device* device() const { return device_.get(); }
 
   private:
@@ -128,7 +128,8 @@ class Peer {
   private:
     void make_buffer();
     bool is_on_device(const std::byte* data) const {
-        return device_ != nullptr && data >= buffer_ && data < buffer_ + options_.buffer_length();
+        return device_ != nullptr && !device_->is_pinned() && data >= buffer_ &&
+               data < buffer_ + options_.buffer_length();
     }
     static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data,
                                    size_t length, const ucp_am_recv_param_t* param);

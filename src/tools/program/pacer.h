@@ -18,8 +18,10 @@ class Pacer {
         if (time_ == 0) return rounds_done < count_ ? count_ - rounds_done : 0;
         if (elapsed >= time_) return 0;
         if (rounds_done == 0) return 1;
-        const double a_round = std::max(static_cast<double>(elapsed), 1.0) / rounds_done;
-        const double fit = std::min<double>(time_ / kPortions, time_ - elapsed) / a_round;
+        const double a_round =
+            std::max(static_cast<double>(elapsed), 1.0) / static_cast<double>(rounds_done);
+        const double fit =
+            static_cast<double>(std::min(time_ / kPortions, time_ - elapsed)) / a_round;
         return std::clamp<uint64_t>(static_cast<uint64_t>(fit), 1, 2 * rounds_done);
     }
 

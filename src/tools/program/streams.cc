@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/program/streams.h"
 
+#include <algorithm>
+
 #include "tools/program/sink.h"
 
 namespace tools {
@@ -29,40 +31,32 @@ Task stream_to(Rank& rank, const StreamOptions& options, std::vector<PeerWeight>
     co_await sink.stop();
 }
 
-std::vector<unsigned> neighbours_of(const Rank& rank) {
-    const unsigned count = rank.count();
-    return {(rank.index() + 1) % count, (rank.index() + count - 1) % count};
-}
+struct PacedPeer {
+    unsigned peer;
+    double rate;   // messages a second
+    int64_t next;  // when the next one is due
+};
 
-// The awake send to their neighbours whatever those do.
-Task send_steadily(Rank& rank, const StreamOptions& options, uint64_t* messages) {
-    const std::vector<unsigned> peers = neighbours_of(rank);
-    for (const unsigned peer : peers) rank.connect(peer);
-    const MessageBuffer buffer(options.flow.size, 1);
-    const auto message = buffer.slot(0, options.flow.size);
-    const int64_t start = rank.host().now();
-    const auto total =
-        static_cast<uint64_t>(static_cast<double>(options.time) * options.rate / 1e9);
-    for (uint64_t step = 0; step < total; ++step) {
-        const double due = static_cast<double>(step) * 1e9 / options.rate;
-        co_await rank.sleep_until(start + static_cast<int64_t>(due));
-        for (const unsigned peer : peers) {
-            const int64_t begun = rank.host().now();
-            Batch batch(rank);
-            batch.send(peer, make_tag(Stream::kHot, rank.index()), message.data(), message.size());
-            co_await batch.done();
-            rank.host().completed(rank.host().now() - begun);
-            ++*messages;
-        }
+// A message at a time, as a program does whose sends block, each peer's at its rate. The host is
+// told how long each took.
+Task send_paced(Rank& rank, uint64_t size, int64_t until, std::vector<PacedPeer> peers,
+                uint64_t* messages) {
+    const MessageBuffer buffer(size, 1);
+    const auto message = buffer.slot(0, size);
+    for (PacedPeer& each : peers) each.next = rank.host().now();
+    while (true) {
+        PacedPeer& next = *std::ranges::min_element(peers, {}, &PacedPeer::next);
+        if (next.next >= until) break;
+        co_await rank.sleep_until(next.next);
+        next.next += static_cast<int64_t>(1e9 / next.rate);
+        const int64_t begun = rank.host().now();
+        Batch batch(rank);
+        batch.send(next.peer, make_tag(Stream::kHot, rank.index()), message.data(), message.size());
+        co_await batch.done();
+        rank.host().completed(rank.host().now() - begun);
+        ++*messages;
     }
-}
-
-Task compute_mostly(Rank& rank, const StreamOptions& options) {
-    const int64_t end = rank.host().now() + options.time;
-    while (rank.host().now() < end) {
-        co_await rank.compute(options.sleep);
-        co_await rank.yield();
-    }
+    co_await rank.sleep_until(until);
 }
 
 }  // namespace
@@ -106,10 +100,29 @@ Task sleepers(Rank& rank, const StreamOptions& options) {
     co_await rank.barrier();
     const int64_t start = rank.host().now();
     uint64_t messages = 0;
-    if (rank.index() % options.stride == options.stride - 1) {
-        co_await compute_mostly(rank, options);
-    } else {
-        co_await send_steadily(rank, options, &messages);
+    const auto sleeps = [&options](unsigned index) {
+        return index % options.stride == options.stride - 1;
+    };
+    const unsigned count = rank.count();
+    std::vector<PacedPeer> hot;   // while all are awake
+    std::vector<PacedPeer> rest;  // while some compute
+    for (const unsigned peer : {(rank.index() + 1) % count, (rank.index() + count - 1) % count}) {
+        const bool is_sleepy = sleeps(rank.index()) || sleeps(peer);
+        const double quiet = static_cast<double>(options.quiet) * 1e9;
+        rank.connect(peer);
+        hot.push_back({peer, (is_sleepy ? 2 : 1) * options.rate, 0});
+        rest.push_back(
+            {peer, is_sleepy ? quiet / static_cast<double>(options.sleep) : 4 * options.rate, 0});
+    }
+    for (int64_t stretch = start; stretch < start + options.time;
+         stretch += options.awake + options.sleep) {
+        const int64_t begin = stretch + options.awake;
+        co_await send_paced(rank, options.flow.size, begin, hot, &messages);
+        if (sleeps(rank.index())) {
+            co_await rank.compute(options.sleep);
+        } else {
+            co_await send_paced(rank, options.flow.size, begin + options.sleep, rest, &messages);
+        }
     }
     rank.host().report(
         {.size = options.flow.size, .messages = messages, .elapsed = rank.host().now() - start});

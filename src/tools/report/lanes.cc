@@ -61,7 +61,8 @@ std::vector<LaneEntry> query_lanes(const Rank& rank) {
 
 LaneCounters query_counters(const Rank& rank) {
     ucpx_worker_attr_t attr{};
-    attr.field_mask = UCPX_WORKER_ATTR_FIELD_SWITCHES | UCPX_WORKER_ATTR_FIELD_NEGOTIATION;
+    attr.field_mask = UCPX_WORKER_ATTR_FIELD_SWITCHES | UCPX_WORKER_ATTR_FIELD_NEGOTIATION |
+                      UCPX_WORKER_ATTR_FIELD_KEPT;
     if (ucpx_worker_query(rank.worker(), &attr) != UCS_OK) return {};
     LaneCounters counters;
     for (const LaneCounter& counter : kLaneCounters) {

@@ -25,6 +25,7 @@ struct LaneCounters {
     uint64_t demotions = 0;
     uint64_t denials = 0;
     uint64_t replays = 0;
+    uint64_t lanes_reused = 0;
 
     LaneCounters& operator+=(const LaneCounters& other);
 };
@@ -40,6 +41,7 @@ inline constexpr LaneCounter kLaneCounters[] = {
     {"demotions", &LaneCounters::demotions, &ucpx_worker_attr_t::demotions},
     {"denials", &LaneCounters::denials, &ucpx_worker_attr_t::denials_received},
     {"replays", &LaneCounters::replays, &ucpx_worker_attr_t::replays},
+    {"lanes_reused", &LaneCounters::lanes_reused, &ucpx_worker_attr_t::lanes_reused},
 };
 
 inline LaneCounters& LaneCounters::operator+=(const LaneCounters& other) {

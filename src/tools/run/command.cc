@@ -8,7 +8,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -92,6 +94,20 @@ std::string text_of(const char* text) {
     return text == nullptr ? "" : text;
 }
 
+// The folders of a list of the loader but for those where our libucs is found: a module that was
+// loaded, or an exported LD_LIBRARY_PATH, may name them.
+std::string without_own(const std::string& folders, const std::string& libraries) {
+    std::string rest;
+    std::istringstream list(folders);
+    for (std::string folder; std::getline(list, folder, ':');) {
+        std::error_code error;
+        const std::filesystem::path own = std::filesystem::path(libraries) / "libucs.so.0";
+        if (std::filesystem::equivalent(folder + "/libucs.so.0", own, error)) continue;
+        rest += (rest.empty() ? "" : ":") + folder;
+    }
+    return rest;
+}
+
 // Our libucp takes the place of the system's; libucs, libuct and libucm, of which a program may
 // need what ours lack, stay the system's.
 void put_before_system_ucx(const Environment& environment, const std::string& library) {
@@ -109,6 +125,8 @@ void run_program(const RunCommand& command, std::vector<std::string> program) {
     std::string folders = text_of(std::getenv("LD_LIBRARY_PATH"));
     if (command.system_ucs) {
         put_before_system_ucx(environment, paths.libraries + "/libucp.so.0");
+        const std::string given = std::exchange(folders, without_own(folders, paths.libraries));
+        if (folders.empty() && !given.empty()) unsetenv("LD_LIBRARY_PATH");
     } else {
         folders = prepend_path(paths.libraries, folders.c_str());
     }
@@ -118,6 +136,7 @@ void run_program(const RunCommand& command, std::vector<std::string> program) {
     set_up_open_mpi(environment);
 
     std::vector<char*> argv;
+    argv.reserve(program.size() + 1);
     for (std::string& argument : program) argv.push_back(argument.data());
     argv.push_back(nullptr);
     execvp(argv[0], argv.data());

@@ -16,6 +16,7 @@
 #include "tools/sim/report.h"
 #include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
+#include "tools/sim/trace_file.h"
 #include "uct/api/module.h"
 #include "uct/ib/component.h"
 
@@ -48,17 +49,18 @@ std::pair<std::string, std::string> split_setting(const std::string& option,
 void set_model_field(softhca::Model& model, const std::string& text) {
     const auto [name, value] = split_setting("--model", text);
     bool found = false;
-    softhca::Model::for_each(model, [&](std::string_view field, double& current) {
-        if (field != name) return;
-        found = true;
-        try {
-            size_t used = 0;
-            current = std::stod(value, &used);
-            if (used == value.size() && current >= 0) return;
-        } catch (const std::exception&) {
-        }
-        throw CLI::ValidationError("--model", fmt::format("'{}' is no number", value));
-    });
+    softhca::Model::for_each(
+        model, [&, name = name, value = value](std::string_view field, double& current) {
+            if (field != name) return;
+            found = true;
+            try {
+                size_t used = 0;
+                current = std::stod(value, &used);
+                if (used == value.size() && current >= 0) return;
+            } catch (const std::exception&) {
+            }
+            throw CLI::ValidationError("--model", fmt::format("'{}' is no number", value));
+        });
     if (found) return;
     std::string names;
     softhca::Model::for_each(
@@ -80,6 +82,11 @@ void run_sim(SimCommand& command) {
     study.streams.flow = {study.bench.size_max, study.bench.window, study.bench.seed,
                           study.bench.verify};
     study.streams.time = study.bench.time;
+    if (!study.replay.path.empty()) {
+        study.replay.trace = load_trace(study.replay.path);
+        study.bench.ranks = static_cast<unsigned>(study.replay.trace.ranks.size());
+        study.bench.size_min = study.bench.size_max = study.replay.trace.largest;
+    }
     if (study.shipped) study.interval = kShippedInterval;
     check_options(study.bench, study.pattern->ranks.in_pairs);
     for (const std::string& field : command.model) set_model_field(study.model, field);
@@ -215,10 +222,6 @@ void add_phase_options(CLI::App& app, StudyOptions& study) {
     add_time(app, "--compute-max", study.halo.compute_max, "Most time of computing before each");
 }
 
-void add_stream_options(CLI::App& app, StudyOptions& study) {
-    add_window(app, study);
-}
-
 void add_churn_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
     app.add_option("--rounds", study.streams.rounds, "Endpoints that a rank makes and closes")
@@ -235,38 +238,24 @@ void add_sleeper_options(CLI::App& app, StudyOptions& study) {
     app.add_option("--stride", study.streams.stride, "Each so-many-th rank computes mostly")
         ->check(CLI::Range(2, 1000))
         ->capture_default_str();
+    app.add_option("--quiet", study.streams.quiet, "Messages to a neighbour while it computes")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    add_time(app, "--awake", study.streams.awake, "Time between that it sends as the others do");
     add_time(app, "--sleep", study.streams.sleep, "Time that it computes at a stretch");
 }
 
-Task run_pairs(Rank& rank, const StudyOptions& study) {
-    return mbw_mr(rank, study.bench);
+void add_replay_options(CLI::App& app, StudyOptions& study) {
+    app.add_option("--trace", study.replay.path,
+                   "What each rank does (docs/benchmarks.md); their number is the file's")
+        ->type_name("FILE")
+        ->required();
 }
-Task run_exchange(Rank& rank, const StudyOptions& study) {
-    return alltoall(rank, study.bench);
-}
-Task run_zipf(Rank& rank, const StudyOptions& study) {
-    return zipf(rank, study.zipf);
-}
-Task run_shift(Rank& rank, const StudyOptions& study) {
-    return shift(rank, study.shift);
-}
-Task run_halo(Rank& rank, const StudyOptions& study) {
-    return halo(rank, study.halo);
-}
-Task run_ring(Rank& rank, const StudyOptions& study) {
-    return ring(rank, study.streams);
-}
-Task run_incast(Rank& rank, const StudyOptions& study) {
-    return incast(rank, study.streams);
-}
-Task run_churn(Rank& rank, const StudyOptions& study) {
-    return churn(rank, study.streams);
-}
-Task run_sleepers(Rank& rank, const StudyOptions& study) {
-    return sleepers(rank, study.streams);
-}
-Task run_phases(Rank& rank, const StudyOptions& study) {
-    return phases(rank, study.halo);
+
+// A program of ranks with the part of the options that it takes.
+template <auto kProgram, auto kOptions>
+Task run(Rank& rank, const StudyOptions& study) {
+    return kProgram(rank, study.*kOptions);
 }
 
 // Times in nanoseconds.
@@ -290,7 +279,7 @@ const BenchOptions kPhases{.ranks = 16, .size_min = 8, .size_max = 8, .time = 1'
 const BenchOptions kStreams{
     .ranks = 16, .window = 16, .size_min = 64, .size_max = 64, .time = 8'000'000};
 const BenchOptions kSleepy{
-    .ranks = 8, .window = 16, .size_min = 8, .size_max = 8, .time = 30'000'000'000};
+    .ranks = 6, .window = 16, .size_min = 8, .size_max = 8, .time = 33'000'000'000};
 const BenchOptions kMoving{
     .ranks = 64, .window = 64, .size_min = 64, .size_max = 64, .time = 8'000'000};
 
@@ -298,52 +287,63 @@ using Judgement = StudyPattern::Judgement;
 
 // One entry for each benchmark.
 const StudyPattern kPatterns[] = {
-    {{"mbw_mr", "Multi-pair bandwidth and message rate", run_pairs, true},
+    {{"mbw_mr", "Multi-pair bandwidth and message rate", run<mbw_mr, &StudyOptions::bench>, true},
      Judgement::kNone,
      kPairs,
      nullptr},
-    {{"bulk", "Large messages between pairs, over many queue pairs and rails", run_pairs, true},
+    {{"bulk", "Large messages between pairs, over many queue pairs and rails",
+      run<mbw_mr, &StudyOptions::bench>, true},
      Judgement::kAdapters,
      kBlocks,
      add_bulk_options},
-    {{"alltoall", "All-to-all exchange", run_exchange, false, true},
+    {{"alltoall", "All-to-all exchange", run<alltoall, &StudyOptions::bench>, false, true},
      Judgement::kNone,
      kExchange,
      nullptr,
      kExchangeInterval},
-    {{"zipf", "Peers of heavy-tailed heat", run_zipf},
+    {{"zipf", "Peers of heavy-tailed heat", run<zipf, &StudyOptions::zipf>},
      Judgement::kMatching,
      kFlows,
      add_zipf_options},
-    {{"shift", "A hot set that moves", run_shift},
+    {{"shift", "A hot set that moves", run<shift, &StudyOptions::shift>},
      Judgement::kRecovery,
      kMoving,
      add_shift_options},
-    {{"halo", "Neighbours that exchange small messages, beside streams of large ones", run_halo},
+    {{"halo", "Neighbours that exchange small messages, beside streams of large ones",
+      run<halo, &StudyOptions::halo>},
      Judgement::kPromotions,
      kBeside,
      add_bulk_halo_options,
      kShippedInterval,
      true},
-    {{"ring", "All send to their right neighbours", run_ring},
+    {{"ring", "All send to their right neighbours", run<ring, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,
-     add_stream_options},
-    {{"incast", "All send to one", run_incast},
+     add_window},
+    {{"incast", "All send to one", run<incast, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,
-     add_stream_options},
-    {{"churn", "Endpoints that are made, used and closed", run_churn},
+     add_window},
+    {{"churn", "Endpoints that are made, used and closed", run<churn, &StudyOptions::streams>},
      Judgement::kPromotions,
      kStreams,
      add_churn_options},
-    {{"sleepers", "Short messages to neighbours some of whom compute", run_sleepers},
+    {{"sleepers", "Short messages to neighbours some of whom compute",
+      run<sleepers, &StudyOptions::streams>},
      Judgement::kPromotions,
      kSleepy,
      add_sleeper_options,
      kShippedInterval,
      true},
-    {{"phases", "Neighbours that compute between stretches of exchanges", run_phases},
+    {{"replay", "A program's messages and computing, from a file",
+      run<replay, &StudyOptions::replay>},
+     Judgement::kPromotions,
+     kStreams,
+     add_replay_options,
+     kShippedInterval,
+     true},
+    {{"phases", "Neighbours that compute between stretches of exchanges",
+      run<phases, &StudyOptions::halo>},
      Judgement::kPromotions,
      kPhases,
      add_phase_options,

@@ -9,6 +9,7 @@
 #include "softhca/model/model.h"
 #include "tools/program/halo.h"
 #include "tools/program/patterns.h"
+#include "tools/program/replay.h"
 #include "tools/program/shift.h"
 #include "tools/program/streams.h"
 #include "tools/program/zipf.h"
@@ -45,6 +46,7 @@ struct StudyOptions {
     ShiftOptions shift;
     HaloOptions halo;
     StreamOptions streams;
+    ReplayOptions replay;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
     unsigned devices = 1;        // adapters of each rank's node

@@ -8,7 +8,6 @@
 
 #include "tools/report/lanes.h"
 #include "ucp/base/handles.h"
-#include "ucp/worker/worker.h"
 #include "ucs/runtime/runtime.h"
 
 namespace tools {
@@ -173,9 +172,12 @@ void World::wake(unsigned node) {
 }
 
 uint64_t World::idle_deadline(const Node& node) const {
-    const ucs::Time deadline = ucp::unwrap(node.worker->handle()).next_deadline();
-    const int64_t timer = node.rank->next_timer();
-    const int64_t next = std::min<int64_t>(deadline.time_since_epoch().count(), timer);
+    ucpx_worker_attr_t attr{};
+    attr.field_mask = UCPX_WORKER_ATTR_FIELD_IDLE;
+    ucpx_worker_query(node.worker->handle(), &attr);
+    const int64_t deadline =
+        attr.idle == INT64_MAX ? INT64_MAX : static_cast<int64_t>(fabric_.now()) + attr.idle;
+    const int64_t next = std::min(deadline, node.rank->next_timer());
     if (next == INT64_MAX) return softhca::VirtualFabric::kNever;
     return std::max<uint64_t>(static_cast<uint64_t>(std::max<int64_t>(next, 0)), fabric_.now() + 1);
 }

@@ -66,6 +66,7 @@ typedef enum ucpx_lane_reason {
     UCPX_LANE_REASON_FAILED = 12,    /**< the dedicated lane failed */
     UCPX_LANE_REASON_DIED = 13,      /**< the peer died */
     UCPX_LANE_REASON_PROGRESS = 14,  /**< the next step of what was agreed */
+    UCPX_LANE_REASON_FULL = 15, /**< no room on the lane for long: the peer makes no progress */
     UCPX_LANE_REASON_LAST
 } ucpx_lane_reason_t;
 
@@ -206,7 +207,9 @@ enum ucpx_worker_attr_field {
     UCPX_WORKER_ATTR_FIELD_NEGOTIATION = UCS_BIT(3), /**< requests to violations */
     UCPX_WORKER_ATTR_FIELD_TRACKER = UCS_BIT(4),     /**< interval, windows, samples, memory */
     UCPX_WORKER_ATTR_FIELD_ADMISSION = UCS_BIT(5),   /**< admission_score */
-    UCPX_WORKER_ATTR_FIELD_LINKS = UCS_BIT(6)
+    UCPX_WORKER_ATTR_FIELD_LINKS = UCS_BIT(6),
+    UCPX_WORKER_ATTR_FIELD_KEPT = UCS_BIT(7), /**< lanes_reused, kept */
+    UCPX_WORKER_ATTR_FIELD_IDLE = UCS_BIT(8)
 };
 
 /** Counters run from the worker's creation and never go back. */
@@ -240,6 +243,12 @@ typedef struct ucpx_worker_attr {
 
     uint64_t admission_score; /**< what a link must reach to be given a free slot */
     ucpx_links_t links;
+
+    uint64_t lanes_reused; /**< promotions that took a kept lane back instead of making one */
+    unsigned kept;         /**< lanes that both ends have left, still connected, beside the cap */
+
+    /** Nanoseconds until progress has work that only time brings: 0 now, INT64_MAX never. */
+    int64_t idle;
 } ucpx_worker_attr_t;
 
 /** @return UCS_OK, or UCS_ERR_INVALID_PARAM (links without entry_size). */

@@ -17,7 +17,7 @@ constexpr std::array<const char*, UCPX_LANE_STATE_LAST> kStates{
 };
 constexpr std::array<const char*, UCPX_LANE_REASON_LAST> kReasons{
     "none",   "hot",     "asked",   "outranked", "busy",   "refused", "cold",     "peer",
-    "policy", "closing", "no lane", "no answer", "failed", "died",    "progress",
+    "policy", "closing", "no lane", "no answer", "failed", "died",    "progress", "full",
 };
 constexpr std::array<const char*, UCPX_LANE_POLICY_LAST> kPolicies{"auto", "dedicated", "scalable"};
 
@@ -60,6 +60,7 @@ static_assert(same(UCPX_LANE_REASON_NO_ANSWER, Reason::kNoAnswer));
 static_assert(same(UCPX_LANE_REASON_FAILED, Reason::kFailed));
 static_assert(same(UCPX_LANE_REASON_DIED, Reason::kDied));
 static_assert(same(UCPX_LANE_REASON_PROGRESS, Reason::kProgress));
+static_assert(same(UCPX_LANE_REASON_FULL, Reason::kFull));
 static_assert(same(UCPX_LANE_POLICY_AUTO, Policy::kAuto));
 static_assert(same(UCPX_LANE_POLICY_DEDICATED, Policy::kDedicated));
 static_assert(same(UCPX_LANE_POLICY_SCALABLE, Policy::kScalable));

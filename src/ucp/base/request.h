@@ -59,19 +59,31 @@ struct Request : uct::Completion {
     using Abort = void (*)(Request& request, ucs_status_t status);
 
     enum Flag : uint32_t {
-        kDoneInCall = 1u << 0,     //!< finished while kInCall
-        kFreed = 1u << 1,          //!< the user has given the handle back
-        kInCall = 1u << 2,         //!< inside the function that started it: report by return value
-        kUserMemory = 1u << 3,     //!< memory of the user's: never goes to the pool
-        kOneSided = 1u << 4,       //!< put, get, atomic: goes to the one-sided lane, obeys fences
-        kNoMessage = 1u << 5,      //!< flush: takes its place in the queue, is no message of a lane
-        kQueued = 1u << 6,         //!< in its endpoint's send queue
-        kInternal = 1u << 7,       //!< no user handle: the memory goes back when it is finished
-        kReceive = 1u << 8,        //!< a receive: tag_info is valid when finished
-        kNeedsGreeting = 1u << 9,  //!< the receiver must know the sender's address first
-        kAwaited = 1u << 10,  //!< a fence may wait for it: goes before what may wait for a fence
-        kNamed = 1u << 11,    //!< wire_id is its name
-        kLight = 1u << 12,    //!< unfold() has not been called
+        kUserMemory = 1u << 0,     //!< memory of the user's: never goes to the pool
+        kQueued = 1u << 1,         //!< in its endpoint's send queue
+        kNeedsGreeting = 1u << 2,  //!< the receiver must know the sender's address first
+        kAwaited = 1u << 3,  //!< a fence may wait for it: goes before what may wait for a fence
+        kLight = 1u << 4,    //!< unfold() has not been called
+    };
+
+    /**
+     * Who has the handle, and so hears of the end and gives the memory back.
+     *
+     *   begin()  kCall  -- finished --> kEndedCall -- end_call() --> none, or kProgram
+     *            kCall  -- end_call() --> kProgram -- release() before the end --> kNobody
+     */
+    enum class Holder : uint8_t {
+        kProgram,
+        kCall,       //!< the call that began it: an end is its return value
+        kEndedCall,  //!< the same; it has ended
+        kNobody,     //!< the library's own, or released before its end: the end gives it back
+    };
+
+    /** By which rules it takes its turn on an endpoint. */
+    enum class Order : uint8_t {
+        kMessage,   //!< among the messages, on their lane
+        kOneSided,  //!< put, get, atomic: goes to the one-sided lane, obeys fences
+        kFlush,     //!< takes its place in the queue, is no message of a lane
     };
 
     enum class CallbackKind : uint8_t { kSend, kTagReceive, kAmReceive, kStreamReceive, kInternal };
@@ -108,6 +120,8 @@ struct Request : uct::Completion {
     RequestPool* pool = nullptr;
     uint32_t flags = 0;
     CallbackKind callback_kind = CallbackKind::kSend;
+    Holder holder = Holder::kProgram;
+    Order order = Order::kMessage;
 
   private:
     std::atomic<bool> finished_{false};
@@ -168,7 +182,7 @@ struct Request : uct::Completion {
     Post post;
     Abort abort;       //!< null: complete(status)
     uint32_t fence;    //!< EndpointHost::fence_sequence when it was started
-    uint64_t wire_id;  //!< RequestPool::name(), if kNamed; released at the finish
+    uint64_t wire_id;  //!< RequestPool::name(), released at the finish; 0: it has none
     size_t received;   //!< result of receives of AM data and streams: bytes
     // For ucp_request_query() alone.
     const char* protocol;           //!< what carries it out; null for receives

@@ -26,7 +26,7 @@ enum class AmId : uint8_t {
     kRndvAtp = 11,
     kRndvData = 12,
     kRndvAmRts = 13,
-    kMemoryFreed = 15,  //!< MemoryFreed: device memory that was described is gone
+    kMemoryNews = 15,  //!< MemoryNews: of device memory that was described
     // byte streams (proto/stream)
     kStream = 14,  //!< StreamHeader, bytes of the stream
     // emulated one-sided operations (proto/rma/emulation)
@@ -39,6 +39,7 @@ enum class AmId : uint8_t {
     // batches (bulk/)
     kNotify = 22,  //!< NotifyMessage
     // between workers
+    kReset = 23,   //!< ResetHeader: the sender's endpoint to this worker has failed
     kHello = 24,   //!< HelloHeader, the sender's worker address
     kLane = 25,    //!< LaneHeader, an encoded lanes::Message
     kMarker = 26,  //!< LaneHeader, an encoded lanes::Message that takes its place among data
@@ -48,6 +49,7 @@ enum class AmId : uint8_t {
     kBulkQueuePair = 29,   //!< QueuePairHeader, QueuePairMessage (bulk/queue_pairs)
     // between workers
     kOrdered = 30,  //!< OrderedHeader, then the message that it goes before
+    kTook = 31,     //!< TookMessage (proto/match/message_times.h)
 };
 
 #pragma pack(push, 1)
@@ -106,6 +108,10 @@ struct HelloHeader {
 };
 
 struct LaneHeader {
+    uint64_t sender;
+};
+
+struct ResetHeader {
     uint64_t sender;
 };
 

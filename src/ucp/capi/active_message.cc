@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
+#include <new>
 
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
@@ -11,22 +12,26 @@
 using namespace ucp;
 
 ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker_h,
-                                            const ucp_am_handler_param_t* param) {
+                                            const ucp_am_handler_param_t* param) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     return worker.am_handlers().set(*param);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker_h, uint16_t id, ucp_am_callback_t cb,
-                                       void* arg, uint32_t flags) {
+                                       void* arg, uint32_t flags) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     return worker.am_handlers().set(id, cb, arg, flags);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, size_t header_length,
                                  const void* buffer, size_t count,
-                                 const ucp_request_param_t* param) {
+                                 const ucp_request_param_t* param) try {
     Endpoint& endpoint = unwrap(ep);
     if (id > UINT16_MAX) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     constexpr uint32_t kUnusual = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
@@ -40,12 +45,13 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, s
         const AmHeader am{static_cast<uint16_t>(id), 0, 0};
         uint64_t word;
         std::memcpy(&word, &am, sizeof(word));
-        const ucs_status_t status = endpoint.tx_lane().am_short(
-            static_cast<uint8_t>(AmId::kAmShort), word, buffer, static_cast<uint32_t>(count));
+        const ucs_status_t status = endpoint.post_short(AmId::kAmShort, word, buffer, count);
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
     return worker_of(endpoint).am_handlers().send(endpoint, static_cast<uint16_t>(id), header,
                                                   header_length, buffer, count, params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, size_t count,
@@ -57,10 +63,12 @@ ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, si
 }
 
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker_h, void* data_desc, void* buffer,
-                                      size_t count, const ucp_request_param_t* param) {
+                                      size_t count, const ucp_request_param_t* param) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     return worker.am_handlers().receive(data_desc, buffer, count, OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 void ucp_am_data_release(ucp_worker_h worker_h, void* data) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ const char* ucp_get_version_string(void) {
 }
 
 ucs_status_t ucp_config_read(const char* env_prefix, const char* filename,
-                             ucp_config_t** config_p) {
+                             ucp_config_t** config_p) try {
     auto config = std::make_unique<ucp_config>();
     std::string error;
     const ucs_status_t status =
@@ -57,13 +58,15 @@ ucs_status_t ucp_config_read(const char* env_prefix, const char* filename,
     }
     *config_p = config.release();
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_config_release(ucp_config_t* config) {
     delete config;
 }
 
-ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) {
+ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const char* value) try {
     std::string error;
     const ucs_status_t status = config->source.modify(name, value, error);
     // As UCX: programs name variables of other versions. ucp_init() warns of them, once.
@@ -73,6 +76,8 @@ ucs_status_t ucp_config_modify(ucp_config_t* config, const char* name, const cha
     }
     if (status != UCS_OK) ucs::log_error("{}", error);
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* title,
@@ -89,7 +94,7 @@ void ucp_config_print(const ucp_config_t* config, FILE* stream, const char* titl
 
 ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_version,
                               const ucp_params_t* params, const ucp_config_t* config,
-                              ucp_context_h* context_p) {
+                              ucp_context_h* context_p) try {
     if (api_major_version != UCP_API_MAJOR || api_minor_version > UCP_API_MINOR) {
         ucs::log_warn(
             "the program was built for version {}.{} of the interface, the library "
@@ -116,6 +121,8 @@ ucs_status_t ucp_init_version(unsigned api_major_version, unsigned api_minor_ver
     context->set_interface_minor(api_minor_version);
     *context_p = wrap(context.release());
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_cleanup(ucp_context_h context_p) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <span>
 
 #include <cinttypes>
@@ -32,21 +33,26 @@ ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
 }  // namespace
 }  // namespace ucp
 
-ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params, ucp_ep_h* ep_p) {
+ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params,
+                           ucp_ep_h* ep_p) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     Endpoint* endpoint = nullptr;
     const ucs_status_t status = worker.create_endpoint(*params, &endpoint);
     if (status == UCS_OK) *ep_p = wrap(endpoint);
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
+ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) try {
     Endpoint& endpoint = unwrap(ep);
     if (worker_of(endpoint).is_inherited()) return nullptr;
     GateLock lock(endpoint.gate());
     const OpParams params(param);
     return worker_of(endpoint).close_endpoint(endpoint, params.flags(), params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode) {
@@ -65,26 +71,32 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
     return ucp_ep_close_nbx(ep, OldParams().get());
 }
 
-ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) {
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     return UCS_STATUS_PTR(endpoint.modify(*params));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
-ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     return flush(endpoint, OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned, ucp_send_callback_t cb) {
     return ucp_ep_flush_nbx(ep, OldParams().send_callback(cb).get());
 }
 
-ucs_status_t ucp_ep_flush(ucp_ep_h ep) {
+ucs_status_t ucp_ep_flush(ucp_ep_h ep) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     return wait_for(worker_of(endpoint), flush(endpoint, OpParams(OldParams().get())));
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
@@ -175,6 +187,8 @@ void print_info(const Endpoint& endpoint, FILE* stream) {
         promotion = "no: lane switching is off (UCX_LANES, UCX_MAX_PRIORITY_EPS)";
     }
     fprintf(stream, "#     a dedicated lane when hot: %s\n", promotion);
+    if (lanes.keeps_lane_to(endpoint.remote_uuid()))
+        fprintf(stream, "#     a dedicated lane is kept from before\n");
     const lanes::Link* link = lanes.link_of(endpoint);
     if (link != nullptr) {
         fprintf(stream, "#     link: %s (%s), score %" PRIu64 "\n", lanes::name(link->state),

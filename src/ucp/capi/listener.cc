@@ -2,6 +2,7 @@
 #include "ucp/wireup/listener.h"
 
 #include <memory>
+#include <new>
 
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
@@ -10,7 +11,7 @@
 using namespace ucp;
 
 ucs_status_t ucp_listener_create(ucp_worker_h worker_h, const ucp_listener_params_t* params,
-                                 ucp_listener_h* listener_p) {
+                                 ucp_listener_h* listener_p) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     wireup::ConnectionManager* manager = nullptr;
@@ -20,6 +21,8 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker_h, const ucp_listener_param
     status = wireup::Listener::create(*manager, *params, &listener);
     if (status == UCS_OK) *listener_p = wrap(listener);
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_listener_destroy(ucp_listener_h listener_h) {
@@ -38,10 +41,12 @@ ucs_status_t ucp_listener_query(ucp_listener_h listener_h, ucp_listener_attr_t* 
     return UCS_OK;
 }
 
-ucs_status_t ucp_listener_reject(ucp_listener_h, ucp_conn_request_h conn_request) {
+ucs_status_t ucp_listener_reject(ucp_listener_h, ucp_conn_request_h conn_request) try {
     if (conn_request == nullptr) return UCS_ERR_INVALID_PARAM;
     wireup::reject(std::unique_ptr<wireup::ConnectionRequest>(&unwrap(conn_request)));
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucp_conn_request_query(ucp_conn_request_h conn_request,

@@ -42,7 +42,7 @@ const char* fault_of_key(const void* bytes) {
 extern "C" {
 
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* params,
-                         ucp_mem_h* memh_p) {
+                         ucp_mem_h* memh_p) try {
     if (params == nullptr || memh_p == nullptr) return UCS_ERR_INVALID_PARAM;
     ucp_mem_map_params_t known = *params;
     if ((known.field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE) != 0)
@@ -51,12 +51,16 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* para
     const ucs_status_t status = Memory::map(unwrap(context).domains(), known, &memory);
     if (status == UCS_OK) *memh_p = wrap(memory);
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_t ucp_mem_unmap(ucp_context_h, ucp_mem_h memh) {
+ucs_status_t ucp_mem_unmap(ucp_context_h, ucp_mem_h memh) try {
     if (memh == nullptr) return UCS_ERR_INVALID_PARAM;
     Memory::destroy(&unwrap(memh));
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr) {
@@ -70,9 +74,11 @@ ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr) {
     return UCS_OK;
 }
 
-ucs_status_t ucp_mem_advise(ucp_context_h, ucp_mem_h memh, ucp_mem_advise_params_t* params) {
+ucs_status_t ucp_mem_advise(ucp_context_h, ucp_mem_h memh, ucp_mem_advise_params_t* params) try {
     if (memh == nullptr || params == nullptr) return UCS_ERR_INVALID_PARAM;
     return unwrap(memh).advise(*params);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_mem_print_info(const char* mem_size, ucp_context_h context, FILE* stream) {
@@ -110,7 +116,7 @@ void ucp_mem_print_info(const char* mem_size, ucp_context_h context, FILE* strea
 }
 
 ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params, void** buffer_p,
-                           size_t* buffer_size_p) {
+                           size_t* buffer_size_p) try {
     if (memh == nullptr || buffer_p == nullptr || buffer_size_p == nullptr)
         return UCS_ERR_INVALID_PARAM;
     const uint64_t flags =
@@ -137,6 +143,8 @@ ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params,
     *buffer_p = buffer;
     *buffer_size_p = size;
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_memh_buffer_release(void* buffer, const ucp_memh_buffer_release_params_t*) {
@@ -151,7 +159,7 @@ void ucp_rkey_buffer_release(void* rkey_buffer) {
     std::free(rkey_buffer);
 }
 
-ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h* rkey_p) {
+ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h* rkey_p) try {
     if (rkey_p == nullptr) return UCS_ERR_INVALID_PARAM;
     PackedKey packed;
     ucs_status_t status = PackedKey::parse(rkey_buffer, &packed);
@@ -166,11 +174,14 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
     status = remote->open(worker_of(endpoint).context().domains(), packed,
                           worker_of(endpoint).rails().domain_pairs(endpoint, pairs));
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
         *rkey_p = wrap(remote.release());
-    else
+    } else {
         ucs::log_error("a remote key is refused: {}", ucs_status_string(status));
+    }
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucp_rkey_compare(ucp_worker_h, ucp_rkey_h rkey1, ucp_rkey_h rkey2,

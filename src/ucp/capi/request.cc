@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include <fmt/format.h>
@@ -71,7 +72,7 @@ int ucp_request_is_completed(void* request) {
     return Request::from_handle(request).is_finished() ? 1 : 0;
 }
 
-ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
+ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) try {
     Request& request = Request::from_handle(handle);
     GateLock lock(request.pool->gate());
     if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) != 0) {
@@ -85,6 +86,8 @@ ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) {
         attr->mem_type = memory_type_of(request);
     }
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_request_cancel(ucp_worker_h worker_h, void* handle) {

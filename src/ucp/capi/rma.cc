@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "ucp/base/handles.h"
@@ -74,7 +75,7 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
 /** A put or get that is none of contiguous bytes: a list of pieces, or refused with `status`. */
 [[gnu::noinline]] ucs_status_ptr_t start_list(Endpoint& endpoint, const void* local, size_t count,
                                               const ucp_request_param_t& param, bool is_put,
-                                              ucs_status_t status) {
+                                              ucs_status_t status) try {
     const OpParams params(&param);
     if (params.datatype() != ucp_dt_make_sgl() ||
         !worker_of(endpoint).context().has_feature(UCP_FEATURE_RMA))
@@ -86,17 +87,66 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     GateLock lock(endpoint.gate());
     return start_batch(one_sided, endpoint, pieces, is_put, {}, params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 bool has_features(Endpoint& endpoint, uint64_t features) {
     return worker_of(endpoint).context().has_feature(features);
 }
 
+// --- put and get ---
+
+using bulk::Direction;
+
+template <Direction kDirection>
+ucs_status_ptr_t start_rma(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
+                           ucp_rkey_h rkey, const ucp_request_param_t& param) try {
+    Endpoint& endpoint = unwrap(ep);
+    const OpParams params(&param);
+    size_t length = 0;
+    const ucs_status_t status = one_sided_length(params, buffer, count, &length);
+    if (status != UCS_OK) {
+        return start_list(endpoint, buffer, count, param, kDirection == Direction::kPut, status);
+    }
+    if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().transfer<kDirection>(
+        endpoint, const_cast<void*>(buffer), length, remote_addr, unwrap(rkey), params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+}
+
+template <Direction kDirection>
+ucs_status_t start_implicit_rma(ucp_ep_h ep, const void* buffer, size_t length,
+                                uint64_t remote_addr, ucp_rkey_h rkey) try {
+    Endpoint& endpoint = unwrap(ep);
+    if (rkey == nullptr || (buffer == nullptr && length > 0) ||
+        !has_features(endpoint, UCP_FEATURE_RMA))
+        return UCS_ERR_INVALID_PARAM;
+    GateLock lock(endpoint.gate());
+    return worker_of(endpoint).one_sided().transfer_implicit<kDirection>(
+        endpoint, const_cast<void*>(buffer), length, remote_addr, unwrap(rkey));
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
+}
+
+template <Direction kDirection>
+ucs_status_t blocking_rma(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
+                          ucp_rkey_h rkey) {
+    GateLock lock(unwrap(ep).gate());
+    return wait_for(worker_of(unwrap(ep)), start_rma<kDirection>(ep, buffer, length, remote_addr,
+                                                                 rkey, ucp_request_param_t{}));
+}
+
+// --- atomics ---
+
 constexpr uint64_t kAtomicFeatures = UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
 
 ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t value, size_t size,
                               void* reply, uint64_t remote_addr, ucp_rkey_h rkey,
-                              const ucp_request_param_t& param) {
+                              const ucp_request_param_t& param) try {
     Endpoint& endpoint = unwrap(ep);
     if (rkey == nullptr || !has_features(endpoint, kAtomicFeatures))
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
@@ -106,14 +156,26 @@ ucs_status_ptr_t start_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t valu
     GateLock lock(endpoint.gate());
     return worker_of(endpoint).one_sided().atomic(endpoint, arguments, remote_addr, unwrap(rkey),
                                                   OpParams(&param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
-ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, uint64_t value, size_t size,
-                             void* reply, uint64_t remote_addr, ucp_rkey_h rkey) {
+/** @param reply  gets the old value; null if it is not wanted */
+template <typename Word>
+ucs_status_t blocking_atomic(ucp_ep_h ep, ucp_atomic_op_t opcode, Word value, Word* reply,
+                             uint64_t remote_addr, ucp_rkey_h rkey) {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
-    return wait_for(worker_of(endpoint), start_atomic(ep, opcode, value, size, reply, remote_addr,
-                                                      rkey, ucp_request_param_t{}));
+    return wait_for(worker_of(endpoint), start_atomic(ep, opcode, value, sizeof(Word), reply,
+                                                      remote_addr, rkey, ucp_request_param_t{}));
+}
+
+template <typename Word>
+ucs_status_t compare_and_swap(ucp_ep_h ep, Word compare, Word swap, uint64_t remote_addr,
+                              ucp_rkey_h rkey, Word* result) {
+    if (result == nullptr) return UCS_ERR_INVALID_PARAM;
+    *result = swap;
+    return blocking_atomic(ep, UCP_ATOMIC_OP_CSWAP, compare, result, remote_addr, rkey);
 }
 
 }  // namespace
@@ -124,80 +186,42 @@ extern "C" {
 
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
-    Endpoint& endpoint = unwrap(ep);
-    const OpParams params(param);
-    size_t length = 0;
-    const ucs_status_t status = one_sided_length(params, buffer, count, &length);
-    if (status != UCS_OK) return start_list(endpoint, buffer, count, *param, true, status);
-    if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).one_sided().put(endpoint, buffer, length, remote_addr, unwrap(rkey),
-                                               params);
+    return start_rma<Direction::kPut>(ep, buffer, count, remote_addr, rkey, *param);
 }
 
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void* buffer, size_t count, uint64_t remote_addr,
                              ucp_rkey_h rkey, const ucp_request_param_t* param) {
-    Endpoint& endpoint = unwrap(ep);
-    const OpParams params(param);
-    size_t length = 0;
-    const ucs_status_t status = one_sided_length(params, buffer, count, &length);
-    if (status != UCS_OK) return start_list(endpoint, buffer, count, *param, false, status);
-    if (rkey == nullptr || !has_features(endpoint, UCP_FEATURE_RMA))
-        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).one_sided().get(endpoint, buffer, length, remote_addr, unwrap(rkey),
-                                               params);
+    return start_rma<Direction::kGet>(ep, buffer, count, remote_addr, rkey, *param);
 }
 
 ucs_status_t ucp_put_nbi(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey) {
-    Endpoint& endpoint = unwrap(ep);
-    if (rkey == nullptr || (buffer == nullptr && length > 0) ||
-        !has_features(endpoint, UCP_FEATURE_RMA))
-        return UCS_ERR_INVALID_PARAM;
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).one_sided().put_implicit(endpoint, buffer, length, remote_addr,
-                                                        unwrap(rkey));
+    return start_implicit_rma<Direction::kPut>(ep, buffer, length, remote_addr, rkey);
 }
 
 ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                          ucp_rkey_h rkey) {
-    Endpoint& endpoint = unwrap(ep);
-    if (rkey == nullptr || (buffer == nullptr && length > 0) ||
-        !has_features(endpoint, UCP_FEATURE_RMA))
-        return UCS_ERR_INVALID_PARAM;
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).one_sided().get_implicit(endpoint, buffer, length, remote_addr,
-                                                        unwrap(rkey));
+    return start_implicit_rma<Direction::kGet>(ep, buffer, length, remote_addr, rkey);
 }
 
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb) {
-    const ucp_request_param_t params = older_params(cb);
-    return ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params);
+    return start_rma<Direction::kPut>(ep, buffer, length, remote_addr, rkey, older_params(cb));
 }
 
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb) {
-    const ucp_request_param_t params = older_params(cb);
-    return ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params);
+    return start_rma<Direction::kGet>(ep, buffer, length, remote_addr, rkey, older_params(cb));
 }
 
 ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey) {
-    const ucp_request_param_t params{};
-    GateLock lock(unwrap(ep).gate());
-    return wait_for(worker_of(unwrap(ep)),
-                    ucp_put_nbx(ep, buffer, length, remote_addr, rkey, &params));
+    return blocking_rma<Direction::kPut>(ep, buffer, length, remote_addr, rkey);
 }
 
 ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey) {
-    const ucp_request_param_t params{};
-    GateLock lock(unwrap(ep).gate());
-    return wait_for(worker_of(unwrap(ep)),
-                    ucp_get_nbx(ep, buffer, length, remote_addr, rkey, &params));
+    return blocking_rma<Direction::kGet>(ep, buffer, length, remote_addr, rkey);
 }
 
 // --- atomics ---
@@ -218,7 +242,7 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
 }
 
 ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
-                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey) {
+                             size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey) try {
     static constexpr ucp_atomic_op_t kOps[] = {UCP_ATOMIC_OP_ADD, UCP_ATOMIC_OP_AND,
                                                UCP_ATOMIC_OP_OR, UCP_ATOMIC_OP_XOR};
     Endpoint& endpoint = unwrap(ep);
@@ -233,6 +257,8 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
         endpoint, arguments, remote_addr, unwrap(rkey));
     // Runtimes take anything else for a failure.
     return posted == UCS_INPROGRESS ? UCS_OK : posted;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
@@ -248,47 +274,41 @@ ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, 
 }
 
 ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), nullptr, remote_addr, rkey);
+    return blocking_atomic<uint32_t>(ep, UCP_ATOMIC_OP_ADD, add, nullptr, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), nullptr, remote_addr, rkey);
+    return blocking_atomic<uint64_t>(ep, UCP_ATOMIC_OP_ADD, add, nullptr, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint32_t* result) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), result, remote_addr, rkey);
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, result, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_fadd64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint64_t* result) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, sizeof(add), result, remote_addr, rkey);
+    return blocking_atomic(ep, UCP_ATOMIC_OP_ADD, add, result, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_swap32(ucp_ep_h ep, uint32_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint32_t* result) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, sizeof(swap), result, remote_addr, rkey);
+    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, result, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_swap64(ucp_ep_h ep, uint64_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint64_t* result) {
-    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, sizeof(swap), result, remote_addr, rkey);
+    return blocking_atomic(ep, UCP_ATOMIC_OP_SWAP, swap, result, remote_addr, rkey);
 }
 
 ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep, uint32_t compare, uint32_t swap, uint64_t remote_addr,
                                 ucp_rkey_h rkey, uint32_t* result) {
-    if (result == nullptr) return UCS_ERR_INVALID_PARAM;
-    *result = swap;
-    return blocking_atomic(ep, UCP_ATOMIC_OP_CSWAP, compare, sizeof(swap), result, remote_addr,
-                           rkey);
+    return compare_and_swap(ep, compare, swap, remote_addr, rkey, result);
 }
 
 ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, uint64_t remote_addr,
                                 ucp_rkey_h rkey, uint64_t* result) {
-    if (result == nullptr) return UCS_ERR_INVALID_PARAM;
-    *result = swap;
-    return blocking_atomic(ep, UCP_ATOMIC_OP_CSWAP, compare, sizeof(swap), result, remote_addr,
-                           rkey);
+    return compare_and_swap(ep, compare, swap, remote_addr, rkey, result);
 }
 
 }  // extern "C"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <new>
+
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
@@ -9,7 +11,7 @@
 using namespace ucp;
 
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
-                                     const ucp_request_param_t* param) {
+                                     const ucp_request_param_t* param) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     constexpr uint32_t kUnusual =
@@ -20,11 +22,12 @@ ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t cou
         endpoint.count_send(known_length(params.datatype(), buffer, count));
     } else if (endpoint.pass_gate(buffer, count, Gate::kAnyTracker)) {
         const ucs_status_t status =
-            endpoint.tx_lane().am_short(static_cast<uint8_t>(AmId::kStream), stream_name(endpoint),
-                                        buffer, static_cast<uint32_t>(count));
+            endpoint.post_short(AmId::kStream, stream_name(endpoint), buffer, count);
         if (status != UCS_ERR_NO_RESOURCE) return UCS_STATUS_PTR(status);
     }
     return worker_of(endpoint).streams().send(endpoint, buffer, count, params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
@@ -34,11 +37,13 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t coun
 }
 
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void* buffer, size_t count, size_t* length,
-                                     const ucp_request_param_t* param) {
+                                     const ucp_request_param_t* param) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     return worker_of(endpoint).streams().of(endpoint).receive(buffer, count, length,
                                                               OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
@@ -49,10 +54,12 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
         OldParams().datatype(datatype).flags(flags).stream_callback(cb).get());
 }
 
-ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length) {
+ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     return worker_of(endpoint).streams().of(endpoint).borrow(length);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 void ucp_stream_data_release(ucp_ep_h ep, void* data) {

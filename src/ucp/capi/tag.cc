@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <new>
+
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
@@ -8,8 +10,6 @@ using namespace ucp;
 
 namespace {
 
-constexpr auto kShortId = static_cast<uint8_t>(AmId::kTagShort);
-
 ucs_status_ptr_t send_counted(Endpoint& endpoint, const void* buffer, size_t count, ucp_tag_t tag,
                               TagMode mode, const OpParams& params) {
     return worker_of(endpoint).tags().send(endpoint, buffer, count, tag, mode, params);
@@ -17,18 +17,23 @@ ucs_status_ptr_t send_counted(Endpoint& endpoint, const void* buffer, size_t cou
 
 [[gnu::noinline]] ucs_status_ptr_t send_any(Endpoint& endpoint, const void* buffer, size_t count,
                                             ucp_tag_t tag, TagMode mode,
-                                            const ucp_request_param_t* param) {
+                                            const ucp_request_param_t* param) try {
     GateLock lock(endpoint.gate());
     const OpParams params(param);
     endpoint.count_send(known_length(params.datatype(), buffer, count));
     return send_counted(endpoint, buffer, count, tag, mode, params);
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 // What has passed the gate and goes the long way all the same.
 [[gnu::noinline]] ucs_status_ptr_t send_passed(Endpoint& endpoint, const void* buffer, size_t count,
-                                               ucp_tag_t tag, const ucp_request_param_t* param) {
+                                               ucp_tag_t tag,
+                                               const ucp_request_param_t* param) try {
     GateLock lock(endpoint.gate());
     return send_counted(endpoint, buffer, count, tag, TagMode::kNormal, OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 }  // namespace
@@ -51,8 +56,7 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
     if (!endpoint.fits_short(length)) [[unlikely]]
         return send_any(endpoint, buffer, count, tag, TagMode::kNormal, param);
     if (endpoint.pass_gate(buffer, length, Gate::kTracker)) [[likely]] {
-        const ucs_status_t status =
-            endpoint.tx_lane().am_short(kShortId, tag, buffer, static_cast<uint32_t>(length));
+        const ucs_status_t status = endpoint.post_short(AmId::kTagShort, tag, buffer, length);
         if (status != UCS_ERR_NO_RESOURCE) [[likely]]
             return UCS_STATUS_PTR(status);
     }
@@ -148,11 +152,14 @@ ucp_tag_message_h ucp_tag_probe_nb(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t
 }
 
 ucs_status_ptr_t ucp_tag_msg_recv_nbx(ucp_worker_h worker, void* buffer, size_t count,
-                                      ucp_tag_message_h message, const ucp_request_param_t* param) {
+                                      ucp_tag_message_h message,
+                                      const ucp_request_param_t* param) try {
     if (message == nullptr) return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     Worker& self = unwrap(worker);
     GateLock lock(self.gate());
     return self.tags().receive_message(unwrap(message), buffer, count, OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void* buffer, size_t count,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -92,23 +93,27 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     return UCS_OK;
 }
 
-ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) {
+ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     if (policy < UCPX_LANE_POLICY_AUTO || policy >= UCPX_LANE_POLICY_LAST) {
         return UCS_ERR_INVALID_PARAM;
     }
     return worker_of(endpoint).lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight) {
+ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight) try {
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     if (!(weight >= 0 && weight <= UCPX_LANE_MAX_WEIGHT)) return UCS_ERR_INVALID_PARAM;
     return worker_of(endpoint).lanes().set_weight(endpoint, weight);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) {
+ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     LaneDriver& driver = worker.lanes();
@@ -149,6 +154,16 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
         attr->tracker_samples = tracker != nullptr ? tracker->samples() : 0;
         attr->tracker_memory = tracker != nullptr ? tracker->memory_bytes() : 0;
     }
+    if (wants(UCPX_WORKER_ATTR_FIELD_KEPT)) {
+        attr->lanes_reused = counters.reused;
+        attr->kept = static_cast<unsigned>(negotiator.kept());
+    }
+    if (wants(UCPX_WORKER_ATTR_FIELD_IDLE)) {
+        const ucs::Time deadline = worker.next_deadline();
+        attr->idle = deadline == ucs::kNever
+                         ? INT64_MAX
+                         : std::max<int64_t>((deadline - worker.now()).count(), 0);
+    }
     if (wants(UCPX_WORKER_ATTR_FIELD_ADMISSION)) attr->admission_score = negotiator.admission();
     if (wants(UCPX_WORKER_ATTR_FIELD_LINKS)) {
         if (attr->links.entry_size == 0) return UCS_ERR_INVALID_PARAM;
@@ -171,6 +186,8 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
         attr->links.num_entries = static_cast<unsigned>(links.size());
     }
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker_h, ucpx_lane_callback_t cb,
@@ -184,7 +201,7 @@ ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker_h, ucpx_lane_call
 // --- why lanes are what they are ---
 
 ucs_status_t ucpx_worker_explain(ucp_worker_h worker_h, const ucp_address_t* address, size_t length,
-                                 unsigned flags, FILE* stream) {
+                                 unsigned flags, FILE* stream) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     WorkerAddress peer;
@@ -192,8 +209,10 @@ ucs_status_t ucpx_worker_explain(ucp_worker_h worker_h, const ucp_address_t* add
         unpack_address({reinterpret_cast<const std::byte*>(address), length}, &peer);
     if (status != UCS_OK) return status;
     if ((flags & UCPX_EXPLAIN_FLAG_OTHER_HOST) != 0) ++peer.host;
-    worker.connector().explain(peer, stream);
+    worker.planner().explain(peer, stream);
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 // --- batches ---
@@ -201,7 +220,7 @@ ucs_status_t ucpx_worker_explain(ucp_worker_h worker_h, const ucp_address_t* add
 namespace {
 
 ucs_status_ptr_t batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch, const ucp_request_param_t* param,
-                           bool is_put) {
+                           bool is_put) try {
     Endpoint& endpoint = unwrap(ep);
     if (batch == nullptr || param == nullptr ||
         (batch->num_pieces != 0 &&
@@ -227,6 +246,8 @@ ucs_status_ptr_t batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch, const ucp_req
     GateLock lock(endpoint.gate());
     return start_batch(worker_of(endpoint).one_sided(), endpoint, pieces, is_put, notification,
                        OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 }  // namespace

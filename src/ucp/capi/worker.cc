@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <cinttypes>
+#include <new>
 #include <string>
 
 #include "ucp/api/ucp.h"
@@ -45,12 +46,14 @@ ucp_address_t* copy_address(const std::vector<std::byte>& address) {
 }  // namespace ucp
 
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t* params,
-                               ucp_worker_h* worker_p) {
+                               ucp_worker_h* worker_p) try {
     std::unique_ptr<Worker> worker;
     const ucs_status_t status = Worker::create(unwrap(context), *params, &worker);
     if (status != UCS_OK) return status;
     *worker_p = wrap(worker.release());
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_worker_destroy(ucp_worker_h worker) {
@@ -58,14 +61,14 @@ void ucp_worker_destroy(ucp_worker_h worker) {
     if (!unwrap(worker).is_inherited()) delete &unwrap(worker);
 }
 
-ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) {
+ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
     if (wants(UCP_WORKER_ATTR_FIELD_THREAD_MODE)) attr->thread_mode = worker.thread_mode();
     if (wants(UCP_WORKER_ATTR_FIELD_ADDRESS)) {
         const uint32_t flags = wants(UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
-        const std::vector<std::byte> address = worker.connector().address(flags);
+        const std::vector<std::byte> address = worker.planner().address(flags);
         attr->address = copy_address(address);
         if (attr->address == nullptr) return UCS_ERR_NO_MEMORY;
         attr->address_length = address.size();
@@ -77,6 +80,8 @@ ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) {
     }
     if (wants(UCP_WORKER_ATTR_FIELD_MAX_INFO_STRING)) attr->max_debug_string = kMaxDebugString;
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 namespace {
@@ -138,7 +143,7 @@ void ucp_worker_release_address(ucp_worker_h, ucp_address_t* address) {
     std::free(address);
 }
 
-ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address_attr_t* attr) {
+ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address_attr_t* attr) try {
     WorkerAddress parsed;
     const ucs_status_t status = unpack_address(
         {reinterpret_cast<const std::byte*>(address), packed_address_length(address)}, &parsed);
@@ -147,6 +152,8 @@ ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address
         attr->worker_uid = parsed.uuid;
     }
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 unsigned ucp_worker_progress(ucp_worker_h worker_h) {
@@ -165,42 +172,50 @@ ucs_status_t ucp_worker_fence(ucp_worker_h worker_h) {
     return UCS_OK;
 }
 
-ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_param_t* param) {
+ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_param_t* param) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     return worker.flush(OpParams(param));
+} catch (const std::bad_alloc&) {
+    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned, ucp_send_callback_t cb) {
     return ucp_worker_flush_nbx(worker, OldParams().send_callback(cb).get());
 }
 
-ucs_status_t ucp_worker_flush(ucp_worker_h worker_h) {
+ucs_status_t ucp_worker_flush(ucp_worker_h worker_h) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     return wait_for(worker, worker.flush(OpParams(OldParams().get())));
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 // --- sleeping ---
 
-ucs_status_t ucp_worker_get_efd(ucp_worker_h worker_h, int* fd) {
+ucs_status_t ucp_worker_get_efd(ucp_worker_h worker_h, int* fd) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     Wakeup* wakeup = nullptr;
     const ucs_status_t status = worker.wakeup(&wakeup);
     if (status == UCS_OK) *fd = wakeup->descriptor();
     return status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) {
+ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
     Wakeup* wakeup = nullptr;
     const ucs_status_t status = worker.wakeup(&wakeup);
     return status == UCS_OK ? wakeup->arm() : status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
-ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) {
+ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) try {
     Worker& worker = unwrap(worker_h);
     Wakeup* wakeup = nullptr;
     {
@@ -211,14 +226,18 @@ ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) {
         if (status != UCS_OK) return status;
     }
     return wakeup->wait();
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void ucp_worker_wait_mem(ucp_worker_h, void*) {
     sched_yield();
 }
 
-ucs_status_t ucp_worker_signal(ucp_worker_h worker_h) {
+ucs_status_t ucp_worker_signal(ucp_worker_h worker_h) try {
     Wakeup* wakeup = nullptr;
     const ucs_status_t status = unwrap(worker_h).wakeup(&wakeup);
     return status == UCS_OK ? wakeup->signal() : status;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }

@@ -20,9 +20,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::accelerator_devices>("ACC_DEVICES", "all", "Accelerators to use."),
     field<&Config::estimated_endpoints>("NUM_EPS", "auto",
                                         "Number of endpoints to expect, for the cost of transports "
-                                        "that grows with it. auto: what the program says."),
+                                        "that grows with it. auto: what the program says.",
+                                        {.least = "1"}),
     field<&Config::max_rails>("MAX_RNDV_RAILS", "4",
-                              "Devices over which an endpoint spreads large messages, 8 at most."),
+                              "Devices over which an endpoint spreads large messages.",
+                              {.least = "1", .most = "8"}),
     field<&Config::max_rail_ratio>("MULTI_LANE_MAX_RATIO", "4",
                                    "A device takes part in large messages if its bandwidth is at "
                                    "least that of the best one divided by this."),
@@ -46,10 +48,22 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::costs>("COSTS", "measured",
                           "What protocols are chosen by, beside what transports say: measured: "
                           "copies by the system are timed once, in less than a millisecond; "
-                          "fixed: constants, the same on every machine."),
+                          "keep: the same, kept for later jobs in ~/.cache/swiftlane/costs; "
+                          "learn: the same, and whether long messages are announced follows from "
+                          "what they have turned out to take; "
+                          "fixed: constants, the same on every machine; /path: those of a file "
+                          "that was kept."),
     field<&Config::shows_protocols>("PROTO_INFO", "n",
                                     "Print by which protocol operations of which length go, and "
                                     "why, once for endpoints alike."),
+    field<&Config::shows_statistics>("STATS", "y",
+                                     "Show what each worker does, in shared memory that `swiftlane "
+                                     "top` and other processes of the same user can read. It costs "
+                                     "some microseconds ten times a second."),
+    field<&Config::trace>("TRACE", "",
+                          "File to write changes of lanes, transfers, registrations and stalls to, "
+                          "for Perfetto or Chrome's tracing; %p in it is the process's number. "
+                          "Empty: none."),
     field<&Config::lanes>("LANES", "dynamic",
                           "dynamic: the hottest endpoints get dedicated lanes; scalable: none "
                           "does; dedicated: every endpoint asks for one at once, without a limit, "
@@ -70,67 +84,83 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                   "Watch for memory that is unmapped. n: no registration is kept."),
     field<&Config::switch_interval>("DYNAMIC_TL_SWITCH_INTERVAL", "100ms",
                                     "Time from one ranking of the endpoints to the next; inf turns "
-                                    "lane switching off."),
+                                    "lane switching off.",
+                                    {.least = "1us"}),
     field<&Config::progress_factor>("DYNAMIC_TL_PROGRESS_FACTOR", "32",
-                                    "One of so many progress calls looks at the clock."),
+                                    "One of so many progress calls looks at the clock.",
+                                    {.least = "1"}),
     field<&Config::max_priority_endpoints>("MAX_PRIORITY_EPS", "20",
                                            "Dedicated lanes that a worker holds at most; 0: none."),
     field<&Config::hysteresis_margin>("DYNAMIC_TL_MARGIN", "0.2",
                                       "By which part a challenger must beat the holder of a "
-                                      "dedicated lane."),
+                                      "dedicated lane.",
+                                      {.least = "0", .most = "4"}),
     field<&Config::confidence>("DYNAMIC_TL_CONFIDENCE", "2",
                                "Standard errors of sampling that are taken off the score of an "
                                "endpoint without a dedicated lane, so that noise moves nothing."),
     field<&Config::min_residence>("DYNAMIC_TL_MIN_RESIDENCE", "200ms",
                                   "A dedicated lane is not taken away before this time."),
     field<&Config::sample_duty>("DYNAMIC_TL_DUTY", "0.1",
-                                "Part of the time in which sends are sampled, above 0, up to 1."),
-    field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval."),
+                                "Part of the time in which sends are sampled.",
+                                {.least = "0.000001", .most = "1"}),
+    field<&Config::sample_windows>("DYNAMIC_TL_WINDOWS", "4", "Sampling windows in each interval.",
+                                   {.least = "1", .most = "1000"}),
     field<&Config::min_score>("DYNAMIC_TL_MIN_SCORE", "6000",
                               "Nanoseconds that a dedicated lane must save in each second, at both "
-                              "ends together, to be worth a switch."),
+                              "ends together, to be worth a switch.",
+                              {.least = "1", .most = "1e17"}),
     field<&Config::score_decay>("DYNAMIC_TL_DECAY", "0.8",
                                 "Part of a score that is left after an interval without traffic.",
                                 {.least = "0", .most = "0.99"}),
     field<&Config::trickle_ratio>(
         "DYNAMIC_TL_TRICKLE_RATIO", "100",
-        "An endpoint that saves less than 1/ratio of what the best one of "
-        "the worker does gets no dedicated lane, not even a free one; 0: "
-        "it may."),
+        "With more endpoints that are worth a dedicated lane than there are "
+        "lanes, one that saves less than 1/ratio of what the best one of the "
+        "worker does gets none, not even a free one; 0: it may."),
     field<&Config::bytes_per_message>("DYNAMIC_TL_BYTES_PER_MESSAGE", "auto",
                                       "So many bytes count as much as one message; inf: bytes do "
                                       "not count. auto: by the transports' costs, a slice of a "
-                                      "large transfer at least (UCX_BULK_SLICE_SIZE)."),
+                                      "large transfer at least (UCX_BULK_SLICE_SIZE).",
+                                      {.least = "1"}),
     field<&Config::score_hold>("DYNAMIC_TL_HOLD", "auto",
                                "So long scores stand still while a worker sends nothing or hears "
                                "nothing of a peer: programs compute between messages. auto: 1200 "
                                "intervals, two minutes of 100 ms."),
     field<&Config::switch_window>("DYNAMIC_TL_WINDOW", "512",
                                   "Messages on a new lane until the peer has acknowledged the end "
-                                  "of the old one; the peer may have to keep as many."),
+                                  "of the old one; the peer may have to keep as many.",
+                                  {.least = "1"}),
     field<&Config::lane_patience>(
         "DYNAMIC_TL_PATIENCE", "20ms",
         "A peer that lets others wait for longer, since its program makes "
         "no progress, does not get or keep the slot that they need."),
     field<&Config::max_parked_lanes>("DYNAMIC_TL_MAX_PARKED", "20",
                                      "Dedicated lanes beside UCX_MAX_PRIORITY_EPS that nobody "
-                                     "sends on any more and that wait for peers that make no "
-                                     "progress, to be ended together."),
+                                     "sends on any more: those that wait for peers that make no "
+                                     "progress, to be ended together, and those that are kept "
+                                     "(UCX_DYNAMIC_TL_KEEP)."),
+    field<&Config::lane_keep>("DYNAMIC_TL_KEEP", "60s",
+                              "A dedicated lane that both ends have left is kept so long, to be "
+                              "taken back if the peer gets hot again; 0: each is destroyed."),
     field<&Config::bulk_threshold>("BULK_THRESH", "auto",
                                    "Puts, gets and rendezvous of at least this size are cut into "
                                    "slices, which go over all paths to the peer; inf: none are. "
                                    "auto: 64k, less where several slow devices share them."),
     field<&Config::bulk_slice_size>("BULK_SLICE_SIZE", "64k",
-                                    "Bytes of a slice, as far as all devices in use take it."),
+                                    "Bytes of a slice, as far as all devices in use take it.",
+                                    {.least = "1"}),
     field<&Config::bulk_fragment_limit>("BULK_FRAGMENT_LIMIT", "4k",
                                         "A tail of up to this size joins the slice before it."),
     field<&Config::bulk_window>("BULK_WINDOW", "4m",
-                                "Bytes under way on one path at most; less on a slow one."),
+                                "Bytes under way on one path at most; less on a slow one.",
+                                {.least = "1"}),
     field<&Config::bulk_max_wr_per_post>("BULK_MAX_WR_PER_POST", "64",
-                                         "Slices posted by one doorbell, 1 to 64."),
+                                         "Slices posted by one doorbell.",
+                                         {.least = "1", .most = "64"}),
     field<&Config::bulk_max_rails>("BULK_MAX_RAILS", "auto",
-                                   "Devices over which an endpoint spreads bulk transfers, 8 at "
-                                   "most. auto: UCX_MAX_RNDV_RAILS."),
+                                   "Devices over which an endpoint spreads bulk transfers. "
+                                   "auto: UCX_MAX_RNDV_RAILS.",
+                                   {.least = "1", .most = "8"}),
     field<&Config::bulk_max_retries>("BULK_MAX_RETRIES", "8",
                                      "A slice that has failed more often ends its transfer."),
     field<&Config::bulk_stall_timeout>("BULK_STALL_TIMEOUT", "400ms",
@@ -142,20 +172,24 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::bulk_workers>("BULK_WORKERS", "0",
                                  "Threads for each device that move bulk transfers of promoted "
                                  "endpoints while the program computes; 0: all is done in its "
-                                 "calls of progress."),
+                                 "calls of progress.",
+                                 {.most = "64"}),
     field<&Config::bulk_shards>("BULK_SHARDS", "4",
                                 "Locks that the queues of these threads are spread over, by "
-                                "endpoint, 1 to 64."),
+                                "endpoint.",
+                                {.least = "1", .most = "64"}),
     field<&Config::bulk_cut_timeout>("BULK_CUT_TIMEOUT", "60s",
                                      "A peer that for so long has not revoked a path that failed "
                                      "is given up; inf: never."),
     field<&Config::bulk_qps>("BULK_QPS", "4",
                              "Queue pairs for bulk transfers that a promoted endpoint has on each "
-                             "device beside its lane: the smaller number of both ends, at most 8."),
+                             "device beside its lane: the smaller number of both ends.",
+                             {.most = "8"}),
     field<&Config::max_dedicated_qps>("MAX_DEDICATED_QPS", "auto",
-                                      "Queue pairs of all promoted endpoints of a worker, lanes "
-                                      "and those for bulk, at most. auto: "
-                                      "ten times UCX_MAX_PRIORITY_EPS."),
+                                      "Queue pairs of all promoted endpoints of the workers of a "
+                                      "context together, lanes and those for bulk, at most; no "
+                                      "lane is kept then (UCX_DYNAMIC_TL_KEEP). auto: of each "
+                                      "worker ten times UCX_MAX_PRIORITY_EPS."),
     field<&Config::keepalive_interval>("KEEPALIVE_INTERVAL", "20s",
                                        "How often peers of idle endpoints are checked, if the "
                                        "endpoint's error handling mode is peer; inf: never."),

@@ -16,7 +16,20 @@ namespace ucp {
 enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
 
 /** UCX_COSTS: where the costs of the machine's processors come from (docs/selection.md). */
-enum class CostSource : uint8_t { kFixed, kMeasured };
+enum class CostSource : uint8_t {
+    kFixed,
+    kMeasured,
+    kKept,     //!< measured once, and kept in the user's cache folder
+    kLearned,  //!< the same, and what messages turn out to take
+    kFile,
+};
+struct CostChoice {
+    CostChoice(CostSource from = CostSource::kMeasured)
+        : source(from) {}  // NOLINT(google-explicit-constructor)
+
+    CostSource source;
+    std::string file;  //!< of kFile
+};
 
 /** UCX_LANES: which lanes endpoints may use. */
 enum class LaneMode : uint8_t {
@@ -34,7 +47,7 @@ enum class AtomicMode : uint8_t {
 
 inline constexpr auto kSlowest = std::chrono::hours(1);  //!< interval that scores are held for
 
-/** The variables of the protocol layer; the table with defaults and help texts is in config.cc. */
+/** The variables of the protocol layer. Defaults, bounds and help texts stand in kConfigTable. */
 struct Config {
     ucs::config::AllowList transports;
     ucs::config::AllowList net_devices;
@@ -42,21 +55,23 @@ struct Config {
     ucs::config::AllowList self_devices;
     ucs::config::AllowList accelerator_devices;
     std::optional<size_t> estimated_endpoints;
-    unsigned max_rails = 1;
-    double max_rail_ratio = 1;
-    bool prefer_nearest = true;
+    unsigned max_rails = 0;
+    double max_rail_ratio = 0;
+    bool prefer_nearest = false;
     std::optional<ucs::config::MemorySize> bcopy_threshold;
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
     RndvScheme rndv_scheme = RndvScheme::kAuto;
-    CostSource costs = CostSource::kMeasured;
+    CostChoice costs;
     bool shows_protocols = false;
+    bool shows_statistics = false;
+    std::string trace;
     LaneMode lanes = LaneMode::kDynamic;
     AtomicMode atomics = AtomicMode::kGuess;
     ucs::config::Ternary registration_cache = ucs::config::Ternary::kTry;
-    size_t cached_regions = SIZE_MAX;
-    ucs::config::MemorySize cached_bytes{ucs::config::MemorySize::kInfinite};
-    bool memory_events = true;
+    size_t cached_regions = 0;
+    ucs::config::MemorySize cached_bytes{};
+    bool memory_events = false;
 
     ucs::Duration switch_interval{};
     unsigned progress_factor = 0;
@@ -77,28 +92,29 @@ struct Config {
     unsigned switch_window = 0;
     ucs::Duration lane_patience{};
     unsigned max_parked_lanes = 0;
+    ucs::Duration lane_keep{};
 
     std::optional<ucs::config::MemorySize> bulk_threshold;
-    ucs::config::MemorySize bulk_slice_size{65536};
-    ucs::config::MemorySize bulk_fragment_limit{4096};
-    ucs::config::MemorySize bulk_window{4 << 20};
-    unsigned bulk_max_wr_per_post = 64;
+    ucs::config::MemorySize bulk_slice_size{};
+    ucs::config::MemorySize bulk_fragment_limit{};
+    ucs::config::MemorySize bulk_window{};
+    unsigned bulk_max_wr_per_post = 0;
     std::optional<unsigned> bulk_max_rails;
-    unsigned bulk_max_retries = 8;
-    ucs::Duration bulk_stall_timeout = std::chrono::milliseconds(400);
-    ucs::Duration bulk_retry_interval = std::chrono::milliseconds(100);
-    ucs::Duration bulk_cut_timeout = std::chrono::seconds(60);
+    unsigned bulk_max_retries = 0;
+    ucs::Duration bulk_stall_timeout{};
+    ucs::Duration bulk_retry_interval{};
+    ucs::Duration bulk_cut_timeout{};
 
     unsigned bulk_workers = 0;
-    unsigned bulk_shards = 4;
-    unsigned bulk_qps = 4;
+    unsigned bulk_shards = 0;
+    unsigned bulk_qps = 0;
     std::optional<unsigned> max_dedicated_qps;
     /** Queue pairs of promoted endpoints, lanes and those for bulk together. */
     unsigned dedicated_qps() const {
         return max_dedicated_qps.value_or(10 * max_priority_endpoints);
     }
 
-    ucs::Duration keepalive_interval = ucs::kForever;
+    ucs::Duration keepalive_interval{};
     unsigned keepalive_endpoints = 0;  //!< at each interval; 0: none
 };
 
@@ -122,7 +138,32 @@ struct EnumNames<ucp::CostSource> {
     static constexpr EnumName<ucp::CostSource> kNames[] = {
         {"fixed", ucp::CostSource::kFixed},
         {"measured", ucp::CostSource::kMeasured},
+        {"keep", ucp::CostSource::kKept},
+        {"learn", ucp::CostSource::kLearned},
     };
+};
+
+/** One of the names, or the path of a file. */
+template <>
+struct Codec<ucp::CostChoice> {
+    static bool parse(std::string_view text, ucp::CostChoice& value) {
+        ucp::CostChoice parsed;
+        if (text.starts_with('/')) {
+            parsed.source = ucp::CostSource::kFile;
+            parsed.file = text;
+        } else if (!Codec<ucp::CostSource>::parse(text, parsed.source)) {
+            return false;
+        }
+        value = parsed;
+        return true;
+    }
+    static std::string print(const ucp::CostChoice& value) {
+        return value.source == ucp::CostSource::kFile ? value.file
+                                                      : Codec<ucp::CostSource>::print(value.source);
+    }
+    static std::string expected() {
+        return Codec<ucp::CostSource>::expected() + ", or the path of a file";
+    }
 };
 
 template <>

@@ -59,6 +59,7 @@ const DeviceRule& rule_of(uct::DeviceType type) {
 /** What the user's lists name and nothing answers to. */
 void check_names(const Config& config, const std::vector<uct::Resource>& found) {
     std::vector<std::string_view> transports;
+    transports.reserve(found.size());
     for (const uct::Resource& resource : found) transports.push_back(resource.transport);
     warn_once(prefixed("UCX_TLS: ", select::objections(config.transports, transports)));
     for (const DeviceRule& rule : kDeviceRules) {
@@ -84,6 +85,8 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
 
     std::unique_ptr<Context> made(new Context());
     made->config_ = config;
+    made->queue_pair_budget_ =
+        std::make_unique<QueuePairBudget>(config.max_dedicated_qps.value_or(UINT32_MAX));
     made->clock_ = seams.clock != nullptr ? seams.clock : ucs::runtime().clock;
     made->virtual_time_ = seams.virtual_time;
     made->seed_ = seams.seed;
@@ -95,7 +98,7 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
         made->estimated_endpoints_ = std::max<size_t>(params.estimated_num_eps, 1);
     }
     if (config.estimated_endpoints) {
-        made->estimated_endpoints_ = std::max<size_t>(*config.estimated_endpoints, 1);
+        made->estimated_endpoints_ = *config.estimated_endpoints;
     }
     if (has(UCP_PARAM_FIELD_NAME) && params.name != nullptr) made->name_ = params.name;
     if (made->name_.empty()) made->name_ = "swiftlane";

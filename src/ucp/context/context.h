@@ -9,6 +9,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/context/config.h"
+#include "ucp/context/queue_pair_budget.h"
 #include "ucp/mem/domain_set.h"
 #include "ucs/sys/host.h"
 #include "ucs/sys/time.h"
@@ -62,6 +63,8 @@ class Context {
     const Config& config() const { return config_; }
     DomainSet& domains() { return domains_; }
     const DomainSet& domains() const { return domains_; }
+    /** Of all its workers. */
+    QueuePairBudget& queue_pair_budget() const { return *queue_pair_budget_; }
     std::span<const TransportResource> resources() const { return resources_; }
     std::span<const LeftOut> left_out() const { return left_out_; }
     const ucs::Clock& clock() const { return *clock_; }
@@ -79,9 +82,6 @@ class Context {
     /** A kind of memory as the program means it: "unknown" has another value in older versions. */
     ucs_memory_type_t memory_type_from_program(ucs_memory_type_t type) const {
         return type == unknown_memory() ? UCS_MEMORY_TYPE_UNKNOWN : type;
-    }
-    ucs_memory_type_t memory_type_for_program(ucs_memory_type_t type) const {
-        return type == UCS_MEMORY_TYPE_UNKNOWN ? unknown_memory() : type;
     }
 
     uint64_t draw_uuid();
@@ -105,6 +105,7 @@ class Context {
 
     const uint32_t process_ = ucs::process_id();
     Config config_;
+    std::unique_ptr<QueuePairBudget> queue_pair_budget_;
     DomainSet domains_;
     std::vector<TransportResource> resources_;
     std::vector<LeftOut> left_out_;

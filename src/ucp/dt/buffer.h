@@ -58,8 +58,9 @@ class Buffer {
             return false;
         }
         if (!ucs::MemoryGate::instance().is_plain(address) && (address != nullptr || length_ != 0))
-            [[unlikely]]
+            [[unlikely]] {
             return false;
+        }
         address_ = const_cast<void*>(address);
         class_ = DatatypeClass::kContig;
         return true;

@@ -6,6 +6,11 @@
 #include <cstring>
 #include <new>
 
+#include <fmt/format.h>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucp/trace/trace.h"
+
 namespace ucp {
 
 ControlMessage* ControlMessage::make(AmId id, std::span<const std::byte> message, Then then) {
@@ -48,6 +53,17 @@ Backlog::~Backlog() {
     assert(requests.empty() && controls.empty());
     request_wait.end();
     control_wait.end();
+}
+
+void trace_stall(const Endpoint& endpoint, bool begins) {
+    Trace* const trace = Trace::active();
+    if (trace == nullptr) return;
+    if (!begins) {
+        trace->end("stall", "stall", endpoint.local_uuid(), &endpoint);
+        return;
+    }
+    trace->begin("stall", "stall", endpoint.local_uuid(), &endpoint,
+                 {{"peer", fmt::format("{:016x}", endpoint.remote_uuid())}});
 }
 
 }  // namespace ucp

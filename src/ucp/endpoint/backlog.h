@@ -81,4 +81,7 @@ class Backlog {
     LaneWait control_wait;
 };
 
+/** Tells the trace that the first request of the endpoint waits, or that none does any more. */
+void trace_stall(const Endpoint& endpoint, bool begins);
+
 }  // namespace ucp

@@ -11,6 +11,7 @@
 #include "ucs/log/log.h"
 #include "ucs/log/requested.h"
 #include "ucs/memory/detector.h"
+#include "ucs/type/bits.h"
 
 namespace ucp {
 namespace {
@@ -40,11 +41,17 @@ std::string_view reason(Service service) {
         case Service::kDirect:
             return "directly";
         case Service::kStaged:
-            return "staged in pinned host memory, or by the devices where they can";
+            return "staged in pinned host memory";
+        case Service::kByDevices:
+            return "by the devices, staged in pinned host memory where they cannot";
         case Service::kByMessages:
             return "by messages: the peer's processor acts";
     }
     return "unknown";
+}
+
+bool is_within_host(uct::DeviceType type) {
+    return type == uct::DeviceType::kSharedMemory || type == uct::DeviceType::kSelf;
 }
 
 }  // namespace
@@ -61,7 +68,9 @@ EndpointConfiguration::EndpointConfiguration(const InterfaceSet& interfaces,
     if (lanes_.dedicated != kNoInterface) {
         dedicated_figures_ = figures(lanes_.dedicated, domains);
         dedicated_table_.emplace(*dedicated_figures_, rules.costs, rules.thresholds);
+        dedicated_learned_ = learned_over(lanes_.dedicated, *dedicated_figures_);
     }
+    scalable_learned_ = learned_over(lanes_.scalable, scalable_figures_);
     for (size_t role = 0; role < kRoles; ++role) {
         for (size_t type = 0; type < kMemoryTypes; ++type) {
             uses_[role][type] =
@@ -83,10 +92,28 @@ select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
         .overhead = attributes.overhead,
         .bandwidth = std::min<double>(attributes.bandwidth, lanes_.bandwidth),
         .registration = domains[lanes_.domains.local].memory->attributes().register_overhead,
-        .slice = rules_.slice};
+        .slice = rules_.slice,
+        .device_reads =
+            is_within_host(attributes.device_type) && ucs::MemoryDetectors::readable_types() != 0};
     figures.together = figures.bandwidth;
     for (const RailLanes& rail : lanes_.rails) figures.together += rail.bandwidth;
     return figures;
+}
+
+std::optional<LearnedLane> EndpointConfiguration::learned_over(
+    uint8_t interface, const select::LaneFigures& lanes) const {
+    if (rules_.learned == nullptr) return std::nullopt;
+    LearnedLane learned{
+        .costs = &rules_.learned->of(lane_name(interface)), .tags = {}, .active_messages = {}};
+    for (const auto situation : {select::Situation::kAlone, select::Situation::kAmongOthers}) {
+        const auto place = static_cast<size_t>(situation);
+        const auto ways = [&](select::Operation operation) {
+            return select::ways(lanes, rules_.costs, rules_.thresholds, operation, situation);
+        };
+        learned.tags[place] = ways(select::Operation::kTag);
+        learned.active_messages[place] = ways(select::Operation::kActiveMessage);
+    }
+    return learned;
 }
 
 LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
@@ -94,9 +121,12 @@ LaneUse EndpointConfiguration::use_of(Role role, ucs_memory_type_t type) const {
     if (type != UCS_MEMORY_TYPE_HOST) {
         // Packing and unpacking go through pinned host memory, whatever lane carries the bytes.
         const bool is_word = role == Role::kAtomics;  // in remote memory
-        const bool is_copied = ucs::MemoryDetectors::of_type(type) != nullptr;
-        use.service =
-            is_copied && !is_word && role != Role::kBulk ? Service::kStaged : Service::kNone;
+        if (is_word || role == Role::kBulk || ucs::MemoryDetectors::of_type(type) == nullptr)
+            return use;
+        const bool is_read = (role == Role::kMessages || role == Role::kRemoteMemory) &&
+                             rules_.thresholds.may_read && is_within_host(scalable_->device_type) &&
+                             (ucs::MemoryDetectors::readable_types() & UCS_BIT(type)) != 0;
+        use.service = is_read ? Service::kByDevices : Service::kStaged;
         return use;
     }
     const uint32_t has = scalable_->capabilities;
@@ -169,13 +199,18 @@ std::string EndpointConfiguration::describe(const std::string& indent) const {
 }
 
 std::string EndpointConfiguration::describe_protocols(const std::string& indent) const {
-    const auto over = [&](const char* kind, uint8_t interface, const select::LaneFigures& lanes) {
-        return fmt::format(
+    const auto over = [&](const char* kind, uint8_t interface, const select::LaneFigures& lanes,
+                          const LearnedLane* learned) {
+        std::string text = fmt::format(
             "{0}Protocols over the {1} lane, {2}\n{3}", indent, kind, lane_name(interface),
             select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent));
+        if (learned == nullptr) return text;
+        return text + select::describe_learned(*learned->costs, select::Operation::kTag,
+                                               learned->tags, indent);
     };
-    std::string text = over("scalable", lanes_.scalable, scalable_figures_);
-    if (dedicated_figures_) text += over("dedicated", lanes_.dedicated, *dedicated_figures_);
+    std::string text = over("scalable", lanes_.scalable, scalable_figures_, learned(false));
+    if (dedicated_figures_)
+        text += over("dedicated", lanes_.dedicated, *dedicated_figures_, learned(true));
     return text;
 }
 

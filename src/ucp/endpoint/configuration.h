@@ -13,6 +13,7 @@
 
 #include "ucp/mem/remote_memory.h"
 #include "ucp/runtime/interface_set.h"
+#include "ucp/select/learned_book.h"
 #include "ucp/select/protocol_table.h"
 #include "ucs/memory/memory_type.h"
 
@@ -33,6 +34,7 @@ enum class Service : uint8_t {
     kNone,        //!< not at all: UCS_ERR_UNSUPPORTED at the call
     kDirect,      //!< the lane reads and writes the buffer
     kStaged,      //!< through pinned host memory, in messages
+    kByDevices,   //!< the receiver's device reads the sender's memory; where it cannot: staged
     kByMessages,  //!< the lane lacks the operation: messages ask the peer's processor for it
 };
 
@@ -71,8 +73,24 @@ struct EndpointLanes {
 struct SelectionRules {
     select::CostModel costs;
     select::Thresholds thresholds;
-    size_t slice = 65536;   //!< UCX_BULK_SLICE_SIZE, in bytes
-    bool is_shown = false;  //!< UCX_PROTO_INFO
+    size_t slice = 65536;                    //!< UCX_BULK_SLICE_SIZE, in bytes
+    bool is_shown = false;                   //!< UCX_PROTO_INFO
+    select::LearnedBook* learned = nullptr;  //!< null: nothing is learned
+};
+
+/** What is learned of messages over one lane. */
+struct LearnedLane {
+    select::LearnedCosts* costs;
+    std::array<std::optional<select::Ways>, select::kSituations> tags, active_messages;
+
+    /** Null: there is no choice. */
+    const select::Ways* ways(select::Operation operation, select::Situation situation,
+                             size_t length) const {
+        const auto& ways = (operation == select::Operation::kTag
+                                ? tags
+                                : active_messages)[static_cast<size_t>(situation)];
+        return ways && ways->admits(length) ? &*ways : nullptr;
+    }
 };
 
 /**
@@ -98,6 +116,12 @@ class EndpointConfiguration
     const select::ProtocolTable& protocols(bool is_dedicated) const {
         return is_dedicated && dedicated_table_ ? *dedicated_table_ : scalable_table_;
     }
+    /** What is learned over that lane; null: nothing is (UCX_COSTS). */
+    const LearnedLane* learned(bool is_dedicated) const {
+        const auto& learned =
+            is_dedicated && dedicated_table_ ? dedicated_learned_ : scalable_learned_;
+        return learned ? &*learned : nullptr;
+    }
     /** Their table for people: each operation's ranges of length, times, and why others lost. */
     std::string describe_protocols(const std::string& indent) const;
     /** A table of all lanes, for people: lines that begin with `indent`. */
@@ -105,6 +129,8 @@ class EndpointConfiguration
 
   private:
     select::LaneFigures figures(uint8_t interface, const DomainSet& domains) const;
+    std::optional<LearnedLane> learned_over(uint8_t interface,
+                                            const select::LaneFigures& lanes) const;
     LaneUse use_of(Role role, ucs_memory_type_t type) const;
     std::string lane_name(uint8_t interface) const;
     std::string rail_names() const;
@@ -118,6 +144,8 @@ class EndpointConfiguration
     const select::ProtocolTable scalable_table_;
     std::optional<select::LaneFigures> dedicated_figures_;
     std::optional<select::ProtocolTable> dedicated_table_;
+    std::optional<LearnedLane> scalable_learned_;
+    std::optional<LearnedLane> dedicated_learned_;
 };
 
 using ConfigurationRef = boost::intrusive_ptr<const EndpointConfiguration>;

@@ -2,6 +2,7 @@
 #include "ucp/endpoint/endpoint.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/backlog.h"
@@ -132,8 +133,12 @@ std::unique_ptr<LaneState> Endpoint::detach_lane() {
     return state;
 }
 
-size_t Endpoint::waiting_requests() const {
-    return backlog_ == nullptr ? 0 : backlog_->requests.size();
+size_t Endpoint::waiting_requests(size_t most) const {
+    if (backlog_ == nullptr) return 0;
+    size_t count = 0;
+    for (auto at = backlog_->requests.begin(); count < most && at != backlog_->requests.end(); ++at)
+        ++count;
+    return count;
 }
 
 void Endpoint::give_to_user(const ucp_ep_params_t& params) {
@@ -202,13 +207,21 @@ void Endpoint::update_fast_path() {
 }
 
 void Endpoint::remote_operation_finished(uint32_t number) {
+    // A heap with the earliest at its top: those that end in the wrong order may be many.
+    const auto is_later = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; };
     if (number != remote_finished_) {
-        make_extras().finished_early.push_back(number);
+        std::vector<uint32_t>& early = make_extras().finished_early;
+        early.push_back(number);
+        std::ranges::push_heap(early, is_later);
         return;
     }
     ++remote_finished_;
     if (extras_ != nullptr) {
-        while (std::erase(extras_->finished_early, remote_finished_) != 0) ++remote_finished_;
+        std::vector<uint32_t>& early = extras_->finished_early;
+        for (; !early.empty() && early.front() == remote_finished_; ++remote_finished_) {
+            std::ranges::pop_heap(early, is_later);
+            early.pop_back();
+        }
     }
     flush_remote_finished(*this);
     if (!has_remote_operations() && has_backlog_) pump();
@@ -232,7 +245,7 @@ void Endpoint::end_waiting() {
         request.flags &= ~Request::kQueued;
         request.complete(status_);
     }
-    has_backlog_ = false;
+    if (std::exchange(has_backlog_, false)) trace_stall(*this, false);
 }
 
 void Endpoint::tell_failure() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 
@@ -60,6 +61,16 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** True if a message of `length` bytes may go by am_short on tx_lane() right now. */
     bool fits_short(size_t length) const { return static_cast<ptrdiff_t>(length) <= short_limit_; }
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
+    /** Post a short message on tx_lane(). @return as uct::Endpoint::am_short() */
+    ucs_status_t post_short(AmId id, uint64_t header, const void* payload, size_t length) {
+        try {
+            return tx_lane_->am_short(static_cast<uint8_t>(id), header, payload,
+                                      static_cast<uint32_t>(length));
+        } catch (const std::bad_alloc&) {
+            out_of_memory();
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
     /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
     bool message_ready() const;
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
@@ -105,7 +116,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      * the handle. Honours UCP_OP_ATTR_FLAG_NO_IMM_CMPL.
      */
     ucs_status_ptr_t submit(Request& request, const OpParams& params);
-    /** Start a request of the library's own (kInternal), or one that was submitted before. */
+    /** Start a request of the library's own, or one that was submitted before. */
     void start(Request& request);
     /**
      * A request that another one, `whole`, is made of: it takes the place before `whole` in the
@@ -162,6 +173,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      * the next progress of the worker.
      */
     void fail(ucs_status_t status);
+    /**
+     * The same where the peer lives and its messages get here, and would wait for answers: it is
+     * told, if the lane has room, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
+     */
+    void reset(ucs_status_t status);
     void log_failure() const;
     /** It has failed: what waits in it ends with its status. */
     void end_waiting();
@@ -203,6 +219,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     const select::ProtocolTable& protocols() const {
         return configuration_->protocols(tx_lane_ != scalable_.get());
     }
+    /** What is learned over the lane of messages at the moment; null: nothing is. */
+    const LearnedLane* learned() const {
+        return configuration_->learned(tx_lane_ != scalable_.get());
+    }
     unsigned scalable_index() const { return configuration_->lanes().scalable; }
     /** Transport of the dedicated lane that hot endpoints get; for kPromotable ones. */
     unsigned dedicated_index() const { return configuration_->lanes().dedicated; }
@@ -219,13 +239,15 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     std::unique_ptr<LaneState> detach_lane();
     /** All one-sided operations on the dedicated lane are done. */
     void dedicated_drained() { forget_one_sided(kDedicatedBit); }
+    /** The first of what waits does so for room on the dedicated lane. */
+    bool waits_for_dedicated() const;
     /** The flush that a fence waited for is done on that lane (LaneState::Fence). */
     void fence_flushed(uint8_t lane_bit) {
         forget_one_sided(lane_bit);
         pump();
     }
-    /** Requests in the send queue. */
-    size_t waiting_requests() const;
+    /** Requests in the send queue; they are counted up to `most`. */
+    size_t waiting_requests(size_t most = SIZE_MAX) const;
     /** What few endpoints have; null: nothing of it. */
     EndpointExtras* extras() const { return extras_.get(); }
     EndpointExtras& make_extras();
@@ -282,6 +304,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPumpLater = 1u << 5,
         kPurged = 1u << 6,     //!< failed, and nothing is left in it
         kMakingWay = 1u << 7,  //!< control messages go before a request that is being posted
+        kStranger = 1u << 8,   //!< there is no key: this worker's address is not for the peer
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
@@ -300,7 +323,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
 
     /** What may be done next, and on which lane. */
     struct Step {
-        enum class Kind : uint8_t { kRequest, kFenceFlush, kEndMarker };
+        enum class Kind : uint8_t { kRequest, kFenceFlush };
         Kind kind;
         Lane lane;
         Request* request;
@@ -313,13 +336,22 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     std::optional<Step> step_of(Request& request);
     /** @return UCS_OK: done, look for the next; UCS_ERR_NO_RESOURCE: wait on its lane */
     ucs_status_t take(const Step& step);
+    ucs_status_t take_request(Request& request, const Lane& lane);
+    /**
+     * Post a piece of the request. Where memory runs out half-way nobody knows what is posted: the
+     * endpoint fails as well, since nothing may be missing among its messages.
+     */
+    ucs_status_t try_post(Request& request, const Lane& lane);
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
     ucs_status_t post_controls();
     void queue_hello();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
-    void enqueue(Request& request);
+    /** @return false: there is no memory to wait in */
+    bool enqueue(Request& request);
+    /** No memory for what must not be left out. */
+    void out_of_memory();
     void end_posting(Request& request, ucs_status_t status);
     Backlog& backlog();
     uint8_t lane_bit(const Lane& lane) const {

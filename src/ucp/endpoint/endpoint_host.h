@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "ucp/endpoint/configuration.h"
 #include "ucp/runtime/deferred_work.h"
 #include "ucp/runtime/gate.h"
 #include "ucp/runtime/interface_set.h"
@@ -21,8 +20,8 @@ class EndpointEvents {
   public:
     /** Its status is set; what it holds is to be failed in the next progress. */
     virtual void endpoint_failed(Endpoint& endpoint) = 0;
-    /** The marker that ends the dedicated lane's part of the order may be posted there. */
-    virtual ucs_status_t post_end_marker(Endpoint& endpoint) = 0;
+    /** A message begins to wait for room on the dedicated lane. */
+    virtual void lane_full(Endpoint& endpoint) = 0;
     /** The marker that ends the scalable lane's part was posted. */
     virtual void marker_posted(Endpoint& endpoint) = 0;
 
@@ -47,7 +46,6 @@ struct EndpointHost {
     RequestPool& requests;
     InterfaceSet& interfaces;
     EndpointEvents& events;
-    ConfigurationSet configurations;
     Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
     DeferredWork work;
 

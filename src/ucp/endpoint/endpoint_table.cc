@@ -2,6 +2,7 @@
 #include "ucp/endpoint/endpoint_table.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace ucp {
@@ -45,7 +46,8 @@ bool EndpointTable::contains(const Endpoint* wanted) const {
 void EndpointTable::grow() {
     if (by_uuid_.size() < bucket_count_) return;
     const size_t count = bucket_count_ * 4;
-    auto buckets = std::make_unique<ByUuid::bucket_type[]>(count);
+    std::unique_ptr<ByUuid::bucket_type[]> buckets(new (std::nothrow) ByUuid::bucket_type[count]);
+    if (buckets == nullptr) return;  // longer lists are slower, not wrong
     by_uuid_.rehash(ByUuid::bucket_traits(buckets.get(), count));
     buckets_ = std::move(buckets);
     bucket_count_ = count;
@@ -88,11 +90,26 @@ void EndpointTable::doom(Endpoint& endpoint) {
 }
 
 std::vector<Endpoint*> EndpointTable::take_doomed() {
-    return std::exchange(doomed_, {});
+    std::vector<Endpoint*> taken = std::exchange(doomed_, {});
+    if (!has_unlisted_) return taken;
+    try {
+        for (Endpoint& endpoint : endpoints_) {
+            if (endpoint.is_doomed() && std::ranges::find(taken, &endpoint) == taken.end())
+                taken.push_back(&endpoint);
+        }
+        has_unlisted_ = false;
+    } catch (const std::bad_alloc&) {
+        work_.notify();
+    }
+    return taken;
 }
 
 void EndpointTable::doom_again(Endpoint& endpoint) {
-    doomed_.push_back(&endpoint);
+    try {
+        doomed_.push_back(&endpoint);
+    } catch (const std::bad_alloc&) {
+        has_unlisted_ = true;
+    }
     work_.notify();
 }
 

@@ -48,6 +48,14 @@ class EndpointTable {
         for (Endpoint& endpoint : endpoints_) visit(endpoint);
     }
 
+    /** The same for `count` of them at most, the oldest. */
+    template <typename Visitor>
+    void for_first(size_t count, Visitor visit) {
+        for (auto at = endpoints_.begin(); count > 0 && at != endpoints_.end(); ++at, --count) {
+            visit(*at);
+        }
+    }
+
     /** Another endpoint answers the peer from now on, if it has another. */
     void resign_primary(Endpoint& endpoint);
     /** `endpoint` takes the place of `known`, which is its peer's primary one. */
@@ -84,6 +92,7 @@ class EndpointTable {
     List endpoints_;
     size_t count_ = 0;
     std::vector<Endpoint*> doomed_;
+    bool has_unlisted_ = false;  //!< there was no memory to note one that is doomed
 };
 
 }  // namespace ucp

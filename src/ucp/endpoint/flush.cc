@@ -66,7 +66,7 @@ ucs_status_t post_flush(Request& request, const Lane& lane) {
 
 void make_flush(Request& request, Endpoint& endpoint) {
     request.endpoint = &endpoint;
-    request.flags |= Request::kNoMessage;
+    request.order = Request::Order::kFlush;
     request.post = post_flush;
     request.protocol = "flush";
     request.emplace<FlushPart>();

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/ordered_lane.h"
 #include "ucp/lanes/switch.h"
 #include "uct/api/interface.h"
@@ -42,6 +44,12 @@ struct LaneState final : uct::ReceiveGate {
         bool is_done = false;  //!< the lane has done all that it ever will: see drained()
     };
 
+    /** DMARK's own place in the lane's queue: messages on the scalable lane do not wait for it. */
+    struct MarkerWait : uct::Pending {
+        MarkerWait(LaneState& lane, Progress serve) : uct::Pending(serve), state(lane) {}
+        LaneState& state;
+    };
+
     /** @param held_count  counts the messages that are held back */
     LaneState(Endpoint& owner, uint64_t& held_count) : endpoint(owner), held_messages(held_count) {
         fence.state = this;
@@ -72,13 +80,18 @@ struct LaneState final : uct::ReceiveGate {
     uint64_t& held_messages;
     void* owner = nullptr;         //!< the driver that made it, for its callbacks
     unsigned interface_index = 0;  //!< place of the lane's transport in the InterfaceSet
+    QueuePairBudget::Share share;
+    std::unique_ptr<MarkerWait> marker_wait;  //!< the dedicated lane may know it, and goes first
     std::unique_ptr<uct::Endpoint> dedicated;
     lanes::Switch* direction = nullptr;  //!< the negotiator's
     bool connected = false;
+    bool is_watched = false;            //!< messages have found no room: the driver looks after it
+    bool had_room = false;              //!< since the driver looked last
     std::vector<std::byte> end_marker;  //!< DMARK that waits for room on the dedicated lane
     Fence fence;
     Flush flush;
 
+    bool has_lost = false;  //!< there was no memory for one: what is kept must not be handed over
     std::deque<Held> held;
     std::deque<Held> early;  //!< ordered messages of the scalable lane before DMARK
 
@@ -88,8 +101,12 @@ struct LaneState final : uct::ReceiveGate {
   private:
     void keep(std::deque<Held>& queue, uint8_t id, const void* data, size_t length) {
         const auto* bytes = static_cast<const std::byte*>(data);
-        queue.push_back({id, {bytes, bytes + length}});
-        ++held_messages;
+        try {
+            queue.push_back({id, {bytes, bytes + length}});
+            ++held_messages;
+        } catch (const std::bad_alloc&) {
+            has_lost = true;
+        }
     }
 };
 

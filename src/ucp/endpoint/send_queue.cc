@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <new>
 
 #include "ucp/endpoint/backlog.h"
 #include "ucp/endpoint/endpoint.h"
@@ -43,10 +44,9 @@ class Endpoint::MakingWay {
 // --- requests ---
 
 ucs_status_ptr_t Endpoint::submit(Request& request, const OpParams& params) {
-    request.flags |= Request::kInCall;
     start(request);
-    if (params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) &&
-        (request.flags & Request::kDoneInCall) == 0 && withdraw(request)) {
+    if (params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL) && request.holder == Request::Holder::kCall &&
+        withdraw(request)) {
         end_posting(request, UCS_ERR_NO_RESOURCE);
     }
     return host_->requests.end_call(request, params);
@@ -61,7 +61,7 @@ void Endpoint::start(Request& request) {
     if (!has_backlog_) {
         while (auto step = step_of(request)) {
             const ucs_status_t status = step->kind == Step::Kind::kRequest
-                                            ? post(request, step->lane)
+                                            ? try_post(request, step->lane)
                                             : UCS_ERR_NO_RESOURCE;
             if (status == UCS_INPROGRESS) continue;
             if (status == UCS_ERR_NO_RESOURCE) break;
@@ -69,8 +69,30 @@ void Endpoint::start(Request& request) {
             return;
         }
     }
-    enqueue(request);
-    pump();
+    if (enqueue(request)) {
+        pump();
+    } else {
+        end_posting(request, UCS_ERR_NO_MEMORY);
+    }
+}
+
+void Endpoint::out_of_memory() {
+    ucs::log_error("no memory for what goes to worker {:016x}: its endpoint fails", remote_uuid_);
+    reset(UCS_ERR_NO_MEMORY);
+}
+
+void Endpoint::reset(ucs_status_t status) {
+    if (is_failed()) return;
+    const ResetHeader header{local_uuid()};
+    try {
+        if (!is_waiting()) {
+            ControlMessage::post(scalable_lane(), AmId::kReset,
+                                 std::as_bytes(std::span(&header, 1)));
+        }
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("worker {:016x} is not told that its endpoint fails", remote_uuid_);
+    }
+    fail(status);
 }
 
 void Endpoint::start_within(Request& part, Request& whole) {
@@ -81,9 +103,16 @@ void Endpoint::start_within(Request& part, Request& whole) {
     queue.insert(queue.iterator_to(whole), part);
 }
 
-void Endpoint::enqueue(Request& request) {
+bool Endpoint::enqueue(Request& request) {
+    try {
+        backlog();
+    } catch (const std::bad_alloc&) {
+        // A message that has begun has to go on.
+        out_of_memory();
+        return false;
+    }
     request.flags |= Request::kQueued;
-    RequestQueue& queue = backlog().requests;
+    RequestQueue& queue = backlog_->requests;
     // Two workers' fences that wait for answers, each queued behind the other's, would wait for
     // ever.
     const auto place = (request.flags & Request::kAwaited) == 0
@@ -94,8 +123,10 @@ void Endpoint::enqueue(Request& request) {
     queue.insert(place, request);
     if (!has_backlog_) {
         has_backlog_ = true;
+        trace_stall(*this, true);
         update_fast_path();
     }
+    return true;
 }
 
 bool Endpoint::withdraw(Request& request) {
@@ -105,6 +136,7 @@ bool Endpoint::withdraw(Request& request) {
     queue.erase(queue.iterator_to(request));
     if (queue.empty()) {
         has_backlog_ = false;
+        trace_stall(*this, false);
         update_fast_path();
     }
     pump();
@@ -113,16 +145,13 @@ bool Endpoint::withdraw(Request& request) {
 
 std::optional<Endpoint::Step> Endpoint::next_step() {
     if (is_failed()) return {};
-    if (lane_state_ != nullptr && !lane_state_->end_marker.empty()) {
-        return Step{Step::Kind::kEndMarker, dedicated_lane(), nullptr};
-    }
     if (!has_backlog_) return {};
     return step_of(backlog_->requests.front());
 }
 
 std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     const Step on_scalable{Step::Kind::kRequest, scalable_lane(), &request};
-    if ((request.flags & Request::kNoMessage) != 0) {
+    if (request.order == Request::Order::kFlush) {
         if (!flush_wants_dedicated(request) || lane_state_ == nullptr || !lane_state_->connected ||
             lane_state_->drained()) {
             return on_scalable;
@@ -130,12 +159,12 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
         return Step{Step::Kind::kRequest, dedicated_lane(), &request};
     }
     // Operations before the fence that end with the peer's answer.
-    if ((request.flags & Request::kOneSided) != 0 && fence_seen_ != request.fence &&
-        has_remote_operations()) {
+    const bool is_one_sided = request.order == Request::Order::kOneSided;
+    if (is_one_sided && fence_seen_ != request.fence && has_remote_operations()) {
         return {};
     }
     if (lane_state_ == nullptr || lane_state_->direction == nullptr) return on_scalable;
-    if ((request.flags & Request::kOneSided) != 0) {
+    if (is_one_sided) {
         const Lane lane = one_sided_lane();
         if (lane_state_->fence.running) return {};
         // What a fence on one lane orders is ordered there only.
@@ -159,6 +188,15 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
     return Step{Step::Kind::kRequest, dedicated_lane(), &request};
 }
 
+ucs_status_t Endpoint::try_post(Request& request, const Lane& lane) {
+    try {
+        return post(request, lane);
+    } catch (const std::bad_alloc&) {
+        out_of_memory();
+        return UCS_ERR_NO_MEMORY;
+    }
+}
+
 ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
     if ((request.flags & Request::kNeedsGreeting) != 0 && greeting_ != Greeting::kPosted) {
         const MakingWay way(*this);
@@ -166,7 +204,7 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
         // Its lane may be another now.
         return status == UCS_OK ? UCS_INPROGRESS : status;
     }
-    if ((request.flags & Request::kOneSided) != 0) {
+    if (request.order == Request::Order::kOneSided) {
         if (fence_seen_ != request.fence) {
             if (one_sided_used_ != 0) {
                 const ucs_status_t status = lane.endpoint.fence();
@@ -182,10 +220,15 @@ ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
     }
     const ucs_status_t status = request.post(request, lane);
     if ((status == UCS_OK || status == UCS_INPROGRESS) && lane_state_ != nullptr &&
-        (request.flags & Request::kNoMessage) == 0) {
+        request.order == Request::Order::kMessage) {
         lane_state_->posted();
     }
     return status;
+}
+
+bool Endpoint::waits_for_dedicated() const {
+    return backlog_ != nullptr && lane_state_ != nullptr && lane_state_->dedicated != nullptr &&
+           backlog_->request_wait.lane == lane_state_->dedicated.get();
 }
 
 bool Endpoint::message_ready() const {
@@ -217,20 +260,19 @@ ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
 }
 
 ucs_status_t Endpoint::take(const Step& step) {
-    switch (step.kind) {
-        case Step::Kind::kEndMarker:
-            return host_->events.post_end_marker(*this);
-        case Step::Kind::kFenceFlush: {
-            const ucs_status_t status = flush_for_fence(step.lane);
-            if (status == UCS_OK || status == UCS_ERR_NO_RESOURCE) return status;
-            fail(status);
-            return UCS_OK;
-        }
-        case Step::Kind::kRequest:
-            break;
+    if (step.kind == Step::Kind::kRequest) return take_request(*step.request, step.lane);
+    try {
+        const ucs_status_t status = flush_for_fence(step.lane);
+        if (status == UCS_ERR_NO_RESOURCE) return status;
+        if (status != UCS_OK) fail(status);
+    } catch (const std::bad_alloc&) {
+        out_of_memory();
     }
-    Request& request = *step.request;
-    const ucs_status_t status = post(request, step.lane);
+    return UCS_OK;
+}
+
+ucs_status_t Endpoint::take_request(Request& request, const Lane& lane) {
+    const ucs_status_t status = try_post(request, lane);
     if (status == UCS_INPROGRESS) return UCS_OK;
     if (status == UCS_ERR_NO_RESOURCE) return status;
     if ((request.flags & Request::kQueued) == 0) return UCS_OK;
@@ -239,6 +281,7 @@ ucs_status_t Endpoint::take(const Step& step) {
     queue.erase(queue.iterator_to(request));
     if (queue.empty()) {
         has_backlog_ = false;
+        trace_stall(*this, false);
         update_fast_path();
     }
     end_posting(request, status);
@@ -256,10 +299,7 @@ void Endpoint::end_posting(Request& request, ucs_status_t status) {
 
 void Endpoint::pump() {
     if (has_flag(kMakingWay)) return pump_later();
-    if (backlog_ == nullptr) {
-        if (lane_state_ == nullptr || lane_state_->end_marker.empty()) return;
-        backlog();
-    }
+    if (backlog_ == nullptr) return;
     LaneWait& wait = backlog_->request_wait;
     for (;;) {
         if (wait.serving) return;
@@ -272,15 +312,21 @@ void Endpoint::pump() {
         wait.end();
         const ucs_status_t status = take(*step);
         if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
-            wait.begin(step->lane.endpoint);
+            const bool is_message = step->request->order != Request::Order::kOneSided;
+            if (wait.begin(step->lane.endpoint) && is_message && waits_for_dedicated())
+                host_->events.lane_full(*this);
         }
     }
 }
 
 void Endpoint::pump_later() {
     if (has_flag(kPumpLater)) return;
+    try {
+        host_->to_pump.push_back(this);
+    } catch (const std::bad_alloc&) {
+        return out_of_memory();
+    }
     set_flag(kPumpLater);
-    host_->to_pump.push_back(this);
     host_->work.notify();
 }
 
@@ -332,9 +378,19 @@ void Endpoint::greet_again() {
 }
 
 void Endpoint::queue_hello() {
+    if (has_flag(kStranger)) {
+        // It has an endpoint to this worker, and knows all that it is to know.
+        greeting_ = Greeting::kPosted;
+        return;
+    }
     const HelloHeader header{host_->uuid};
     const auto& address = host_->address;
-    std::vector<std::byte> message(sizeof(header) + address.size());
+    std::vector<std::byte> message;
+    try {
+        message.resize(sizeof(header) + address.size());
+    } catch (const std::bad_alloc&) {
+        return out_of_memory();
+    }
     std::memcpy(message.data(), &header, sizeof(header));
     std::memcpy(message.data() + sizeof(header), address.data(), address.size());
     queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
@@ -351,21 +407,31 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
     // Most find room: those are not copied first.
     const bool is_first = backlog_ == nullptr ||
                           (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
-    if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
-        const ucs_status_t status = ControlMessage::post(scalable_lane(), id, message);
-        if (status == UCS_OK) return;
-        if (status != UCS_ERR_NO_RESOURCE) return fail(status);
+    try {
+        if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
+            const ucs_status_t status = ControlMessage::post(scalable_lane(), id, message);
+            if (status == UCS_OK) return;
+            if (status != UCS_ERR_NO_RESOURCE) return fail(status);
+        }
+        ControlQueue& controls = backlog().controls;
+        controls.push_back(
+            *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
+    } catch (const std::bad_alloc&) {
+        return out_of_memory();
     }
-    backlog().controls.push_back(
-        *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
     pump_controls();
 }
 
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
     ControlMessage& message = backlog_->controls.front();
-    const ucs_status_t status =
-        ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    try {
+        status =
+            ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    } catch (const std::bad_alloc&) {
+        out_of_memory();
+    }
     if (status == UCS_ERR_NO_RESOURCE) return status;
     const ControlMessage::Then then = message.then;
     backlog_->controls.pop_front();
@@ -375,7 +441,11 @@ ucs_status_t Endpoint::post_first_control() {
         return UCS_OK;
     }
     if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;
-    if (then == ControlMessage::Then::kMarked) host_->events.marker_posted(*this);
+    try {
+        if (then == ControlMessage::Then::kMarked) host_->events.marker_posted(*this);
+    } catch (const std::bad_alloc&) {
+        out_of_memory();
+    }
     return UCS_OK;
 }
 
@@ -415,6 +485,7 @@ ucs_status_t Endpoint::serve_requests(uct::Pending* pending) {
             wait.serving = false;
             return status;
         }
+        if (endpoint.lane_state_ != nullptr) endpoint.lane_state_->had_room = true;
     }
     wait.serving = false;
     const auto next = endpoint.next_step();

@@ -20,6 +20,10 @@ void Actions::fail(Peer peer, ucs_status_t status) {
     waiting_.push_back({.kind = Kind::kFail, .peer = peer, .status = status});
 }
 
+void Actions::drop_kept(const PeerId& id) {
+    waiting_.push_back({.kind = Kind::kDropKept, .peer = 0, .kept_for = id});
+}
+
 void Actions::notify(Peer peer, const Change& change) {
     waiting_.push_back({.kind = Kind::kNotify, .peer = peer, .change = change});
 }
@@ -48,6 +52,15 @@ void Actions::carry_out(const Action& action) {
             break;
         case Kind::kDestroy:
             sink_.destroy_lane(action.peer);
+            break;
+        case Kind::kKeep:
+            sink_.keep_lane(action.peer);
+            break;
+        case Kind::kTake:
+            sink_.take_lane(action.peer);
+            break;
+        case Kind::kDropKept:
+            sink_.drop_kept_lane(action.kept_for);
             break;
         case Kind::kStartSwitch:
             sink_.start_tx_switch(action.peer, action.message);

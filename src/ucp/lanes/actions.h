@@ -17,6 +17,9 @@ class Actions {
         kCreate,
         kConnect,
         kDestroy,
+        kKeep,
+        kTake,
+        kDropKept,
         kStartSwitch,
         kOpenWindow,
         kOpenGate,
@@ -39,6 +42,7 @@ class Actions {
     void send(Peer peer, Message message) { add(Kind::kSend, peer, std::move(message)); }
     void send(const Link& link, MessageType type) { add(Kind::kSend, link, type); }
     void fail(Peer peer, ucs_status_t status);
+    void drop_kept(const PeerId& id);
     void notify(Peer peer, const Change& change);
 
     // Asks the sink for all of it. From inside one of its calls, which may be an event by itself,
@@ -52,6 +56,7 @@ class Actions {
         Message message{};
         Change change{};
         ucs_status_t status = UCS_OK;
+        PeerId kept_for{};
     };
 
     void carry_out(const Action& action);

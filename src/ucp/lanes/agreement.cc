@@ -28,6 +28,7 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
     // The low bit tells the two ends' rounds apart, the rest an end's rounds from one another.
     requests_made_ = requests_made_ % 0x7fffffffu + 1;
     rounds_.start(link, requests_made_ << 1 | (link.low_end ? 0 : 1));
+    link.round.kept = kept_.epoch_of(link.id());
     link.estimate = link.score();
     link.asked_at = context_.now;
     ++context_.counters.requests;
@@ -38,6 +39,7 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
     message.local = link.advertised;
     message.estimate = link.estimate;
     message.floor = floor;
+    message.kept = link.round.kept;
     context_.actions.send(link.peer, std::move(message));
 }
 
@@ -126,7 +128,7 @@ void Negotiator::on_request(Link& link, const Message& message) {
 
 // Its answer is decided on with those of all others that came together with it.
 void Negotiator::defer(Link& link, const Message& request) {
-    link.deferred = {request.epoch, request.estimate, request.floor};
+    link.deferred = {request.epoch, request.estimate, request.floor, request.kept};
     link.waits_long = false;
     deferred_.push_back(&link);
 }
@@ -149,9 +151,9 @@ void Negotiator::deny(Link& link, Epoch epoch, DenyReason reason, const Rank& fl
     context_.actions.send(link.peer, std::move(message));
 }
 
-void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
+void Negotiator::decide(Link& link, const Link::Deferred& asked) {
     if (closing_ || link.life == Link::Life::kClosing || link.policy == Policy::kScalable) {
-        deny(link, epoch, DenyReason::kRefused, {});
+        deny(link, asked.epoch, DenyReason::kRefused, {});
         return;
     }
     scoreboard_.advertise(link);
@@ -161,28 +163,30 @@ void Negotiator::decide(Link& link, Epoch epoch, const Rank& asker_floor) {
     const bool is_full =
         own != nullptr ? ranking.taken() >= context_.config.cap : ranking.free_places() == 0;
     const Rank floor = ranking.floor_of(is_full ? ranking.worst_holder() : nullptr);
-    if (link.rank() <= floor || link.rank() <= asker_floor) {
-        deny(link, epoch, DenyReason::kOutranked, floor);
+    if (link.rank() <= floor || link.rank() <= asked.floor) {
+        deny(link, asked.epoch, DenyReason::kOutranked, floor);
         return;
     }
     // It beats the worst link, but that one may not go yet; or it is the own request that books.
     Ranking::Member* victim = is_full ? victim_for(link.rank()) : nullptr;
     if (is_full && (victim == nullptr || link.rank() <= ranking.floor_of(victim))) {
-        deny(link, epoch, DenyReason::kBusy, {});
+        deny(link, asked.epoch, DenyReason::kBusy, {});
         return;
     }
     // The slot is the one that the own request was made on.
     if (own != nullptr && ranking.free_places() == 0) {
         rounds_.withdraw(*own, WithdrawReason::kNoAnswer);
     }
-    rounds_.start(link, epoch);
+    rounds_.start(link, asked.epoch);
     Message message;
     message.type = MessageType::kAccept;
-    message.epoch = epoch;
+    message.epoch = asked.epoch;
     message.local = link.advertised;
+    if (kept_.epoch_of(link.id()) == asked.kept) message.kept = asked.kept;
+    const Epoch kept = message.kept;
     context_.actions.send(link.peer, std::move(message));
     if (victim != nullptr) rounds_.give_up(static_cast<Link&>(*victim), Reason::kOutranked);
-    rounds_.set_state(link, LinkState::kCommitted, Reason::kAsked);
+    rounds_.commit(link, kept, Reason::kAsked);
 }
 
 // Answers the best ones while it can. Of the rest, those wait that outrank the own request.
@@ -203,7 +207,7 @@ void Negotiator::answer_deferred() {
         Link& best = **std::max_element(deferred_.begin(), deferred_.end(), is_worse);
         if (best.state != LinkState::kIdle) return;
         const Link::Deferred asked = take(best);
-        decide(best, asked.epoch, asked.floor);
+        decide(best, asked);
     }
     for (std::size_t i = 0; i < deferred_.size();) {
         Link& link = *deferred_[i];
@@ -240,7 +244,7 @@ void Negotiator::free_booked_slots() {
 
 // --- answers of the peer
 
-void Negotiator::on_accept(Link& link) {
+void Negotiator::on_accept(Link& link, Epoch kept) {
     if (link.state == LinkState::kWithdrawing) {
         rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.life == Link::Life::kClosing) {
@@ -248,7 +252,7 @@ void Negotiator::on_accept(Link& link) {
         }
         return;
     }
-    rounds_.set_state(link, LinkState::kCommitted, Reason::kProgress);
+    rounds_.commit(link, kept, Reason::kProgress);
 }
 
 void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {

@@ -9,7 +9,8 @@ namespace ucp::lanes {
 
 inline constexpr Time kMillisecond = 1'000'000;
 
-// Times are nanoseconds; docs/lanes.md explains each knob. Values out of range are clamped.
+// Times are nanoseconds; docs/lanes.md explains each knob. Where waits that
+// belong together are out of order, the longer one gives way.
 struct Config {
     std::uint32_t cap = 20;
     std::uint32_t margin_permille = 200;
@@ -27,6 +28,7 @@ struct Config {
     std::uint32_t request_pings = 3;
     Time patience = 20 * kMillisecond;
     std::uint32_t max_parked = 20;
+    Time keep = 60'000 * kMillisecond;
     std::uint32_t window = 16;
     std::uint32_t max_links = 256;
 };

@@ -11,6 +11,7 @@ namespace ucp::lanes {
 
 struct Counters {
     std::uint64_t requests = 0;
+    std::uint64_t reused = 0;      // kept lanes that a round took back
     std::uint64_t promotions = 0;  // links that became Established
     std::uint64_t demotions = 0;   // links that left Established or Switching, death apart
     std::uint64_t denials_sent = 0;

@@ -46,6 +46,8 @@ const char* name(Reason reason) {
             return "the peer died";
         case Reason::kProgress:
             return "in progress";
+        case Reason::kFull:
+            return "the lane was full";
     }
     return "unknown";
 }
@@ -76,6 +78,10 @@ bool Round::fits(LinkState state) const {
         case LinkState::kReady:
             return is_early && is_up && peer == PeerStep::kLane;
         case LinkState::kSwitching:
+            // The peer may have left again while this end's marker waits for room.
+            if (tx == TxDirection::State::kMarking && peer == PeerStep::kDmark) {
+                return is_up && acknowledged == Acknowledged::kNone && !flushed;
+            }
             return is_up && has_moved && !is_leaving && !flushed &&
                    (acknowledged == Acknowledged::kNone
                         ? peer_is(PeerStep::kReady, PeerStep::kMark)
@@ -84,7 +90,7 @@ bool Round::fits(LinkState state) const {
             return is_up && tx == TxDirection::State::kDedicated && peer == PeerStep::kMark &&
                    acknowledged == Acknowledged::kMark && !flushed;
         case LinkState::kDemoting:
-            return is_up && peer >= PeerStep::kMark &&
+            return is_up && peer >= PeerStep::kReady &&
                    (acknowledged == Acknowledged::kDmark ? !has_moved : is_leaving) &&
                    !may_release();
         case LinkState::kReleasing:

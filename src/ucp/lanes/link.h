@@ -50,6 +50,11 @@ constexpr bool in_round(LinkState state) {
     return state != LinkState::kIdle && state != LinkState::kReleasing;
 }
 
+// A kept lane that the round names must not go.
+constexpr bool pins_kept(LinkState state) {
+    return state >= LinkState::kRequested && state <= LinkState::kCommitted;
+}
+
 // A transition that only the peer can bring about.
 constexpr bool waits_for_peer(LinkState state) {
     return in_round(state) && state != LinkState::kCreating && state != LinkState::kEstablished;
@@ -74,6 +79,7 @@ enum class Reason : std::uint8_t {
     kFailed,     // the dedicated lane failed
     kDied,       // the peer died, or the endpoint was forgotten
     kProgress,   // the next step of what was agreed
+    kFull,       // its lane had no room for long: the peer makes no progress
 };
 
 const char* name(LinkState state);
@@ -103,6 +109,10 @@ struct Round {
     // Its slot was taken away on its way up: it is given back as soon as the peer lets it.
     bool yields = false;
     bool parked = false;  // the lane takes none of the slots that cap limits
+    bool broken = false;  // the lane failed when nothing could be lost any more
+    bool keeps = false;   // the lane leaves its slot, and is kept
+    // The round whose lane this one takes back; 0: it makes its own. A request offers it.
+    Epoch kept = 0;
     std::uint32_t window = 0;
     std::vector<std::uint8_t> address;  // the peer's, until it is connected to
     Switch direction;
@@ -154,6 +164,7 @@ struct Link : Ranking::Member {
         Epoch epoch;
         Score estimate;
         Rank floor;
+        Epoch kept;
     };
     std::optional<Deferred> deferred;
     bool waits_long = false;  // it was kept waiting for the answer to the own request

@@ -106,9 +106,11 @@ void layout(Stream& stream, M& message) {
             stream.integer(message.local);
             stream.integer(message.estimate);
             rank(stream, message.floor);
+            stream.integer(message.kept);
             break;
         case MessageType::kAccept:
             stream.integer(message.local);
+            stream.integer(message.kept);
             break;
         case MessageType::kDeny:
             stream.integer(message.local);

@@ -11,7 +11,7 @@
 
 namespace ucp::lanes {
 
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxLaneAddress = 1024;
 inline constexpr std::size_t kMaxMessageSize = 64 + kMaxLaneAddress;
 
@@ -53,6 +53,7 @@ struct Message {
     Score local = 0;  // what its sender measures or wants
     Score estimate = 0;
     Rank floor;
+    Epoch kept = 0;  // a lane that served that round is kept; 0: none
     DenyReason deny = DenyReason::kBusy;
     WithdrawReason withdraw = WithdrawReason::kNoLane;
     std::uint32_t window = 0;

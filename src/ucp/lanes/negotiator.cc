@@ -2,14 +2,16 @@
 #include "ucp/lanes/negotiator.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace ucp::lanes {
 namespace {
 
-Config clamped(Config config) {
-    config.margin_permille = std::min(config.margin_permille, kMaxMarginPermille);
-    config.min_score = std::clamp<Score>(config.min_score, 1, kMaxMeasuredScore);
+/** Waits that follow each other, whatever the pace that they are scaled to. */
+Config in_order(Config config) {
+    assert(config.margin_permille <= kMaxMarginPermille);
+    assert(config.min_score >= 1 && config.min_score <= kMaxMeasuredScore);
     config.busy_retry = std::max<Time>(config.busy_retry, 1);
     config.retry_after = std::max(config.retry_after, config.busy_retry);
     config.retry_max = std::max(config.retry_max, config.retry_after);
@@ -24,9 +26,10 @@ Config clamped(Config config) {
 
 Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
     : sink_(sink),
-      context_{clamped(config), worker, Actions(sink)},
+      context_{in_order(config), worker, Actions(sink)},
       scoreboard_(context_),
-      rounds_(context_, scoreboard_) {}
+      kept_(context_),
+      rounds_(context_, scoreboard_, kept_) {}
 
 // --- records
 
@@ -35,6 +38,11 @@ Link* Negotiator::lookup(Peer peer) {
     if (found == links_.end() || found->second.life == Link::Life::kGone) return nullptr;
     context_.touch(found->second);
     return &found->second;
+}
+
+LinkId Negotiator::id_of(const PeerId& peer) const {
+    const std::uint64_t own = context_.worker;
+    return {std::min(own, peer.worker), std::max(own, peer.worker), peer.connection};
 }
 
 const Link* Negotiator::find(Peer peer) const {
@@ -87,12 +95,11 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     if (links_.contains(peer)) return lookup(peer);
     if (links_.size() >= context_.config.max_links && !make_room(score) && !always) return nullptr;
     const PeerId id = sink_.identify(peer);
-    const std::uint64_t own = context_.worker;
-    if (id.worker == own) return nullptr;
+    if (id.worker == context_.worker) return nullptr;
     Link& link = links_[peer];
     link.peer = peer;
-    link.low_end = own < id.worker;
-    link.standing.rank.id = {std::min(own, id.worker), std::max(own, id.worker), id.connection};
+    link.low_end = context_.worker < id.worker;
+    link.standing.rank.id = id_of(id);
     link.since = link.heard_at = context_.now;
     scoreboard_.place(link);
     context_.touch(link);
@@ -119,6 +126,7 @@ void Negotiator::advance(Time now) {
     set_time(now);
     scores_are_partial_ = false;
     is_unsettled_ = false;
+    kept_.drop_expired();
     while (!by_deadline_.empty() && by_deadline_.begin()->deadline <= context_.now) {
         Link& link = *by_deadline_.begin();
         by_deadline_.erase(by_deadline_.begin());
@@ -185,23 +193,25 @@ void Negotiator::make_lanes() {
     const auto is_committed = [](const Ranking::Member& member) {
         return static_cast<const Link&>(member).state == LinkState::kCommitted;
     };
-    while (rounds_.committed() != 0 && find_slot()) {
+    while (rounds_.committed() != 0) {
         Ranking& ranking = scoreboard_.ranking();
         Ranking::Member* next = ranking.best_of(Role::kEntering, is_committed);
         // One that has waited for long.
         if (next == nullptr) next = ranking.best_of(Role::kIncumbent, is_committed);
-        rounds_.create(static_cast<Link&>(*next));
+        auto& link = static_cast<Link&>(*next);
+        if (!find_slot(link)) return;
+        rounds_.create(link);
     }
 }
 
 // A slot that is free, or that only a peer who does not answer keeps from being so.
-bool Negotiator::find_slot() {
+bool Negotiator::find_slot(const Link& next) {
     if (held() < context_.config.cap) return true;
     Ranking::Member* found =
-        scoreboard_.ranking().worst_of(Role::kNone, [this](const Ranking::Member& member) {
-            return rounds_.may_park(static_cast<const Link&>(member));
+        scoreboard_.ranking().worst_of(Role::kNone, [](const Ranking::Member& member) {
+            return Rounds::may_park(static_cast<const Link&>(member));
         });
-    if (found == nullptr) return false;
+    if (found == nullptr || !rounds_.make_room_beside(next)) return false;
     rounds_.park(static_cast<Link&>(*found));
     return held() < context_.config.cap;
 }
@@ -234,7 +244,8 @@ Time Negotiator::deadline_of(const Link& link) const {
 
 Time Negotiator::next_deadline() const {
     if (scores_are_partial_ || is_unsettled_) return context_.now;
-    return by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
+    const Time deadline = by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
+    return std::min(deadline, kept_.deadline());
 }
 
 bool Negotiator::consistent() const {
@@ -258,8 +269,9 @@ bool Negotiator::consistent() const {
     }
     const std::uint32_t cap = context_.config.cap;
     return held == this->held() && parked == this->parked() && committed == rounds_.committed() &&
-           parked <= context_.config.max_parked && booked == scoreboard_.ranking().taken() &&
-           requested <= 1 && held <= cap && (booked <= cap || is_unsettled_);
+           parked + kept_.size() <= context_.config.max_parked &&
+           booked == scoreboard_.ranking().taken() && requested <= 1 && held <= cap &&
+           (booked <= cap || is_unsettled_);
 }
 
 // --- events
@@ -362,9 +374,10 @@ ucs_status_t Negotiator::on_answer(Link& link, const Message& message) {
         case MessageType::kAccept:
         case MessageType::kDeny:
             if (!awaits_answer) return UCS_OK;
+            if (message.kept != 0 && message.kept != link.round.kept) return violation();
             scoreboard_.set_remote(link, message.local);
             if (message.type == MessageType::kAccept) {
-                on_accept(link);
+                on_accept(link, message.kept);
             } else {
                 on_deny(link, message.deny, message.floor);
             }
@@ -401,12 +414,20 @@ void Negotiator::on_lane_destroyed(Peer peer) {
 
 void Negotiator::on_marker_posted(Peer peer) {
     Event event(*this);
-    if (Link* link = lookup(peer)) link->round.direction.tx.marker_posted();
+    if (Link* link = lookup(peer)) rounds_.marker_posted(*link);
 }
 
 void Negotiator::on_flushed(Peer peer) {
     Event event(*this);
     if (Link* link = lookup(peer)) rounds_.flushed(*link);
+}
+
+void Negotiator::on_lane_full(Peer peer) {
+    Event event(*this);
+    Link* link = lookup(peer);
+    if (link == nullptr || !Rounds::may_demote(*link)) return;
+    rounds_.demote(*link, Reason::kFull);
+    rounds_.back_off(*link, context_.config.retry_after, context_.config.retry_max);
 }
 
 void Negotiator::on_lane_failed(Peer peer, ucs_status_t status) {
@@ -416,6 +437,21 @@ void Negotiator::on_lane_failed(Peer peer, ucs_status_t status) {
 
 void Negotiator::on_peer_died(Peer peer) {
     Event event(*this);
+    kept_.drop(id_of(sink_.identify(peer)));
+    remove(peer);
+}
+
+void Negotiator::on_kept_lane_lost(const PeerId& peer) {
+    Event event(*this);
+    kept_.lose(id_of(peer));
+}
+
+void Negotiator::forget(Peer peer) {
+    Event event(*this);
+    remove(peer);
+}
+
+void Negotiator::remove(Peer peer) {
     Link* link = lookup(peer);
     if (link == nullptr) return;
     drop_deferred(*link);
@@ -456,6 +492,7 @@ void Negotiator::on_close(Peer peer) {
 void Negotiator::withdraw_all() {
     Event event(*this);
     closing_ = true;
+    kept_.close();
     for (auto& [peer, link] : links_) {
         context_.touch(link);
         if (link.life == Link::Life::kOpen) close(link);

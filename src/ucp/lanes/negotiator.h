@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ucp/lanes/context.h"
+#include "ucp/lanes/kept_lanes.h"
 #include "ucp/lanes/rounds.h"
 #include "ucp/lanes/scoreboard.h"
 
@@ -24,7 +25,7 @@ struct Measured {
 // Agrees with peers which links hold a dedicated lane, and moves them up and down. One for a
 // worker; not thread-safe. No I/O, no clock: time is what advance() last said. Memory is bounded by
 // Config::max_links records, whatever the number of endpoints; events of known links allocate
-// nothing but a lane's address.
+// nothing but a lane's address and the record of a kept lane.
 //
 // The parts: Scoreboard ranks the links, and calls back which to ask for and which to give up;
 // Rounds takes each through its states; here are the records, the requests and answers, and time.
@@ -64,10 +65,14 @@ class Negotiator final : private Ranking::Listener {
     void on_lane_destroyed(Peer peer);
     void on_marker_posted(Peer peer);
     void on_flushed(Peer peer);
+    // Messages have waited for room on the dedicated lane for Config::patience, and none came.
+    void on_lane_full(Peer peer);
 
     // --- failures.
     void on_lane_failed(Peer peer, ucs_status_t status);
     void on_peer_died(Peer peer);
+    // The lane kept for that link failed, and the sink has destroyed it.
+    void on_kept_lane_lost(const PeerId& peer);
 
     // --- the interface.
     // kDedicated: ask as the hottest of all, whatever was measured. kScalable: give back, take
@@ -77,7 +82,8 @@ class Negotiator final : private Ranking::Listener {
     // --- the end. on_close() leads to Sink::closed(); forget() ends a closed or failed endpoint.
     void on_close(Peer peer);
     void withdraw_all();
-    void forget(Peer peer) { on_peer_died(peer); }
+    // A lane that is kept for the peer outlives it.
+    void forget(Peer peer);
 
     // --- reading. Pointers hold until the next event.
     const Link* find(Peer peer) const;
@@ -92,10 +98,18 @@ class Negotiator final : private Ranking::Listener {
     // destroy_lane().
     Switch* switch_of(Peer peer);
     const std::map<Peer, Link>& links() const { return links_; }
+    // Calls function(const Link&) for links that the `count` best are among: few beside those.
+    template <typename Function>
+    void for_best(std::size_t count, Function&& function) const {
+        scoreboard_.ranking().for_best(count, [&](const Ranking::Member& member) {
+            function(static_cast<const Link&>(member));
+        });
+    }
     const Counters& counters() const { return context_.counters; }
     const Config& config() const { return context_.config; }
     std::uint32_t held() const { return rounds_.held(); }
     std::uint32_t parked() const { return rounds_.parked(); }
+    std::size_t kept() const { return kept_.size(); }
     // What a link must reach to be admitted to a free slot.
     Score admission() const { return scoreboard_.ranking().admission(); }
     // True while all that must hold, holds; for tests.
@@ -128,6 +142,7 @@ class Negotiator final : private Ranking::Listener {
 
     // negotiator.cc: records, time, events.
     Link* lookup(Peer peer);
+    LinkId id_of(const PeerId& peer) const;
     void take_score(const Measured& measured);
     Link* track(Peer peer, Score score, bool always);
     bool make_room(Score score);
@@ -137,12 +152,13 @@ class Negotiator final : private Ranking::Listener {
     void step_down_touched();
     void make_lanes();
     void keep_deadlines();
-    bool find_slot();
+    bool find_slot(const Link& next);
     Time deadline_of(const Link& link) const;
     void expire(Link& link);
     ucs_status_t on_answer(Link& link, const Message& message);
     ucs_status_t violation();
     void close(Link& link);
+    void remove(Peer peer);
     void step_down(Link& link, Reason reason);
 
     // agreement.cc: requests and answers.
@@ -155,10 +171,10 @@ class Negotiator final : private Ranking::Listener {
     Ranking::Member* victim_for(const Rank& challenger);
     bool yields_request();
     void on_request(Link& link, const Message& message);
-    void on_accept(Link& link);
+    void on_accept(Link& link, Epoch kept);
     void on_deny(Link& link, DenyReason why, const Rank& floor);
     ucs_status_t on_withdraw(Link& link, const Message& message);
-    void decide(Link& link, Epoch epoch, const Rank& asker_floor);
+    void decide(Link& link, const Link::Deferred& asked);
     void deny(Link& link, Epoch epoch, DenyReason reason, const Rank& floor);
     void answer_deferred();
     void defer(Link& link, const Message& request);
@@ -169,6 +185,7 @@ class Negotiator final : private Ranking::Listener {
     Context context_;
     std::map<Peer, Link> links_;
     Scoreboard scoreboard_;
+    KeptLanes kept_;
     Rounds rounds_;
     std::uint32_t requests_made_ = 0;
     bool scores_are_partial_ = false;  // some of this interval's are still to come

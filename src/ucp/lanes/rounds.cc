@@ -45,6 +45,13 @@ void Rounds::set_state(Link& link, LinkState state, Reason reason) {
     lanes -= holds_slot(link.state);
     committed_ += state == LinkState::kCommitted;
     committed_ -= link.state == LinkState::kCommitted;
+    if (link.round.kept != 0) {
+        if (pins_kept(state)) {
+            kept_.pin(link.id());
+        } else if (pins_kept(link.state)) {
+            kept_.unpin(link.id());
+        }
+    }
     context_.touch(link);
     context_.actions.notify(link.peer, {link.state, state, reason, link.score()});
     link.state = state;
@@ -101,17 +108,32 @@ void Rounds::back_off(Link& link, Time base, Time most) {
 
 // --- up
 
+void Rounds::commit(Link& link, Epoch kept, Reason reason) {
+    link.round.kept = kept;
+    // What one end alone has kept is of no use.
+    if (kept == 0) kept_.drop(link.id());
+    set_state(link, LinkState::kCommitted, reason);
+}
+
 void Rounds::create(Link& link) {
     assert(link.state == LinkState::kCommitted);
+    // It may be lost. The peer, which has its own, will find that the new one is another.
+    const bool is_kept = link.round.kept != 0 && kept_.take(link.id(), link.round.kept);
+    context_.counters.reused += is_kept;
     link.round.lane = Lane::kCreating;
     set_state(link, LinkState::kCreating, Reason::kProgress);
-    context_.actions.add(Kind::kCreate, link.peer);
+    context_.actions.add(is_kept ? Kind::kTake : Kind::kCreate, link.peer);
     assert(link.round.fits(link.state));
 }
 
 void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::uint8_t> address) {
     if (link.round.lane != Lane::kCreating) return;
     assert(link.state == LinkState::kCreating || link.state == LinkState::kReleasing);
+    const bool is_short = status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY;
+    if (is_short && link.state == LinkState::kCreating && kept_.drop_oldest()) {
+        context_.actions.add(Kind::kCreate, link.peer);
+        return;
+    }
     if (status != UCS_OK) {
         if (link.state == LinkState::kCreating) withdraw(link, WithdrawReason::kNoLane);
         released(link, Reason::kProgress);
@@ -201,7 +223,8 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             try_switch(link);
             return UCS_OK;
         case MessageType::kMark:
-            if (state != LinkState::kSwitching || !step(PeerStep::kMark)) break;
+            if (state != LinkState::kSwitching && state != LinkState::kDemoting) break;
+            if (!step(PeerStep::kMark)) break;
             round.direction.rx.mark();
             context_.actions.send(link, MessageType::kMarkAck);
             context_.actions.add(Kind::kOpenGate, link.peer);
@@ -220,13 +243,14 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             return UCS_OK;
         case MessageType::kDmark:
             if (round.peer != PeerStep::kMark) break;
-            if (state != LinkState::kDemoting) {
-                const auto tx = round.direction.tx.state();
-                if (tx != TxDirection::State::kWindowed && tx != TxDirection::State::kDedicated) {
-                    break;
-                }
-                demote(link, Reason::kPeer);
+            if (state == LinkState::kSwitching && !may_demote(link)) {
+                // This end's own MARK waits for room: it follows, and answers, when that is posted.
+                round.peer = PeerStep::kDmark;
+                round.direction.rx.dmark();
+                context_.actions.add(Kind::kOpenEarly, link.peer);
+                return UCS_OK;
             }
+            if (state != LinkState::kDemoting) demote(link, Reason::kPeer);
             round.peer = PeerStep::kDmark;
             round.direction.rx.dmark();
             context_.actions.add(Kind::kOpenEarly, link.peer);
@@ -252,8 +276,14 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
 
 // --- down
 
+bool Rounds::may_demote(const Link& link) {
+    const TxDirection::State tx = link.round.direction.tx.state();
+    return (link.state == LinkState::kSwitching || link.state == LinkState::kEstablished) &&
+           (tx == TxDirection::State::kWindowed || tx == TxDirection::State::kDedicated);
+}
+
 void Rounds::demote(Link& link, Reason reason) {
-    assert(link.state == LinkState::kSwitching || link.state == LinkState::kEstablished);
+    assert(may_demote(link));
     ++link.demotions;
     ++context_.counters.demotions;
     set_state(link, LinkState::kDemoting, reason);
@@ -281,11 +311,25 @@ void Rounds::give_up(Link& link, Reason reason) {
     }
 }
 
+bool Rounds::make_room_beside(const Link& next) {
+    const bool takes_one = next.round.kept != 0 && kept_.epoch_of(next.id()) == next.round.kept;
+    const std::size_t taken = parked_ + kept_.size() - (takes_one ? 1 : 0);
+    return taken < context_.config.max_parked || kept_.drop_oldest();
+}
+
 void Rounds::park(Link& link) {
     assert(may_park(link));
     link.round.parked = true;
     --held_;
     ++parked_;
+}
+
+void Rounds::marker_posted(Link& link) {
+    Round& round = link.round;
+    round.direction.tx.marker_posted();
+    if (link.state != LinkState::kSwitching || round.peer != PeerStep::kDmark) return;
+    demote(link, Reason::kPeer);
+    context_.actions.send(link, MessageType::kDmarkAck);
 }
 
 void Rounds::flushed(Link& link) {
@@ -296,13 +340,24 @@ void Rounds::flushed(Link& link) {
 }
 
 void Rounds::finish_demotion(Link& link) {
-    if (link.round.may_release()) release(link, Reason::kProgress);
+    if (!link.round.may_release()) return;
+    link.round.keeps = kept_.is_on() && !link.round.broken;
+    release(link, Reason::kProgress);
 }
 
 void Rounds::lane_destroyed(Link& link) {
     if (link.round.lane != Lane::kDestroying) return;
     assert(link.state == LinkState::kReleasing);
+    const bool keeps = link.round.keeps;
     released(link, Reason::kProgress);
+    if (keeps) keep(link, link.epoch);
+}
+
+void Rounds::keep(Link& link, Epoch epoch) {
+    kept_.add(link.id(), epoch);
+    if (!kept_.is_on() || link.life == Link::Life::kGone) kept_.drop(link.id());
+    while (parked_ + kept_.size() > context_.config.max_parked && kept_.drop_oldest()) {
+    }
 }
 
 // --- out
@@ -343,7 +398,9 @@ void Rounds::on_lost(Link& link) {
 void Rounds::lane_failed(Link& link, ucs_status_t status) {
     if (link.state == LinkState::kConnecting) {
         withdraw(link, WithdrawReason::kNoLane);
-    } else if (link.round.lane == Lane::kConnected && !link.round.is_done()) {
+    } else if (link.round.lane == Lane::kConnected && link.round.is_done()) {
+        link.round.broken = true;
+    } else if (link.round.lane == Lane::kConnected) {
         fail(link, status);
     }
 }
@@ -368,7 +425,7 @@ void Rounds::release(Link& link, Reason reason) {
 
 void Rounds::destroy(Link& link) {
     link.round.lane = Lane::kDestroying;
-    context_.actions.add(Kind::kDestroy, link.peer);
+    context_.actions.add(link.round.keeps ? Kind::kKeep : Kind::kDestroy, link.peer);
 }
 
 void Rounds::released(Link& link, Reason reason) {

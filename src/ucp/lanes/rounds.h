@@ -5,6 +5,7 @@
 #include <span>
 
 #include "ucp/lanes/context.h"
+#include "ucp/lanes/kept_lanes.h"
 #include "ucp/lanes/scoreboard.h"
 
 namespace ucp::lanes {
@@ -17,7 +18,8 @@ namespace ucp::lanes {
 // lane_created() and lane_destroyed() the record of a link that is_over() is to be erased.
 class Rounds {
   public:
-    Rounds(Context& context, Scoreboard& scoreboard) : context_(context), scoreboard_(scoreboard) {}
+    Rounds(Context& context, Scoreboard& scoreboard, KeptLanes& kept)
+        : context_(context), scoreboard_(scoreboard), kept_(kept) {}
 
     // Links with a dedicated lane, from its creation to its destruction, but for parked ones.
     std::uint32_t held() const { return held_; }
@@ -32,20 +34,26 @@ class Rounds {
     // The time that the peer was given is over.
     void lose_patience(Link& link);
 
-    // Up. The slot must be free when create() is called.
+    // Up. `kept`: the lane that both ends kept of that round serves this one as well; 0: none does.
+    void commit(Link& link, Epoch kept, Reason reason);
+    // The slot must be free.
     void create(Link& link);
     void lane_created(Link& link, ucs_status_t status, std::span<const std::uint8_t> address);
     void lane_ready(Link& link, ucs_status_t status);
 
-    // Down.
+    // Down. Its own direction has moved. The peer's may be still to come: it has sent READY, and
+    // moves as soon as it makes progress, to follow this end back at once.
+    static bool may_demote(const Link& link);
     void demote(Link& link, Reason reason);
     // The link, an incumbent of the ranking, gives its slot up, in whatever state it is.
     void give_up(Link& link, Reason reason);
     // Its slot is free from now on, its lane is ended when the peer lets it.
-    bool may_park(const Link& link) const {
-        return link.is_leaving() && link.is_overdue() && parked_ < context_.config.max_parked;
-    }
+    static bool may_park(const Link& link) { return link.is_leaving() && link.is_overdue(); }
+    // Makes room for one more beside the slots, where `next` is the one that gets the slot.
+    // @return false if there is none
+    bool make_room_beside(const Link& next);
     void park(Link& link);
+    void marker_posted(Link& link);
     void flushed(Link& link);
     void lane_destroyed(Link& link);
 
@@ -74,11 +82,13 @@ class Rounds {
     void try_established(Link& link);
     void finish_demotion(Link& link);
     void destroy(Link& link);
+    void keep(Link& link, Epoch epoch);
     void released(Link& link, Reason reason);
     void fail(Link& link, ucs_status_t status);
 
     Context& context_;
     Scoreboard& scoreboard_;
+    KeptLanes& kept_;
     std::uint32_t held_ = 0;
     std::uint32_t parked_ = 0;
     std::uint32_t committed_ = 0;

@@ -42,6 +42,15 @@ class Sink {
     // Destroy it, then on_lane_destroyed(). Nothing of a live peer is outstanding on it.
     virtual void destroy_lane(Peer peer) = 0;
 
+    // Put it aside as it is, then on_lane_destroyed(): it is out of its slot. Nothing is under way
+    // on it at either end. It outlives the endpoint: it is known by who is at the other end.
+    virtual void keep_lane(Peer peer) = 0;
+    // The link has the lane again that was kept for it: on_lane_created() with its address. To
+    // connect_lane() with the address that it is connected to, it is ready.
+    virtual void take_lane(Peer peer) = 0;
+    // Destroy the lane kept for that link, at once: another may need what it holds.
+    virtual void drop_kept_lane(const PeerId& peer) = 0;
+
     // Post `mark` on the scalable lane as the last message of this direction there, then
     // on_marker_posted(). Messages go where the link's TxDirection says; pending ones are replayed.
     virtual void start_tx_switch(Peer peer, const Message& mark) = 0;

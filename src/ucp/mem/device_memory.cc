@@ -13,11 +13,12 @@ namespace {
 
 void changed(ucm_event_type_t type, ucm_event_t* event, void*) {
     ucs::MemoryGate& gate = ucs::MemoryGate::instance();
-    if (type == UCM_EVENT_VM_UNMAPPED)
+    if (type == UCM_EVENT_VM_UNMAPPED) {
         gate.unmapped(reinterpret_cast<uintptr_t>(event->vm_unmapped.address),
                       event->vm_unmapped.size);
-    else
+    } else {
         gate.mapped();
+    }
 }
 
 bool follow_mappings() {

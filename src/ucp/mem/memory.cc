@@ -336,10 +336,11 @@ ucs_status_t Registration::open(DomainSet& domains, unsigned index, void* addres
 void Registration::close(DomainSet& domains) {
     if (handle == nullptr) return;
     DomainLock lock(domains);
-    if (cached != nullptr)
+    if (cached != nullptr) {
         domains.registrations()->put(*cached);
-    else
+    } else {
         domains[domain].memory->deregister_memory(handle);
+    }
     cached = nullptr;
     handle = nullptr;
 }

@@ -6,6 +6,7 @@
 
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
+#include "ucs/memory/detector.h"
 
 namespace ucp {
 
@@ -32,11 +33,16 @@ template <typename Function>
 void for_each_key(const Memory& memory, Function function) {
     if (memory.rights() == uct::PeerRights::kNone) return;
     std::span<Domain> domains = memory.domains().list();
-    for (unsigned i = 0; i < domains.size() && i <= UINT8_MAX; ++i) {
+    for (unsigned i = 0; i < domains.size() && i < kDeviceEntry; ++i) {
         const size_t length = domains[i].memory->attributes().remote_key_length;
         if (memory.registered(i) == nullptr || length == 0 || length > UINT8_MAX) continue;
         function(i, domains[i], length);
     }
+}
+
+bool describe(const Memory& memory, ucs::MemoryExport& description) {
+    return memory.type() != UCS_MEMORY_TYPE_HOST && memory.rights() == uct::PeerRights::kAll &&
+           ucs::MemoryDetectors::export_memory(memory.address(), memory.length(), description);
 }
 
 }  // namespace
@@ -45,6 +51,8 @@ size_t packed_key_size(const Memory& memory) {
     size_t size = sizeof(PackedKeyHeader);
     for_each_key(
         memory, [&](unsigned, Domain&, size_t length) { size += sizeof(PackedKeyEntry) + length; });
+    ucs::MemoryExport description;
+    if (describe(memory, description)) size += sizeof(PackedKeyEntry) + sizeof(description);
     return size;
 }
 
@@ -67,6 +75,14 @@ void pack_key(const Memory& memory, std::span<std::byte> bytes) {
         out += sizeof(entry) + length;
         ++header.entries;
     });
+    ucs::MemoryExport description;
+    if (describe(memory, description)) {
+        static_assert(sizeof(description) <= UINT8_MAX);
+        const PackedKeyEntry entry{kDeviceEntry, sizeof(description), kDeviceKind};
+        std::memcpy(out, &entry, sizeof(entry));
+        std::memcpy(out + sizeof(entry), &description, sizeof(description));
+        ++header.entries;
+    }
     std::memcpy(bytes.data(), &header, sizeof(header));
     header.checksum = key_checksum(bytes.subspan(kChecked));
     std::memcpy(bytes.data(), &header, sizeof(header));

@@ -37,6 +37,13 @@ struct PackedKeyEntry {
 };
 #pragma pack(pop)
 
+/**
+ * The entry that describes memory of a device (ucs::MemoryExport), where peers may both read and
+ * write it: the driver knows no other rights. In place of a domain's.
+ */
+inline constexpr uint8_t kDeviceEntry = UINT8_MAX;
+inline constexpr uint32_t kDeviceKind = 0x76656464;
+
 inline constexpr size_t kMaxPackedKey = 16384;
 /** Bytes of a key to UCX without a memory domain: 8 of a map of domains, 1 of the memory's type. */
 inline constexpr size_t kAnonymousKey = 9;

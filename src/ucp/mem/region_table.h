@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include "ucs/datastruct/slot_table.h"
 #include "ucs/type/status.h"
@@ -30,7 +31,10 @@ class RegionTable {
 
     uint64_t identity() const { return identity_; }
     /** @return a name; never 0 */
-    uint64_t add(Memory& memory) { return slots_.insert(memory).packed() + 1; }
+    uint64_t add(Memory& memory);
+    size_t size() const { return slots_.size(); }
+    /** Of all that is in it. */
+    size_t bytes() const { return bytes_; }
     /** No effect for names that are not in use. */
     void remove(uint64_t region);
     /** Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY */
@@ -50,8 +54,11 @@ class RegionTable {
                        unsigned prot) const;
 
     Slots slots_;
-    std::vector<const Memory*> published_;
+    /** By address. A program may publish memory that overlaps, or the same twice. */
+    std::set<std::pair<uintptr_t, const Memory*>> published_;
+    size_t longest_ = 0;  //!< bytes of the longest that was ever published
     uint64_t identity_;
+    size_t bytes_ = 0;
 };
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "ucp/mem/domain.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
 #include "ucs/type/bits.h"
@@ -76,10 +77,11 @@ RegistrationCache::Current::iterator RegistrationCache::first_behind(uintptr_t a
 
 void RegistrationCache::put(CachedRegion& region) {
     if (--region.users > 0) return;
-    if (region.is_current)
+    if (region.is_current) {
         unused_.push_back(region);
-    else
+    } else {
         destroy(region);
+    }
 }
 
 void RegistrationCache::put_for_good(CachedRegion& region) {
@@ -95,12 +97,20 @@ uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned doma
     if (!memory.attributes().can_register) return nullptr;
     uct::MemoryHandle* handle = nullptr;
     auto* const start = reinterpret_cast<void*>(region.begin);
+    Trace* const trace = Trace::active();
+    const ucs::Time began = trace != nullptr ? Trace::now() : ucs::Time();
     ucs_status_t status = memory.register_memory(start, region.size(), rights, &handle);
     // Perhaps what others keep for later is in the way: memory that may be pinned, keys.
     if (status == UCS_ERR_NO_MEMORY && !unused_.empty()) {
         while (evict_oldest()) {
         }
         status = memory.register_memory(start, region.size(), rights, &handle);
+    }
+    if (trace != nullptr) {
+        trace->complete("memory", "register", 0, began,
+                        {{"bytes", region.size()},
+                         {"device", domains_[domain].device},
+                         {"status", ucs_status_string(status)}});
     }
     if (status != UCS_OK) {
         // Whoever found it next would be refused as well.

@@ -2,6 +2,8 @@
 #include "ucp/mem/remote_memory.h"
 
 #include <compare>
+#include <cstring>
+#include <new>
 #include <tuple>
 
 #include "ucp/mem/domain_set.h"
@@ -14,6 +16,16 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
     close();
     domains_ = &domains;
     header_ = packed.header();
+    const std::span<const std::byte> described = packed.find(kDeviceEntry, kDeviceKind);
+    if (!described.empty()) {
+        ucs::MemoryExport exported;
+        if (described.size() != sizeof(exported)) return UCS_ERR_INVALID_ADDR;
+        std::memcpy(&exported, described.data(), sizeof(exported));
+        if (header_.memory_type == UCS_MEMORY_TYPE_HOST || exported.offset > exported.size ||
+            header_.length > exported.size - exported.offset)
+            return UCS_ERR_INVALID_ADDR;
+        exported_.reset(new (std::nothrow) ucs::MemoryExport(exported));
+    }
     DomainLock lock(domains);
     for (const DomainPair& pair : pairs) {
         if (count_ == kMaxKeys) break;
@@ -34,6 +46,8 @@ ucs_status_t RemoteMemory::open(DomainSet& domains, const PackedKey& packed,
 }
 
 void RemoteMemory::close() {
+    exported_.reset();
+    is_exported_used_ = false;
     if (count_ == 0) return;
     DomainLock lock(*domains_);
     for (const Entry& entry : std::span(entries_).first(count_))

@@ -4,9 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "ucp/mem/packed_key.h"
+#include "ucs/memory/detector.h"
 #include "uct/api/memory_domain.h"
 
 namespace ucp {
@@ -61,6 +64,11 @@ class RemoteMemory {
                length <= header_.length - (address - header_.address);
     }
     const PackedKeyHeader& header() const { return header_; }
+    /** Memory of a device, for the devices of the owner's host; null: it is none, or not for them.
+     */
+    const ucs::MemoryExport* exported() const { return exported_.get(); }
+    /** It is used so. @return true: for the first time */
+    bool use_exported() const { return !std::exchange(is_exported_used_, true); }
 
     /** As ucp_rkey_ptr: memory of this very process, or mapped into it. */
     ucs_status_t pointer(uint64_t address, void** pointer) const;
@@ -79,6 +87,8 @@ class RemoteMemory {
     PackedKeyHeader header_{};
     size_t count_ = 0;
     std::array<Entry, kMaxKeys> entries_;
+    std::unique_ptr<ucs::MemoryExport> exported_;
+    mutable bool is_exported_used_ = false;
 };
 
 }  // namespace ucp

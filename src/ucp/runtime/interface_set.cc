@@ -2,11 +2,30 @@
 #include "ucp/runtime/interface_set.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "ucp/base/sender.h"
 #include "ucs/log/log.h"
+#include "uct/base/am.h"
 
 namespace ucp {
 namespace {
+
+/** What peers of a job arrange with each other: addresses to connect to, lanes, queue pairs. */
+bool is_among_peers(AmId id) {
+    switch (id) {
+        case AmId::kLane:
+        case AmId::kMarker:
+        case AmId::kOrdered:
+        case AmId::kBulkRevoke:
+        case AmId::kBulkRevokeDone:
+        case AmId::kBulkQueuePair:
+        case AmId::kMemoryNews:
+            return true;
+        default:
+            return false;
+    }
+}
 
 /** Messages of a worker to itself are there when the call that sent them returns. */
 bool can_wake(const uct::InterfaceAttributes& attributes) {
@@ -26,8 +45,53 @@ InterfaceSet::InterfaceSet() {
 }
 
 void InterfaceSet::deliver(uint8_t id, void* data, size_t length) {
-    const uct::AmTable::Entry& entry = handlers_.entries[id % uct::kMaxAmId];
-    entry.handler(entry.arg, data, length, nullptr);
+    // It was admitted when it came, and need not be from whom another message comes from now.
+    struct Pause {
+        explicit Pause(uct::PeerIdentity*& sender)
+            : place_(sender), sender_(std::exchange(sender, nullptr)) {}
+        ~Pause() { place_ = sender_; }
+        Pause(const Pause&) = delete;
+        Pause& operator=(const Pause&) = delete;
+
+      private:
+        uct::PeerIdentity*& place_;
+        uct::PeerIdentity* const sender_;
+    } const pause(sender_);
+    uct::dispatch_am(handlers_, id % uct::kMaxAmId, data, length, nullptr);
+}
+
+void InterfaceSet::lost(void* arg, uint8_t id, const void* data, size_t length) {
+    const auto& self = *static_cast<InterfaceSet*>(arg);
+    const std::span bytes(static_cast<const std::byte*>(data), length);
+    ucs::log_error("no memory for a message of {} bytes", length);
+    self.errors_.message_lost(self.errors_.self, claimed_sender(static_cast<AmId>(id), bytes));
+}
+
+void InterfaceSet::refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed) {
+    const auto level = from.was_refused ? ucs::LogLevel::kDiag : ucs::LogLevel::kWarn;
+    from.was_refused = true;
+    ucs::log(level,
+             "a message of kind {} in the name of worker {:016x} came over a connection that is "
+             "not that worker's: dropped, as are more of its kind",
+             static_cast<unsigned>(id), claimed);
+}
+
+void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
+    if (sender_ != nullptr) refuse(*sender_, id, claimed);
+}
+
+bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
+                          size_t length) {
+    auto& self = *static_cast<InterfaceSet*>(arg);
+    const std::span bytes(static_cast<const std::byte*>(data), length);
+    const std::optional<uint64_t> claimed = claimed_sender(static_cast<AmId>(id), bytes);
+    if (claimed && !self.peers_.is_from(from, *claimed)) {
+        refuse(from, static_cast<AmId>(id), *claimed);
+        return false;
+    }
+    if (!self.peers_.is_guest(from.name) || !is_among_peers(static_cast<AmId>(id))) return true;
+    ucs::log_diag("a message of kind {} is not for guests to send: dropped", id);
+    return false;
 }
 
 ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
@@ -60,6 +124,12 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
 ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& random,
                                 const ErrorHandler& errors) {
     DomainLock lock(context.domains());
+    errors_ = errors;
+    handlers_.lost = lost;
+    handlers_.lost_arg = this;
+    handlers_.admits = admits;
+    handlers_.admits_arg = this;
+    handlers_.sender = &sender_;
     const uct::InterfaceParams params{context.clock(),
                                       random,
                                       handlers_,

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ucp/base/wire.h"
 #include "ucp/context/context.h"
+#include "ucp/runtime/peer_names.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
@@ -31,6 +33,8 @@ class InterfaceSet {
     /** Where transports report failed endpoints: called from within their calls. */
     struct ErrorHandler {
         void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
+        /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
+        void (*message_lost)(void* self, std::optional<uint64_t> sender);
         void* self;
     };
 
@@ -52,6 +56,18 @@ class InterfaceSet {
     /** Hands over a message that a receive gate held back. */
     void deliver(uint8_t id, void* data, size_t length);
 
+    // --- whom messages are from, where transports know it ---
+
+    PeerNames& peers() { return peers_; }
+    /** May the message that is being handled be that worker's? */
+    bool may_be_from(uint64_t worker) {
+        return sender_ == nullptr || peers_.is_from(*sender_, worker);
+    }
+    /** The name that the message that is being handled bears; 0: nobody knows. */
+    uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
+    /** One line for each peer: what it sends in another's name is dropped. */
+    void refuse_sender(AmId id, uint64_t claimed);
+
     std::span<WorkerInterface> list() { return interfaces_; }
     std::span<const WorkerInterface> list() const { return interfaces_; }
     size_t size() const { return interfaces_.size(); }
@@ -72,10 +88,17 @@ class InterfaceSet {
     ucs::Time next_deadline() const;
 
   private:
+    static void lost(void* self, uint8_t id, const void* data, size_t length);
+    static bool admits(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
+                       size_t length);
+    static void refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed);
     ucs_status_t open_one(Context& context, unsigned resource, const uct::InterfaceParams& params);
     unsigned poll_networks();
 
+    ErrorHandler errors_{};
     uct::AmTable handlers_;
+    PeerNames peers_;
+    uct::PeerIdentity* sender_ = nullptr;  //!< of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom
     std::vector<WorkerInterface*> memories_;  //!< the others

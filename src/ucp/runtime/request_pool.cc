@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace ucp {
 
@@ -12,6 +13,14 @@ using Table = ucs::SlotTable<Request>;
 // --- memory ---
 
 ucs::ChunkSource::Chunk RequestPool::Chunks::allocate(size_t bytes) {
+    if (area_.cleanup != nullptr) {
+        const size_t most = bytes / sizeof(Request);  // of objects, as none is smaller
+        try {
+            prepared_.reserve(prepared_.size() + most);
+        } catch (const std::bad_alloc&) {
+            return {};
+        }
+    }
     return {std::aligned_alloc(64, (bytes + 63) / 64 * 64), nullptr};
 }
 
@@ -39,12 +48,12 @@ RequestPool::RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, W
 
 RequestPool::~RequestPool() = default;
 
-Request* RequestPool::allocate(uint32_t flags) {
+Request* RequestPool::allocate() {
     void* memory = memory_.allocate();
     if (memory == nullptr) return nullptr;
     auto* request = new (memory) Request();
     request->pool = this;
-    request->flags = flags;
+    request->holder = Request::Holder::kNobody;
     return request;
 }
 
@@ -55,10 +64,10 @@ Request* RequestPool::begin(const OpParams& params, Request::CallbackKind kind) 
         request->pool = this;
         request->flags = Request::kUserMemory;
     } else {
-        request = allocate(0);
+        request = allocate();
         if (request == nullptr) return nullptr;
     }
-    request->flags |= Request::kInCall;
+    request->holder = Request::Holder::kCall;
     request->callback_kind = kind;
     if (params.has_callback()) {
         switch (kind) {
@@ -91,14 +100,14 @@ void Request::references_gone(uct::Completion* self) {
 }
 
 void RequestPool::finish(Request& request) {
-    if ((request.flags & Request::kNamed) != 0) unname(request);
+    if (request.wire_id != 0) unname(request);
     if (request.cleanup != nullptr) {
         const Request::Cleanup cleanup = request.cleanup;
         request.cleanup = nullptr;
         cleanup(request);
     }
-    if ((request.flags & Request::kInCall) != 0) {
-        request.flags |= Request::kDoneInCall;
+    if (request.holder == Request::Holder::kCall) {
+        request.holder = Request::Holder::kEndedCall;
         return;
     }
     deliver(request);
@@ -108,7 +117,7 @@ void RequestPool::finish(Request& request) {
 // of it is read afterwards unless the user had given it up before. Without a callback, that holds
 // from set_finished() on: another thread may see it and take the memory back.
 void RequestPool::deliver(Request& request) {
-    const bool is_given_up = (request.flags & (Request::kFreed | Request::kInternal)) != 0;
+    const bool is_given_up = request.holder == Request::Holder::kNobody;
     const Request::Callback callback = request.on_finish;
     const Request::CallbackKind kind = request.callback_kind;
     request.set_finished();
@@ -138,9 +147,9 @@ void RequestPool::deliver(Request& request) {
 }
 
 ucs_status_ptr_t RequestPool::end_call(Request& request, const OpParams& params) {
-    request.flags &= ~uint32_t{Request::kInCall};
-    if ((request.flags & Request::kDoneInCall) == 0) return request.handle();
-    request.flags &= ~uint32_t{Request::kDoneInCall};
+    const bool has_ended = request.holder == Request::Holder::kEndedCall;
+    request.holder = Request::Holder::kProgram;
+    if (!has_ended) return request.handle();
     if (params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL)) {
         request.count = 1;
         defer(request);
@@ -192,16 +201,29 @@ void RequestPool::defer(Request& request) {
 }
 
 Request* RequestPool::lend() {
-    Request* request = allocate(Request::kUserMemory);
+    Request* request = allocate();
     if (request == nullptr) return nullptr;
+    try {
+        lent_.insert(request);
+    } catch (const std::bad_alloc&) {
+        recycle(*request);
+        return nullptr;
+    }
+    request->flags = Request::kUserMemory;
+    request->holder = Request::Holder::kProgram;
     request->set_finished();
-    lent_.insert(request);
     return request;
+}
+
+void RequestPool::undo(Request& request) {
+    if (request.wire_id != 0) unname(request);
+    if (request.cleanup != nullptr) std::exchange(request.cleanup, nullptr)(request);
+    recycle(request);
 }
 
 void RequestPool::release(Request& request) {
     if (!request.is_finished()) {
-        request.flags |= Request::kFreed;
+        request.holder = Request::Holder::kNobody;
         return;
     }
     if (!lent_.empty() && lent_.erase(&request) != 0)
@@ -213,7 +235,6 @@ void RequestPool::release(Request& request) {
 
 uint64_t RequestPool::name(Request& request) {
     request.wire_id = named_.insert(request).packed() + 1;
-    request.flags |= Request::kNamed;
     return request.wire_id;
 }
 
@@ -224,18 +245,14 @@ Request* RequestPool::find(uint64_t wire_id) {
 void RequestPool::unname(Request& request) {
     named_.erase(Table::Handle::unpack(request.wire_id - 1));
     request.wire_id = 0;
-    request.flags &= ~uint32_t{Request::kNamed};
 }
 
 void RequestPool::abort_named(const Endpoint& endpoint, ucs_status_t status) {
-    std::vector<Request*> waiting;
     named_.for_each([&](Table::Handle, Request& request) {
-        if (request.endpoint == &endpoint) waiting.push_back(&request);
+        if (request.endpoint != &endpoint) return;
+        unname(request);
+        abort(request, status);
     });
-    for (Request* request : waiting) {
-        unname(*request);
-        abort(*request, status);
-    }
 }
 
 void RequestPool::abort(Request& request, ucs_status_t status) {

@@ -43,16 +43,16 @@ class RequestPool {
     // --- beginning ---
 
     /** A request of the library's own; null if there is no memory. */
-    Request* allocate(uint32_t flags = Request::kInternal);
+    Request* allocate();
     /**
      * A request for a call of the program: in the program's memory if the parameters say so, with
-     * the callback that they hold. kInCall is set: end_call() or Endpoint::submit() ends the call,
+     * the callback that they hold. The call has it: end_call() or Endpoint::submit() ends that,
      * or recycle() if it was in vain. Null if there is no memory.
      */
     Request* begin(const OpParams& params, Request::CallbackKind kind);
     /** The light request of a receive that is posted in this call. Null if there is no memory. */
     Request* begin_posted(const OpParams& params) {
-        uint32_t flags = Request::kLight | Request::kReceive;
+        uint32_t flags = Request::kLight;
         void* memory;
         if (params.has(UCP_OP_ATTR_FIELD_REQUEST)) {
             memory = &Request::from_handle(params.raw().request);
@@ -66,8 +66,10 @@ class RequestPool {
         request->pool = this;
         request->flags = flags;
         request->callback_kind = Request::CallbackKind::kTagReceive;
-        if (params.has_callback()) request->on_finish.tag_receive = params.raw().cb.recv;
-        request->user_data = params.user_data();
+        if (params.has_callback()) {
+            request->on_finish.tag_receive = params.raw().cb.recv;
+            request->user_data = params.user_data();  // which nobody else asks for
+        }
         return request;
     }
     /** ucp_request_alloc(): memory of the pool that the program treats as its own. */
@@ -80,7 +82,7 @@ class RequestPool {
      * reference, outside of calls, with no name and nothing to clean up.
      */
     void end_receive(Request& request) {
-        const bool is_given_up = (request.flags & Request::kFreed) != 0;
+        const bool is_given_up = request.holder == Request::Holder::kNobody;
         const ucp_tag_recv_nbx_callback_t callback = request.on_finish.tag_receive;
         request.count = 0;
         request.cleanup = nullptr;
@@ -97,9 +99,11 @@ class RequestPool {
         request.~Request();
         memory_.release(&request);
     }
+    /** The same of one whose preparation failed half-way: what its part holds is released. */
+    void undo(Request& request);
     /**
      * A receive's or an internal request's result for the program's call that began it: takes the
-     * handle back if the request is finished (kDoneInCall), unless `params` forbid it. Fills
+     * handle back if the request is finished, unless `params` forbid it. Fills
      * recv_info.
      */
     ucs_status_ptr_t end_call(Request& request, const OpParams& params);
@@ -135,10 +139,13 @@ class RequestPool {
     void unname(Request& request);
     /** Requests are under way that messages of peers will name. */
     bool has_named() const { return named_.size() != 0; }
-    /** The peer will answer: the request gets a name, and a reference that the answer drops. */
+    /**
+     * The peer will answer: the request gets a name, and a reference that the answer drops. As
+     * name() it throws std::bad_alloc, and has no effect then.
+     */
     void await_answer(Request& request) {
-        ++request.count;
         name(request);
+        ++request.count;
     }
     /** The answer is here. May end the request. */
     void answered(Request& request, ucs_status_t status) {
@@ -147,7 +154,7 @@ class RequestPool {
     }
     /** The answer that the request waits for will not come. */
     void abort(Request& request, ucs_status_t status);
-    /** The same for all named requests of an endpoint that has failed. */
+    /** The same for all named requests of an endpoint that has failed. Allocates nothing. */
     void abort_named(const Endpoint& endpoint, ucs_status_t status);
 
   private:

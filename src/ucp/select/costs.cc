@@ -71,6 +71,8 @@ std::string_view name(Origin origin) {
             return "assumed";
         case Origin::kMeasured:
             return "measured";
+        case Origin::kKept:
+            return "kept";
         case Origin::kUser:
             return "set";
     }

@@ -14,6 +14,7 @@ namespace ucp::select {
 enum class Origin : uint8_t {
     kAssumed,   //!< a constant of this file
     kMeasured,  //!< on this machine, by this process
+    kKept,      //!< the same, by an earlier one
     kUser,      //!< a variable says so
 };
 std::string_view name(Origin origin);
@@ -38,6 +39,10 @@ struct CostModel {
     /** The same message read by the receiver at once, by a call of the system (process_vm_readv).
      */
     CostEntry system_copy{1.0e-6, 1 / 28e9};
+    /** A copy between host memory and memory of a device, through pinned host memory. */
+    CostEntry staging{7.5e-6, 1 / 16e9};
+    /** A read by a device of memory of another one of its host, from its start to its known end. */
+    CostEntry device_read{8e-6, 1 / 380e9};
     /**
      * The most that zero copy of memory that is registered already costs, and of memory that has
      * to be registered, as registrations are kept: of a message, whose sender waits for the lane,

@@ -38,6 +38,8 @@ std::string_view name(BufferClass buffer) {
             return "packed";
         case BufferClass::kDevice:
             return "of a device";
+        case BufferClass::kMapped:
+            return "of a device, mapped";
     }
     return "unknown";
 }
@@ -50,8 +52,11 @@ size_t sample(const ProtocolTable::Range& range) {
     return std::clamp(middle, range.first, range.last);
 }
 
+std::string time_text(double seconds) {
+    return fmt::format("{:.2f} us", seconds * 1e6);
+}
 std::string time_at(const Alternative& alternative, size_t length) {
-    return fmt::format("{:.2f} us", alternative.cost.at(length) * 1e6);
+    return time_text(alternative.cost.at(length));
 }
 
 /** The one that takes least of those that `wanted` names; null: there is none. */
@@ -124,7 +129,11 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
         for (size_t kind = 0; kind < kBufferClasses; ++kind) {
             const auto buffer = static_cast<BufferClass>(kind);
             const auto ranges = protocols.ranges(operation, buffer, Situation::kAlone);
-            if (kind == 0 || !is_same(ranges, plain)) add(operation, buffer, Situation::kAlone);
+            const bool is_mapped = buffer == BufferClass::kMapped;
+            const auto& usual =
+                is_mapped ? protocols.ranges(operation, BufferClass::kDevice, Situation::kAlone)
+                          : plain;
+            if (kind == 0 || !is_same(ranges, usual)) add(operation, buffer, Situation::kAlone);
         }
         const auto others =
             protocols.ranges(operation, BufferClass::kContiguous, Situation::kAmongOthers);
@@ -132,6 +141,41 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
             add(operation, BufferClass::kContiguous, Situation::kAmongOthers);
     }
     return table.text(indent);
+}
+
+std::string describe_learned(const LearnedCosts& learned, Operation operation,
+                             const std::array<std::optional<Ways>, kSituations>& ways,
+                             const std::string& indent) {
+    TextTable table({"learned", "bytes", "at once", "figure", "announced", "figure", "goes"});
+    bool is_empty = true;
+    for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
+        const std::optional<Ways>& two = ways[static_cast<size_t>(situation)];
+        for (size_t size = 0; two && size < LearnedCosts::kSizes; ++size) {
+            const size_t width = size + LearnedCosts::kShortest;
+            const size_t length =
+                std::clamp(size_t{3} << (width - 2), two->least, two->most);  // three quarters
+            const auto which = LearnedCosts::class_of_size(operation, situation, size);
+            const auto cell = [&](Way way) {
+                const float factor = learned.factor(which, way);
+                return time_text(two->assumed(way).at(length) * (factor == 0 ? 1 : factor));
+            };
+            const auto origin = [&](Way way) {
+                if (learned.is_measured(which, way)) return name(Origin::kMeasured);
+                return name(learned.factor(which, way) == 0 ? Origin::kAssumed : Origin::kKept);
+            };
+            if (learned.factor(which, Way::kAtOnce) == 0 &&
+                learned.factor(which, Way::kAnnounced) == 0)
+                continue;
+            is_empty = false;
+            std::string head(name(operation));
+            if (situation == Situation::kAmongOthers) head += ", among others";
+            table.add({head, fmt::format("{}", length), cell(Way::kAtOnce),
+                       std::string(origin(Way::kAtOnce)), cell(Way::kAnnounced),
+                       std::string(origin(Way::kAnnounced)),
+                       std::string(name(learned.best(which, *two, length, Way::kAtOnce)))});
+        }
+    }
+    return is_empty ? "" : table.text(indent);
 }
 
 }  // namespace ucp::select

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 
+#include "ucp/select/learned_costs.h"
 #include "ucp/select/protocol_table.h"
 
 namespace ucp::select {
@@ -15,5 +18,14 @@ namespace ucp::select {
  */
 std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
                                const Thresholds& thresholds, const std::string& indent);
+
+/**
+ * What was learned of messages over a lane, for people: for each class of which something is known
+ * what either way takes, where the figure comes from, and which one is used. "" if nothing is.
+ * @param ways  for each situation
+ */
+std::string describe_learned(const LearnedCosts& learned, Operation operation,
+                             const std::array<std::optional<Ways>, kSituations>& ways,
+                             const std::string& indent);
 
 }  // namespace ucp::select

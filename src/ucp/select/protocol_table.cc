@@ -14,8 +14,8 @@ constexpr size_t kMinHostRendezvous = 24 * 1024;  //!< the same within a host
 constexpr size_t kMaxRendezvous = 512 * 1024;
 constexpr size_t kMaxHostRendezvous = 16 * 1024 * 1024;
 constexpr size_t kMinEagerZeroCopy = 2 * 1024;  //!< pieces of memory cost something, too
-/** A shorter message of a device is there sooner by way of host memory, without an announcement. */
-constexpr size_t kMinDevice = 8 * 1024;
+/** The peer may have no way yet to memory that it has not read; a shorter message does not wait. */
+constexpr size_t kMinUnmapped = 8 * 1024;
 constexpr size_t kMinBulk = 8 * 1024;
 constexpr size_t kMaxBulkThreshold = 64 * 1024;  //!< even of a single device: a slice
 constexpr double kMoreMessages = 3;  //!< at either end: announcement, request for the data, end
@@ -33,6 +33,17 @@ double wire(double bandwidth) {
 /** Seconds a byte that several devices save. */
 double saved(const LaneFigures& lanes) {
     return lanes.together > lanes.bandwidth ? wire(lanes.bandwidth) - wire(lanes.together) : 0;
+}
+
+bool is_of_device(BufferClass buffer) {
+    return buffer == BufferClass::kDevice || buffer == BufferClass::kMapped;
+}
+
+/** What the protocol costs if it only moves host memory: memory of a device is copied beside it. */
+CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClass buffer) {
+    if (!is_of_device(buffer)) return cost;
+    return {cost.base + 2 * costs.staging.base, cost.per_byte + 2 * costs.staging.per_byte,
+            cost.origin};
 }
 
 /** What messages cost that go at once, copied at both ends. */
@@ -140,7 +151,8 @@ void add_eager(List& list, const LaneFigures& lanes, const CostModel& costs,
                const Thresholds& thresholds, Operation operation, BufferClass buffer,
                Situation situation, size_t most) {
     const bool is_plain = buffer == BufferClass::kContiguous || buffer == BufferClass::kRegistered;
-    const CostEntry copies = eager_cost(lanes, costs, operation, situation);
+    const CostEntry copies =
+        with_staging(eager_cost(lanes, costs, operation, situation), costs, buffer);
     size_t least = 0;
     if (is_plain && (lanes.capabilities & uct::kAmShort) != 0 && thresholds.short_limit != 0) {
         const size_t longest = std::min({lanes.am.max_short, thresholds.short_limit, most});
@@ -183,12 +195,15 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
         return;
     }
     const bool is_set = thresholds.rendezvous.has_value();
-    size_t from =
+    const size_t from =
         is_set ? *thresholds.rendezvous : rendezvous_threshold(lanes, costs, operation, situation);
-    const bool is_near = lanes.device_type == uct::DeviceType::kSharedMemory ||
-                         lanes.device_type == uct::DeviceType::kSelf;
-    if (buffer == BufferClass::kDevice && is_near && thresholds.may_read && !is_set)
-        from = std::min(from, kMinDevice);
+    if (is_of_device(buffer) && lanes.device_reads && thresholds.may_read) {
+        const size_t least = buffer == BufferClass::kMapped ? 0 : kMinUnmapped;
+        const CostEntry& read = costs.device_read;
+        list.add(Protocol::kDirect, is_set ? from : std::min(from, least), SIZE_MAX,
+                 {2 * (lanes.latency + lanes.overhead) + read.base, read.per_byte, read.origin},
+                 is_set);
+    }
     const Before before(from);
     if (!before.is_empty) {
         add_eager(list, lanes, costs, thresholds, operation, buffer, situation, before.most);
@@ -199,8 +214,10 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
     const size_t bulk = is_host_memory && has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
     const Before slices(bulk);
     if (bulk == SIZE_MAX || !slices.is_empty) {
-        list.add(Protocol::kRendezvous, from, bulk == SIZE_MAX ? SIZE_MAX : slices.most,
-                 rendezvous_cost(lanes, costs, situation, lanes.bandwidth), is_set, !is_set);
+        list.add(
+            Protocol::kRendezvous, from, bulk == SIZE_MAX ? SIZE_MAX : slices.most,
+            with_staging(rendezvous_cost(lanes, costs, situation, lanes.bandwidth), costs, buffer),
+            is_set, !is_set);
     }
     if (bulk != SIZE_MAX) {
         list.add(Protocol::kRendezvousBulk, std::max(from, bulk), SIZE_MAX,
@@ -216,11 +233,12 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
     const double ways = is_put ? 1 : 2;
     const CostEntry copies{ways * lanes.latency + lanes.overhead,
                            wire(lanes.bandwidth) + costs.copy.per_byte, costs.copy.origin};
-    if (buffer == BufferClass::kPacked || buffer == BufferClass::kDevice ||
+    if (buffer == BufferClass::kPacked || is_of_device(buffer) ||
         (has & (is_put ? kAnyPut : kAnyGet)) == 0) {
         list.add(Protocol::kByMessages, 0, SIZE_MAX,
-                 {ways * lanes.latency + 2 * lanes.overhead,
-                  wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin});
+                 with_staging({ways * lanes.latency + 2 * lanes.overhead,
+                               wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin},
+                              costs, buffer));
         return;
     }
     const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
@@ -311,6 +329,8 @@ std::string_view name(Protocol protocol) {
             return "rendezvous";
         case Protocol::kRendezvousBulk:
             return "rendezvous, bulk";
+        case Protocol::kDirect:
+            return "direct";
     }
     return "unknown";
 }
@@ -331,6 +351,20 @@ std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel&
             break;
     }
     return list.take();
+}
+
+std::string_view name(Way way) {
+    return way == Way::kAtOnce ? "at once" : "announced";
+}
+
+std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
+                         const Thresholds& thresholds, Operation operation, Situation situation) {
+    if (thresholds.rendezvous) return std::nullopt;
+    const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
+    return Ways{.least = is_host ? kMinHostRendezvous : kMinRendezvous,
+                .most = (is_host ? kMaxHostRendezvous : kMaxRendezvous) - 1,
+                .costs = {eager_cost(lanes, costs, operation, situation),
+                          rendezvous_cost(lanes, costs, situation, lanes.together)}};
 }
 
 size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds) {

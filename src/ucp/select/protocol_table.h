@@ -25,9 +25,10 @@ enum class BufferClass : uint8_t {
     kContiguous,  //!< host memory in one piece
     kRegistered,  //!< the same, which the program has registered (UCP_OP_ATTR_FIELD_MEMH)
     kPacked,      //!< pieces, generic datatypes: only through pack and unpack
-    kDevice,      //!< memory of a device in one piece: staged, or read by the peer's device
+    kDevice,      //!< memory of a device in one piece
+    kMapped,      //!< the same, which the peer has read by itself before
 };
-inline constexpr size_t kBufferClasses = 4;
+inline constexpr size_t kBufferClasses = 5;
 
 enum class Protocol : uint8_t {
     kShort,           //!< inside the work request
@@ -37,10 +38,12 @@ enum class Protocol : uint8_t {
     kByMessages,      //!< the peer's processor acts: the lane lacks the operation
     kRendezvous,      //!< announced; the data moves when the receiver has a buffer
     kRendezvousBulk,  //!< the same, the data in slices over all paths
+    kDirect,          //!< announced; the receiver's device reads the memory of the sender's
 };
 std::string_view name(Protocol protocol);
-inline bool is_rendezvous(Protocol protocol) {
-    return protocol == Protocol::kRendezvous || protocol == Protocol::kRendezvousBulk;
+inline bool is_announced(Protocol protocol) {
+    return protocol == Protocol::kRendezvous || protocol == Protocol::kRendezvousBulk ||
+           protocol == Protocol::kDirect;
 }
 
 /** Lanes of one kind (scalable or dedicated) of an endpoint, of both ends. */
@@ -48,12 +51,13 @@ struct LaneFigures {
     uct::DeviceType device_type = uct::DeviceType::kNetwork;
     uint32_t capabilities = 0;  //!< bits of uct::Capability
     uct::OperationLimits am, put, get;
-    double latency = 0;       //!< seconds one way, of the slower end
-    double overhead = 0;      //!< seconds of a processor for a message, at either end
-    double bandwidth = 0;     //!< bytes per second, of the slower end
-    double together = 0;      //!< the same of all devices that share bulk data
-    double registration = 0;  //!< seconds
-    size_t slice = 65536;     //!< bytes of bulk data that one device takes at a time
+    double latency = 0;         //!< seconds one way, of the slower end
+    double overhead = 0;        //!< seconds of a processor for a message, at either end
+    double bandwidth = 0;       //!< bytes per second, of the slower end
+    double together = 0;        //!< the same of all devices that share bulk data
+    double registration = 0;    //!< seconds
+    size_t slice = 65536;       //!< bytes of bulk data that one device takes at a time
+    bool device_reads = false;  //!< devices of one host: each may read the other's memory
 };
 
 /** What the user has set, in bytes; nothing: the costs decide. */
@@ -83,6 +87,7 @@ struct Alternative {
  * it, as waiting for answers goes on beside the others' data.
  */
 enum class Situation : uint8_t { kAlone, kAmongOthers };
+inline constexpr size_t kSituations = 2;
 
 /**
  * All protocols that could carry an operation. Of those that admit a length the one that takes
@@ -92,6 +97,24 @@ enum class Situation : uint8_t { kAlone, kAmongOthers };
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, Situation situation);
+
+/** How a long message goes: its data at once, or announced first. */
+enum class Way : uint8_t { kAtOnce, kAnnounced };
+inline constexpr size_t kWays = 2;
+std::string_view name(Way way);
+
+/** The two ways of messages of host memory, and the lengths at which costs may choose. */
+struct Ways {
+    size_t least = 0;
+    size_t most = 0;
+    std::array<CostEntry, kWays> costs;
+
+    bool admits(size_t length) const { return least <= length && length <= most; }
+    const CostEntry& assumed(Way way) const { return costs[static_cast<size_t>(way)]; }
+};
+/** @return nothing where the user has set the way */
+std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
+                         const Thresholds& thresholds, Operation operation, Situation situation);
 
 /** From which length on puts, gets and announced data go in slices; SIZE_MAX: never. */
 size_t bulk_threshold(const LaneFigures& lanes, const Thresholds& thresholds);
@@ -127,12 +150,13 @@ class ProtocolTable {
     };
 
     static size_t index(Operation operation, BufferClass buffer, Situation situation) {
-        return (static_cast<size_t>(operation) * kBufferClasses + static_cast<size_t>(buffer)) * 2 +
+        return (static_cast<size_t>(operation) * kBufferClasses + static_cast<size_t>(buffer)) *
+                   kSituations +
                static_cast<size_t>(situation);
     }
     static Row make_row(const std::vector<Alternative>& alternatives);
 
-    std::array<Row, kOperations * kBufferClasses * 2> rows_;
+    std::array<Row, kOperations * kBufferClasses * kSituations> rows_;
     size_t bulk_;
 };
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/connection.h"
 
+#include <utility>
+
 #include "ucp/select/worker_address.h"
+#include "ucp/wireup/listener.h"
 #include "ucs/log/log.h"
 
 namespace ucp::wireup {
@@ -27,11 +30,11 @@ Connection::~Connection() {
     socket_.finish();
 }
 
-Frame Connection::introduction(FrameKind kind) const {
+Frame Connection::introduction(FrameKind kind, std::vector<std::byte> own_address) const {
     Frame frame;
     frame.kind = kind;
     frame.stream = own_stream_;
-    frame.address = manager_.services().connector.host().address;
+    frame.address = std::move(own_address);
     if (send_client_id_) {
         frame.has_client_id = true;
         frame.client_id = manager_.services().client_id;
@@ -57,15 +60,14 @@ ucs_status_t Connection::call(const ucs::net::SocketAddress& server,
     return watch(true);
 }
 
-ucs_status_t Connection::accept(ucs::net::Socket socket, const FrameSeal& seal,
-                                uint64_t his_stream) {
-    socket_ = std::move(socket);
-    seal_ = seal;
-    stream_ = his_stream;
+ucs_status_t Connection::accept(ConnectionRequest& request, std::vector<std::byte> own_address) {
+    socket_ = std::move(request.socket);
+    seal_ = request.seal;
+    stream_ = request.introduction.stream;
     local_ = socket_.local();
     peer_ = socket_.peer();
     state_ = State::kConnected;
-    writer_.add(introduction(FrameKind::kAccept), seal_);
+    writer_.add(introduction(FrameKind::kAccept, std::move(own_address)), seal_);
     const ucs_status_t status = writer_.write(socket_);
     if (status != UCS_OK && status != UCS_INPROGRESS) return status;
     return watch(status == UCS_INPROGRESS);
@@ -125,7 +127,11 @@ ucs_status_t Connection::answered() {
     }
     seal_ = FrameSeal(FrameSeal::End::kClient, key, call_, answer);
     state_ = State::kGreeting;
-    writer_.add(introduction(FrameKind::kConnect), seal_);
+    const Connector& connector = manager_.services().connector;
+    writer_.add(
+        introduction(FrameKind::kConnect,
+                     seal_.length() != 0 ? connector.host().address : connector.address_for_host()),
+        seal_);
     status = writer_.write(socket_);
     if (status == UCS_INPROGRESS) status = watch(true);
     return status;
@@ -146,7 +152,15 @@ ucs_status_t Connection::accepted(const Frame& frame) {
     if (unpack_address(frame.address, &remote) != UCS_OK) return UCS_ERR_INVALID_PARAM;
     stream_ = frame.stream;
     state_ = State::kConnected;
-    return manager_.services().connector.connect_waiting(endpoint_, remote);
+    Connector& connector = manager_.services().connector;
+    const ucs_status_t status = connector.connect_waiting(endpoint_, remote);
+    if (status != UCS_OK || seal_.length() != 0 || !connector.knows_guests()) return status;
+    // A server that knows guests never calls them: this end connects, although it may have nothing
+    // to send.
+    const ucs_status_t called = endpoint_.scalable()->check(nullptr);
+    const bool is_well =
+        called == UCS_OK || called == UCS_INPROGRESS || called == UCS_ERR_NO_RESOURCE;
+    return is_well ? UCS_OK : called;
 }
 
 void Connection::over(ucs_status_t status) {

@@ -17,6 +17,8 @@ struct WorkerAddress;
 
 namespace ucp::wireup {
 
+struct ConnectionRequest;
+
 /**
  * The socket of an endpoint that was connected by socket address.
  *
@@ -34,8 +36,8 @@ class Connection final : public Watched, public SocketConnection {
     /** Client: call the server. */
     ucs_status_t call(const ucs::net::SocketAddress& server, const ucs::net::SocketAddress* local,
                       bool send_client_id);
-    /** Server: take a client's socket over, and accept him. */
-    ucs_status_t accept(ucs::net::Socket socket, const FrameSeal& seal, uint64_t his_stream);
+    /** Server: take a client's socket over, and accept him. @param own_address  for him */
+    ucs_status_t accept(ConnectionRequest& request, std::vector<std::byte> own_address);
 
     const ucs::net::SocketAddress& local() const { return local_; }
     const ucs::net::SocketAddress& peer() const { return peer_; }
@@ -53,7 +55,7 @@ class Connection final : public Watched, public SocketConnection {
     ucs_status_t answered();
     ucs_status_t take(const Frame& frame);
     ucs_status_t accepted(const Frame& frame);
-    Frame introduction(FrameKind kind) const;
+    Frame introduction(FrameKind kind, std::vector<std::byte> own_address) const;
     void over(ucs_status_t status);
 
     Endpoint& endpoint_;

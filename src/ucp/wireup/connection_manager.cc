@@ -21,6 +21,13 @@ constexpr size_t kMaxCallers = 1024;
 constexpr ptrdiff_t kMaxOfOneSource = 256;
 constexpr ucs::Duration kPatience = std::chrono::seconds(10);
 
+/** Does that connection come from this host? */
+bool is_near(const ucs::net::Socket& socket) {
+    constexpr uint8_t kLoopbackNet = 127;
+    const ucs::net::IpAddress peer = socket.peer().ip();
+    return peer == socket.local().ip() || (peer.version == 4 && peer.bytes[0] == kLoopbackNet);
+}
+
 }  // namespace
 
 ucs_status_t Watched::watch(bool writing) {
@@ -162,6 +169,8 @@ ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** e
     Endpoint& made = services_.connector.create_waiting();
     auto connection = std::make_unique<Connection>(*this, made);
     Connection& calling = *connection;
+    const bool has_key = !services_.job_key.empty();
+    if (!has_key && services_.connector.knows_guests()) made.set_flag(Endpoint::kStranger);
     made.make_extras().connection = std::move(connection);
     const ucs_status_t status = calling.call(*server, local ? &*local : nullptr,
                                              (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
@@ -178,7 +187,13 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
     WorkerAddress remote;
     ucs_status_t status = unpack_address(request->introduction.address, &remote);
     Endpoint* made = nullptr;
-    if (status == UCS_OK) status = services_.connector.create(remote, &made);
+    const bool is_proved = request->seal.length() != 0;
+    std::vector<std::byte> own_address = services_.connector.host().address;
+    if (status == UCS_OK && is_proved) status = services_.connector.create(remote, &made);
+    if (status == UCS_OK && !is_proved) {
+        status = services_.connector.create_for_guest(std::move(remote), is_near(request->socket),
+                                                      &made, &own_address);
+    }
     if (status != UCS_OK) {
         reject(std::move(request));
         return status;
@@ -186,8 +201,7 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
     auto connection = std::make_unique<Connection>(*this, *made);
     Connection& accepting = *connection;
     made->make_extras().connection = std::move(connection);
-    status =
-        accepting.accept(std::move(request->socket), request->seal, request->introduction.stream);
+    status = accepting.accept(*request, std::move(own_address));
     if (status != UCS_OK) {
         services_.connector.endpoints().doom(*made);
         return status;

@@ -1,228 +1,176 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/connector.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "ucp/endpoint/flush.h"
-#include "ucp/select/report.h"
 #include "ucp/wireup/waiting_lane.h"
 #include "ucs/log/log.h"
-#include "ucs/sys/host.h"
 
 namespace ucp {
-namespace {
 
-SelectionRules rules_of(const Context& context) {
-    const Config& config = context.config();
-    const auto bytes = [](const std::optional<ucs::config::MemorySize>& size) {
-        return size ? std::optional<size_t>(*size) : std::nullopt;
-    };
-    SelectionRules rules;
-    // On a virtual clock a run is a function of its seed: nothing is measured.
-    if (config.costs == CostSource::kMeasured && !context.virtual_time())
-        rules.costs = select::CostModel::measured();
-    rules.thresholds = {.rendezvous = bytes(config.rndv_threshold),
-                        .zero_copy = bytes(config.zcopy_threshold),
-                        .bulk = bytes(config.bulk_threshold),
-                        .may_read = config.rndv_scheme == RndvScheme::kAuto ||
-                                    config.rndv_scheme == RndvScheme::kGet};
-    if (config.bcopy_threshold) {
-        const size_t threshold = *config.bcopy_threshold;
-        rules.thresholds.short_limit = threshold == 0 ? 0 : threshold - 1;
-    }
-    rules.slice = config.bulk_slice_size;
-    rules.is_shown = config.shows_protocols;
-    return rules;
-}
-
-}  // namespace
-
-Connector::Connector(const Context& context, std::string name, EndpointHost& host,
-                     EndpointTable& endpoints, RailTable& rails, LaneEvents& lanes)
-    : context_(context),
-      name_(std::move(name)),
-      host_(host),
+Connector::Connector(EndpointHost& host, LanePlanner& planner, EndpointTable& endpoints,
+                     RailTable& rails, LaneEvents& lanes)
+    : host_(host),
+      planner_(planner),
       endpoints_(endpoints),
       rails_(rails),
       lanes_(lanes),
-      rules_(rules_of(context)) {
-    host_.short_limit = rules_.thresholds.short_limit;
-}
+      guests_(host.interfaces) {}
 
 void Connector::add_handlers() {
     host_.interfaces.set_handler(AmId::kHello, on_hello, this);
+    host_.interfaces.set_handler(AmId::kReset, on_reset, this);
 }
 
-// --- the own address ---
-
-std::vector<std::byte> Connector::pack_own(uint32_t flags, std::vector<uint8_t>* interfaces) const {
-    WorkerAddress address;
-    address.uuid = host_.uuid;
-    address.host = ucs::host_id();
-    address.name = name_;
-    // Without a network, what there is has to do: an address of nothing would help nobody.
-    const bool is_network_only =
-        (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&
-        std::ranges::any_of(host_.interfaces.list(), [](const WorkerInterface& interface) {
-            return interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
+std::vector<std::byte> Connector::address_for_host() const {
+    return planner_.edited_address(
+        [this](unsigned index, AddressEntry& entry, std::vector<std::byte>* storage) {
+            return guests_.conceal(index, entry, storage);
         });
-    std::vector<std::vector<std::byte>> storage;
-    const auto keep = [&](size_t length) { return std::span(storage.emplace_back(length)); };
-    for (unsigned index = 0; index < host_.interfaces.size(); ++index) {
-        const WorkerInterface& interface = host_.interfaces[index];
-        const TransportResource& resource = context_.resources()[interface.resource];
-        const auto& attributes = interface.transport->attributes();
-        if (is_network_only && attributes.device_type != uct::DeviceType::kNetwork) continue;
-        AddressEntry entry;
-        entry.kind = interface.kind;
-        entry.domain = static_cast<uint8_t>(interface.domain);
-        entry.device_type = attributes.device_type;
-        entry.reach = attributes.reach;
-        entry.auxiliary = resource.auxiliary;
-        entry.bandwidth = static_cast<float>(attributes.bandwidth);
-        entry.latency = static_cast<float>(attributes.latency.at(context_.estimated_endpoints()));
-        entry.overhead = static_cast<float>(attributes.overhead);
-        entry.distance = resource.distance;
-        const auto device = keep(attributes.device_address_length);
-        if (interface.transport->get_device_address(device) != UCS_OK) continue;
-        entry.device = device;
-        if (attributes.reach == uct::Reach::kInterface) {
-            const auto own = keep(attributes.interface_address_length);
-            if (interface.transport->get_interface_address(own) != UCS_OK) continue;
-            entry.interface = own;
-        }
-        address.entries.push_back(entry);
-        if (interfaces != nullptr) interfaces->push_back(static_cast<uint8_t>(index));
-    }
-    return pack_address(address);
 }
 
-ucs_status_t Connector::adopt_address() {
-    own_interfaces_.clear();
-    host_.address = pack_own(0, &own_interfaces_);
-    return unpack_address(host_.address, &own_);
+std::vector<std::byte> Connector::address_for_guest(uint64_t worker) const {
+    return planner_.edited_address(
+        [this, worker](unsigned index, AddressEntry& entry, std::vector<std::byte>* storage) {
+            if (!guests_.is_way(worker, index)) return false;
+            guests_.admit(worker, entry, index, storage);
+            return true;
+        });
 }
 
-// --- the choice ---
-
-bool Connector::reaches(uint8_t local, const AddressEntry& remote) const {
-    const uct::Interface& transport = *host_.interfaces[own_interfaces_[local]].transport;
-    return transport.is_reachable({remote.device, remote.interface, {}});
-}
-
-select::Options Connector::selection_options() const {
-    const Config& config = context_.config();
-    const unsigned wanted = config.bulk_max_rails.value_or(config.max_rails);
-    // Keys reach no further.
-    constexpr unsigned kMaxRails = RemoteMemory::kMaxKeys;
-    return {.max_rails = std::min(wanted, kMaxRails), .max_rail_ratio = config.max_rail_ratio};
-}
-
-ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint) {
-    const auto reach = [this](uint8_t local, const AddressEntry& entry) {
-        return reaches(local, entry);
-    };
-    std::vector<select::Candidate> ranked = select::rank(own_, remote, reach);
+ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way) {
+    const std::vector<select::Candidate> ranked = planner_.rank(remote);
     ucs_status_t status = UCS_ERR_UNREACHABLE;
     for (size_t place = 0; place < ranked.size(); ++place) {
-        select::Candidate& candidate = ranked[place];
-        const unsigned index = own_interfaces_[candidate.local];
-        WorkerInterface& local = host_.interfaces[index];
+        const select::Candidate& candidate = ranked[place];
+        WorkerInterface& local = host_.interfaces[planner_.interface(candidate)];
         const AddressEntry& entry = remote.entries[candidate.remote];
         std::unique_ptr<uct::Endpoint> scalable;
         status = local.transport->create_endpoint({entry.device, entry.interface, {}}, &scalable);
         if (status != UCS_OK) {
             ucs::log_info("no {} endpoint to worker {:016x}: {}; the next best is tried",
-                          context_.resources()[local.resource].transport, remote.uuid,
-                          ucs_status_string(status));
+                          planner_.transport(candidate), remote.uuid, ucs_status_string(status));
             continue;
         }
-        select::find_partner(own_, remote, reach, candidate);
-        if (!rails_.has(remote.uuid)) {
-            std::vector<Rail> rails = find_rails(remote, std::span(ranked).subspan(place));
+        if (way != nullptr) *way = {planner_.interface(candidate), &entry};
+        if (way == nullptr && !rails_.has(remote.uuid)) {
+            std::vector<Rail> rails = planner_.rails(remote, std::span(ranked).subspan(place));
             if (!rails.empty()) rails_.set(remote.uuid, std::move(rails));
         }
         auto made = std::make_unique<Endpoint>(
-            host_, remote.uuid,
-            host_.configurations.intern(host_.interfaces, context_.domains(), rules_,
-                                        lanes_of(remote, candidate, rails_.rails(remote.uuid))),
+            host_, remote.uuid, planner_.configure(remote, candidate, rails_.rails(remote.uuid)),
             std::move(scalable));
         ++local.endpoints_made;
         *endpoint = made.get();
         endpoints_.add(std::move(made));
         return UCS_OK;
     }
+    if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
     return status;
 }
 
-std::vector<Rail> Connector::find_rails(const WorkerAddress& remote,
-                                        std::span<const select::Candidate> ranked) const {
-    std::vector<Rail> rails;
-    const std::vector<uint8_t> chosen = select::rails(ranked, own_, remote, selection_options());
-    if (chosen.size() < 2) return rails;
-    const auto reach = [this](uint8_t local, const AddressEntry& entry) {
-        return reaches(local, entry);
-    };
-    const auto copy = [](std::span<const std::byte> bytes) {
-        return std::vector<std::byte>(bytes.begin(), bytes.end());
-    };
-    for (const uint8_t place : std::span(chosen).subspan(1)) {
-        select::Candidate candidate = ranked[place];
-        select::find_partner(own_, remote, reach, candidate);
-        const unsigned index = own_interfaces_[candidate.local];
-        const AddressEntry& entry = remote.entries[candidate.remote];
-        rails.push_back(
-            {.interface = index,
-             .dedicated = candidate.partner_local == select::kNone
-                              ? -1
-                              : int{own_interfaces_[candidate.partner_local]},
-             .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), entry.domain},
-             .bandwidth = entry.bandwidth,
-             .remote_device = copy(entry.device),
-             .remote_interface = copy(entry.interface)});
+uint64_t Connector::name_of(const AddressEntry& remote) const {
+    for (const WorkerInterface& interface : host_.interfaces.list()) {
+        if (interface.kind != remote.kind) continue;
+        return interface.transport->name_of({remote.device, remote.interface, {}});
     }
-    return rails;
+    return 0;
 }
 
-EndpointLanes Connector::lanes_of(const WorkerAddress& remote, const select::Candidate& candidate,
-                                  std::span<const Rail> rails) const {
-    const AddressEntry& entry = remote.entries[candidate.remote];
-    const auto slower = [this](unsigned interface, float peer) {
-        return std::min(static_cast<float>(host_.interfaces.attributes(interface).bandwidth), peer);
-    };
-    EndpointLanes lanes;
-    lanes.scalable = own_interfaces_[candidate.local];
-    if (candidate.partner_local != select::kNone)
-        lanes.dedicated = own_interfaces_[candidate.partner_local];
-    lanes.domains = {static_cast<uint8_t>(host_.interfaces[lanes.scalable].domain), entry.domain};
-    lanes.latency =
-        std::max(static_cast<float>(host_.interfaces.attributes(lanes.scalable).latency.at(1)),
-                 entry.latency);
-    lanes.bandwidth = slower(lanes.scalable, entry.bandwidth);
-    for (const Rail& rail : rails) {
-        lanes.rails.push_back(
-            {.scalable = static_cast<uint8_t>(rail.interface),
-             .dedicated = rail.dedicated < 0 ? kNoInterface : static_cast<uint8_t>(rail.dedicated),
-             .domains = rail.domains,
-             .bandwidth = slower(rail.interface, rail.bandwidth)});
+bool Connector::learn_names(const WorkerAddress& remote, bool overrules) {
+    for (const AddressEntry& entry : remote.entries) {
+        const uint64_t name = name_of(entry);
+        if (name != 0 && !host_.interfaces.peers().learn(name, remote.uuid, overrules)) {
+            return false;
+        }
     }
-    return lanes;
+    return true;
 }
 
-// --- endpoints ---
+bool Connector::lists_sender(const WorkerAddress& remote) const {
+    const uint64_t sender = host_.interfaces.sender_name();
+    return sender == 0 || std::ranges::any_of(remote.entries, [&](const AddressEntry& entry) {
+               return name_of(entry) == sender;
+           });
+}
+
+void Connector::forget_peer(uint64_t worker) {
+    rails_.erase(worker);
+    host_.interfaces.peers().forget(worker);
+    guests_.end(worker);
+}
 
 ucs_status_t Connector::create(const WorkerAddress& remote, Endpoint** endpoint) {
+    learn_names(remote, true);
+    return find_or_connect(remote, endpoint, nullptr);
+}
+
+ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, Endpoint** endpoint,
+                                         std::vector<std::byte>* address) {
+    if (!guests_.can_host()) {
+        const bool has_network =
+            std::ranges::any_of(host_.interfaces.list(), [](const WorkerInterface& interface) {
+                return interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
+            });
+        if (has_network && !std::exchange(has_warned_, true)) {
+            ucs::log_warn(
+                "clients without a key get the worker's whole address, as tcp is not among its "
+                "transports: set UCX_TCP_JOB_KEY at both ends where strangers reach the listener");
+        }
+        *address = host_.address;
+        return create(remote, endpoint);
+    }
+    PeerNames& peers = host_.interfaces.peers();
+    guests_.restrict(remote, is_near);
+    std::erase_if(remote.entries, [&](const AddressEntry& entry) {
+        // Who calls himself has better ways than the network.
+        const bool is_own = remote.uuid == host_.uuid;
+        if (is_own && entry.device_type == uct::DeviceType::kNetwork) return true;
+        const uint64_t name = name_of(entry);
+        return name != 0 && peers.worker_of(name) != 0 && peers.worker_of(name) != remote.uuid;
+    });
+    const bool is_other = endpoints_.find(remote.uuid) != nullptr && !is_guest(remote.uuid);
+    ucs_status_t status = is_other ? UCS_ERR_REJECTED : guests_.invite(remote);
+    if (status != UCS_OK) {
+        ucs::log_warn("a client that says it is worker {:016x} is refused: that is somebody else",
+                      remote.uuid);
+        return status;
+    }
+    Way way;
+    status = find_or_connect(remote, endpoint, &way);
+    if (status == UCS_ERR_UNREACHABLE) {
+        ucs::log_error(
+            "clients without a key are served over tcp and shared memory: for other transports set "
+            "UCX_TCP_JOB_KEY at both ends");
+    }
+    if (status != UCS_OK) return status;
+    (*endpoint)->set_flag(Endpoint::kStranger);
+    if (way.remote != nullptr) {
+        guests_.settle(remote, way.interface, *way.remote);
+        if (const uint64_t name = name_of(*way.remote); name != 0) {
+            peers.learn(name, remote.uuid, false);
+            peers.set_guest(name);
+        }
+    }
+    *address = address_for_guest(remote.uuid);
+    return UCS_OK;
+}
+
+ucs_status_t Connector::find_or_connect(const WorkerAddress& remote, Endpoint** endpoint,
+                                        Way* way) {
     Endpoint* found = endpoints_.find(remote.uuid);
     if (found == nullptr || found->is_users() || found->is_closing()) {
         Endpoint* const known = found;
-        const ucs_status_t status = connect(remote, &found);
+        const ucs_status_t status = connect(remote, &found, way);
         if (status == UCS_ERR_UNREACHABLE) {
             ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
-                           why_unreachable(remote));
+                           planner_.why_unreachable(remote));
         }
         if (status != UCS_OK) return status;
         // With a link it stays the primary one until that has ended: see LaneDriver.
@@ -255,6 +203,14 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     }
     Endpoint* endpoint = self.endpoints_.find(remote.uuid);
     if (endpoint == nullptr) {
+        // Where a guest says that he is nobody calls.
+        if (self.host_.interfaces.peers().is_guest(self.host_.interfaces.sender_name())) {
+            return UCS_OK;
+        }
+        if (!self.lists_sender(remote) || !self.learn_names(remote, false)) {
+            ucs::log_warn("worker {:016x} greets with connections of others: dropped", remote.uuid);
+            return UCS_OK;
+        }
         status = self.connect(remote, &endpoint);
         if (status != UCS_OK) {
             ucs::log_warn("worker {} ({:016x}) greets and cannot be reached: {}", remote.name,
@@ -266,19 +222,18 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     return UCS_OK;
 }
 
+ucs_status_t Connector::on_reset(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    auto& self = *static_cast<Connector*>(arg);
+    ResetHeader header{};
+    if (length == sizeof(header)) std::memcpy(&header, data, sizeof(header));
+    if (Endpoint* endpoint = self.endpoints_.find(header.sender))
+        endpoint->fail(UCS_ERR_CONNECTION_RESET);
+    return UCS_OK;
+}
+
 Endpoint& Connector::create_waiting() {
-    // Any transport will do for the limits of messages: nothing goes out before connect_waiting().
-    unsigned index = 0;
-    while (host_.interfaces.attributes(index).reach != uct::Reach::kInterface) ++index;
-    const uct::InterfaceAttributes& attributes = host_.interfaces.attributes(index);
-    const EndpointLanes lanes{.scalable = static_cast<uint8_t>(index),
-                              .domains = {static_cast<uint8_t>(host_.interfaces[index].domain), 0},
-                              .latency = static_cast<float>(attributes.latency.at(1)),
-                              .bandwidth = static_cast<float>(attributes.bandwidth),
-                              .rails = {}};
-    auto made = std::make_unique<Endpoint>(
-        host_, 0, host_.configurations.intern(host_.interfaces, context_.domains(), rules_, lanes),
-        std::make_unique<wireup::WaitingLane>());
+    auto made = std::make_unique<Endpoint>(host_, 0, planner_.configure_waiting(),
+                                           std::make_unique<wireup::WaitingLane>());
     Endpoint& waiting = *made;
     endpoints_.add(std::move(made));
     return waiting;
@@ -286,7 +241,9 @@ Endpoint& Connector::create_waiting() {
 
 ucs_status_t Connector::connect_waiting(Endpoint& endpoint, const WorkerAddress& remote) {
     Endpoint* made = nullptr;
-    const ucs_status_t status = connect(remote, &made);
+    // A server has no say over whom this worker knows already.
+    const ucs_status_t status =
+        learn_names(remote, false) ? connect(remote, &made) : UCS_ERR_REJECTED;
     if (status != UCS_OK) {
         ucs::log_error("worker {} answers and cannot be reached: {}", remote.name,
                        ucs_status_string(status));
@@ -321,61 +278,6 @@ void Connector::retire(Endpoint& endpoint) {
         static_cast<EndpointTable*>(request.user_data)->doom(*request.endpoint);
     };
     endpoint.start(*flush);
-}
-
-// --- the reasons ---
-
-std::string Connector::why_unreachable(const WorkerAddress& remote) {
-    const auto reach = [this](uint8_t local, const AddressEntry& entry) {
-        return reaches(local, entry);
-    };
-    std::string text;
-    for (const select::Candidate& candidate :
-         select::explain(own_, remote, reach, selection_options())) {
-        const unsigned interface = own_interfaces_[candidate.local];
-        const TransportResource& resource =
-            context_.resources()[host_.interfaces[interface].resource];
-        const std::string part =
-            fmt::format("{}{}/{} ({})", text.empty() ? "" : ", ", resource.transport,
-                        resource.device, select::reason(candidate.outcome));
-        if (text.find(part) == text.npos) text += part;
-    }
-    return text;
-}
-
-void Connector::explain(const WorkerAddress& peer, FILE* stream) {
-    const auto reach = [this](uint8_t local, const AddressEntry& entry) {
-        return reaches(local, entry);
-    };
-    select::Report report{.own = own_, .peer = peer};
-    for (const uint8_t interface : own_interfaces_) {
-        const TransportResource& resource =
-            context_.resources()[host_.interfaces[interface].resource];
-        report.names.push_back({resource.transport, resource.device});
-    }
-    for (const LeftOut& left_out : context_.left_out()) {
-        report.left_out.push_back({left_out.transport, left_out.device, left_out.reason});
-    }
-    for (unsigned resource = 0; resource < context_.resources().size(); ++resource) {
-        const bool is_open = std::ranges::any_of(
-            host_.interfaces.list(),
-            [&](const auto& interface) { return interface.resource == resource; });
-        if (is_open) continue;
-        const TransportResource& closed = context_.resources()[resource];
-        report.left_out.push_back({closed.transport, closed.device, "it could not be opened"});
-    }
-    std::string text =
-        select::write(report, select::explain(own_, peer, reach, selection_options()));
-    std::vector<select::Candidate> ranked = select::rank(own_, peer, reach);
-    if (!ranked.empty()) {
-        select::find_partner(own_, peer, reach, ranked.front());
-        const EndpointConfiguration configuration(
-            host_.interfaces, context_.domains(), rules_,
-            lanes_of(peer, ranked.front(), find_rails(peer, ranked)));
-        text += "# Lanes of the endpoint\n#\n" + configuration.describe("# ") + "#\n" +
-                configuration.describe_protocols("# ") + "#\n";
-    }
-    fwrite(text.data(), 1, text.size(), stream);
 }
 
 }  // namespace ucp

@@ -1,50 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/lane_events.h"
 #include "ucp/endpoint/rail_table.h"
-#include "ucp/select/selection.h"
 #include "ucp/select/worker_address.h"
+#include "ucp/wireup/guests.h"
+#include "ucp/wireup/lane_planner.h"
 
 namespace ucp {
 
-/**
- * Makes endpoints from worker addresses: packs the own address, which tells peers what there is to
- * be reached by, and chooses lanes and rails from theirs.
- */
+/** Makes endpoints from worker addresses, on the lanes that the planner chooses. */
 class Connector {
   public:
-    Connector(const Context& context, std::string name, EndpointHost& host,
-              EndpointTable& endpoints, RailTable& rails, LaneEvents& lanes);
+    Connector(EndpointHost& host, LanePlanner& planner, EndpointTable& endpoints, RailTable& rails,
+              LaneEvents& lanes);
 
-    /** The transports are open: what the worker's address says is settled. */
-    ucs_status_t adopt_address();
     void add_handlers();
-    /** The worker's address with the transports that `flags` (ucp_worker_address_flags_t) leaves.
-     */
-    std::vector<std::byte> address(uint32_t flags) const { return pack_own(flags, nullptr); }
 
     /**
      * An endpoint for a call of the program: a new one, or the internal one of that peer.
      * @return UCS_ERR_UNREACHABLE, which is logged with the reasons
      */
     ucs_status_t create(const WorkerAddress& remote, Endpoint** endpoint);
+    /**
+     * The same for a client who has proved nothing.
+     * @param is_near  he called from this host
+     * @param address  what he is to be told of this worker
+     * @return UCS_ERR_REJECTED, which is logged: he claims to be somebody else
+     */
+    ucs_status_t create_for_guest(WorkerAddress remote, bool is_near, Endpoint** endpoint,
+                                  std::vector<std::byte>* address);
+    /** What this worker tells a listener to which it cannot prove anything. */
+    std::vector<std::byte> address_for_host() const;
+    /** No key: is it the client who makes all connections? */
+    bool knows_guests() const { return guests_.can_host(); }
+    bool is_guest(uint64_t worker) const { return guests_.contains(worker); }
+    /** Nothing is left of the peer. */
+    void forget_peer(uint64_t worker);
     /** An endpoint is the program's from now on. */
     void give_to_user(Endpoint& endpoint, const ucp_ep_params_t& params);
     /** An endpoint whose peer is not known yet; what it is to send waits for connect_waiting(). */
     Endpoint& create_waiting();
     ucs_status_t connect_waiting(Endpoint& endpoint, const WorkerAddress& remote);
-
-    /** All candidates for lanes to a peer, and why each is what it is (ucpx_worker_explain()). */
-    void explain(const WorkerAddress& peer, FILE* stream);
 
     EndpointHost& host() const { return host_; }
     EndpointTable& endpoints() const { return endpoints_; }
@@ -52,28 +54,31 @@ class Connector {
   private:
     static ucs_status_t on_hello(void* self, void* data, size_t length,
                                  uct::ReceiveDescriptor* descriptor);
-    std::vector<std::byte> pack_own(uint32_t flags, std::vector<uint8_t>* interfaces) const;
-    bool reaches(uint8_t local, const AddressEntry& remote) const;
-    select::Options selection_options() const;
-    ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint);
-    /** The rails beside the first of these. */
-    std::vector<Rail> find_rails(const WorkerAddress& remote,
-                                 std::span<const select::Candidate> ranked) const;
-    /** What an endpoint on that pair of transports has, as its configuration tells it. */
-    EndpointLanes lanes_of(const WorkerAddress& remote, const select::Candidate& candidate,
-                           std::span<const Rail> rails) const;
-    std::string why_unreachable(const WorkerAddress& remote);
+    static ucs_status_t on_reset(void* self, void* data, size_t length,
+                                 uct::ReceiveDescriptor* descriptor);
+    std::vector<std::byte> address_for_guest(uint64_t worker) const;
+    /** The pair of transports that an endpoint is on. */
+    struct Way {
+        unsigned interface = 0;                //!< place in the InterfaceSet
+        const AddressEntry* remote = nullptr;  //!< null: the endpoint was there before
+    };
+    /** @param way  for a guest, who has no further rails */
+    ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way = nullptr);
+    ucs_status_t find_or_connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way);
+    /** From now on these connections are that worker's. @return false: they are another's */
+    bool learn_names(const WorkerAddress& remote, bool overrules);
+    /** Does the address list the connection that the message at hand came over? */
+    bool lists_sender(const WorkerAddress& remote) const;
+    uint64_t name_of(const AddressEntry& remote) const;
     void retire(Endpoint& endpoint);
 
-    const Context& context_;
-    const std::string name_;
     EndpointHost& host_;
+    LanePlanner& planner_;
     EndpointTable& endpoints_;
     RailTable& rails_;
     LaneEvents& lanes_;
-    const SelectionRules rules_;
-    WorkerAddress own_;                    //!< the worker's address, read: what peers choose by
-    std::vector<uint8_t> own_interfaces_;  //!< interface of each entry of own_
+    wireup::Guests guests_;
+    bool has_warned_ = false;  //!< that clients without a key are served as peers
 };
 
 }  // namespace ucp

@@ -18,8 +18,8 @@ namespace ucp::wireup {
 
 inline constexpr uint32_t kHandshakeMagic = 0x53434c53;  // "SLCS"
 /** The versions of the protocol that this library speaks. */
-inline constexpr uint16_t kProtocol = 2;
-inline constexpr uint16_t kOldestProtocol = 2;
+inline constexpr uint16_t kProtocol = 3;
+inline constexpr uint16_t kOldestProtocol = 3;  //!< from here on clients connect, where no key is
 
 /** The client's first words. Magic and versions stand where they do in all versions from 2 on. */
 struct Call {

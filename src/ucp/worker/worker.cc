@@ -2,8 +2,10 @@
 #include "ucp/worker/worker.h"
 
 #include <algorithm>
+#include <new>
 
 #include "ucp/endpoint/flush.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 #include "ucs/sys/host.h"
 #include "uct/tcp/component.h"
@@ -36,18 +38,21 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
                 host_.gate, host_.work, this),
       endpoints_(host_.work),
       lanes_(host_, endpoints_, context, random_()),
-      connector_(context, name_, host_, endpoints_, rails_, lanes_),
+      planner_(context, interfaces_, host_.uuid, name_),
+      connector_(host_, planner_, endpoints_, rails_, lanes_),
       bulk_(host_, endpoints_, rails_, context, ucs::mix64(host_.uuid + 1)),
       queue_pairs_({host_, endpoints_, rails_, bulk_, context}, lanes_.negotiator().config().cap,
                    static_cast<uint32_t>(random_())),
       eager_{context.domains()},
-      rndv_(requests_, endpoints_, rails_, context.domains(), bulk_, config().rndv_scheme,
-            config().rndv_threshold.has_value()),
-      tags_(requests_, endpoints_, rndv_, reassembly_, eager_),
+      rndv_(requests_, endpoints_, rails_, context.domains(), bulk_, config().rndv_scheme),
+      times_(context.clock(), endpoints_, planner_.learns()),
+      tags_(times_, requests_, endpoints_, rndv_, reassembly_, eager_),
       am_handlers_(requests_, endpoints_, rndv_, reassembly_, eager_),
       streams_(endpoints_, eager_),
-      one_sided_(requests_, endpoints_, context.domains(), bulk_),
-      keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()) {
+      one_sided_(requests_, endpoints_, context.domains(), bulk_, rndv_.direct),
+      keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()),
+      statistics_(host_, endpoints_, lanes_, context) {
+    host_.short_limit = planner_.short_limit();
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
     if (thread_mode_ == UCS_THREAD_MODE_MULTI) host_.gate.set_threads();
@@ -66,6 +71,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
 void Worker::add_handlers() {
     interfaces_.set_handler(AmId::kFragment, Reassembly::on_fragment, &reassembly_);
     connector_.add_handlers();
+    times_.add_handlers(interfaces_);
     tags_.add_handlers(interfaces_);
     am_handlers_.add_handlers(interfaces_);
     rndv_.add_handlers(interfaces_);
@@ -85,23 +91,39 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
 }
 
 ucs_status_t Worker::open() {
-    ucs_status_t status = interfaces_.open(context_, host_.uuid, random_, {transport_failed, this});
-    if (status == UCS_OK) status = connector_.adopt_address();
+    Trace::open(config().trace);
+    if (Trace* trace = Trace::active()) trace->name_track(host_.uuid, name_);
+    ucs_status_t status =
+        interfaces_.open(context_, host_.uuid, random_, {transport_failed, message_lost, this});
+    if (status == UCS_OK) status = planner_.adopt_address(&host_.address);
     // The signal must work from any thread, so nothing is left to make then.
     Wakeup* made = nullptr;
     if (status == UCS_OK && context_.has_feature(UCP_FEATURE_WAKEUP)) status = wakeup(&made);
+    // A simulation has hundreds of workers, and nobody watches it in its own time.
+    if (status == UCS_OK && config().shows_statistics && !context_.virtual_time())
+        statistics_.open(name_);
     return status;
 }
 
 Worker::~Worker() {
     bulk_.set_wakeup(nullptr);
     rndv_.direct.wait();
-    log_use();
-    withdraw_lanes();
+    try {
+        leave();
+    } catch (const std::bad_alloc&) {
+        ucs::log_warn("no memory to leave peers in agreement");
+    }
     endpoints_.for_each([](Endpoint& endpoint) { endpoint.take_from_user(); });
     endpoints_.for_each([](Endpoint& endpoint) { endpoint.fail(UCS_ERR_CANCELED); });
+    tags_.stop_copies();
     // Failing endpoints give up their requests and lanes; the work this makes is bounded.
-    for (int round = 0; round < 8 && host_.work.is_due(); ++round) run_deferred();
+    for (int round = 0; round < 8 && host_.work.is_due(); ++round) {
+        try {
+            run_deferred();
+        } catch (const std::bad_alloc&) {
+            host_.work.notify();
+        }
+    }
     reassembly_.clear();
     tags_.clear();
     // Transport endpoints go before their interfaces, and completions that this may call find their
@@ -113,6 +135,13 @@ Worker::~Worker() {
     });
     endpoints_.clear();
     requests_.drop_deferred();
+    if (Trace* trace = Trace::active()) trace->flush();
+}
+
+void Worker::leave() {
+    log_use();
+    if (!is_inherited()) planner_.keep_learned();
+    withdraw_lanes();
 }
 
 void Worker::log_use() const {
@@ -143,33 +172,44 @@ unsigned Worker::progress() {
       private:
         bool& taken_;
     } const turn(in_progress_);
-    unsigned events = interfaces_.poll();
-    if (has_work()) [[unlikely]]
-        events += run_deferred();
-    if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
-        // Set before anything that may ask for the next look.
-        const ucs::Time time = now();
-        // Who calls seldom has time to look at the clock each time.
-        const bool is_seldom = time - last_look_ > kSeldom;
-        progress_countdown_ = is_seldom ? 0 : std::max(config().progress_factor, 1u) - 1;
-        last_look_ = time;
-        lanes_.advance(time);
-        bulk_.advance(time);
-        queue_pairs_.advance(time);
-        keepalive_.advance(time);
-        reassembly_.advance(time);
-        rndv_.direct.advance(time);
-        am_handlers_.advance(time);
-        context_.domains().collect();
-        if (connections_ != nullptr) {
-            bool look = false;
-            events += connections_->progress(now(), events == 0, &look);
-            if (look) look_everywhere();
+    try {
+        unsigned events = interfaces_.poll();
+        if (has_work()) [[unlikely]]
+            events += run_deferred();
+        if (progress_countdown_ == 0 || context_.virtual_time()) [[unlikely]] {
+            events += look_at_clock(events != 0);
+        } else {
+            --progress_countdown_;
         }
-    } else {
-        --progress_countdown_;
+        if (events != 0) has_progressed_ = true;
+        return events;
+    } catch (const std::bad_alloc&) {
+        out_of_memory();
+        return 1;
     }
-    if (events != 0) has_progressed_ = true;
+}
+
+/** What only time brings. @return events */
+unsigned Worker::look_at_clock(bool is_busy) {
+    // Set before anything that may ask for the next look.
+    const ucs::Time time = now();
+    // Who calls seldom has time to look at the clock each time.
+    const bool is_seldom = time - last_look_ > kSeldom;
+    progress_countdown_ = is_seldom ? 0 : config().progress_factor - 1;
+    last_look_ = time;
+    lanes_.advance(time);
+    bulk_.advance(time);
+    queue_pairs_.advance(time);
+    keepalive_.advance(time);
+    statistics_.advance(time);
+    reassembly_.advance(time);
+    rndv_.direct.advance(time);
+    am_handlers_.advance(time);
+    context_.domains().collect();
+    if (connections_ == nullptr) return 0;
+    bool look = false;
+    const unsigned events = connections_->progress(now(), !is_busy, &look);
+    if (look) look_everywhere();
     return events;
 }
 
@@ -188,17 +228,17 @@ unsigned Worker::run_deferred() {
     host_.work.taken();
     unsigned events = requests_.run_deferred();
     events += rndv_.run_deferred();
+    events += tags_.run_deferred();
     events += am_handlers_.run_deferred();
     events += end_failed_lanes();
-    const auto purged = std::exchange(to_purge_, {});
-    for (Endpoint* endpoint : purged) purge(*endpoint);
+    events += purge_failed();
     lanes_.run_deferred();
     queue_pairs_.run_deferred();
     bulk_.run_deferred();
     const auto pumped = std::exchange(host_.to_pump, {});
     for (Endpoint* endpoint : pumped) endpoint->pump_now();
     free_doomed();
-    return events + static_cast<unsigned>(purged.size() + pumped.size());
+    return events + static_cast<unsigned>(pumped.size());
 }
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {

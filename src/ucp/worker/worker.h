@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "ucp/proto/stream/streams.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucp/runtime/wakeup.h"
+#include "ucp/stats/collector.h"
 #include "ucp/wireup/connection_manager.h"
 #include "ucp/wireup/connector.h"
 #include "ucp/wireup/keepalive.h"
@@ -70,7 +72,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     InterfaceSet& interfaces() { return interfaces_; }
     EndpointTable& endpoints() { return endpoints_; }
     const RailTable& rails() const { return rails_; }
-    Connector& connector() { return connector_; }
+    LanePlanner& planner() { return planner_; }
     TagEngine& tags() { return tags_; }
     AmHandlers& am_handlers() { return am_handlers_; }
     Streams& streams() { return streams_; }
@@ -102,6 +104,12 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void add_handlers();
     void close_endpoint_now(Endpoint& endpoint);
     void purge(Endpoint& endpoint);
+    unsigned purge_failed();
+    unsigned look_at_clock(bool is_busy);
+    void leave();
+    /** Something is lost, and nobody knows whose it was: all endpoints fail. */
+    void out_of_memory();
+    static void message_lost(void* self, std::optional<uint64_t> sender);
     void free_doomed();
     bool holds_lanes() const { return lanes_.holds_lanes() || queue_pairs_.held() != 0; }
     void withdraw_lanes();
@@ -113,9 +121,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
 
     // EndpointEvents
     void endpoint_failed(Endpoint& endpoint) override;
-    ucs_status_t post_end_marker(Endpoint& endpoint) override {
-        return lanes_.post_end_marker(endpoint);
-    }
+    void lane_full(Endpoint& endpoint) override { lanes_.lane_full(endpoint); }
     void marker_posted(Endpoint& endpoint) override { lanes_.marker_posted(endpoint); }
     // Wakeup::Source
     void look_soon() override { progress_countdown_ = 0; }
@@ -142,6 +148,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     EndpointTable endpoints_;
     RailTable rails_;
     LaneDriver lanes_;
+    LanePlanner planner_;
     Connector connector_;
     bulk::Engine bulk_;
     bulk::QueuePairDriver queue_pairs_;
@@ -149,6 +156,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     const EagerRules eager_;
     Reassembly reassembly_;
     Rendezvous rndv_;
+    MessageTimes times_;
     TagEngine tags_;
     AmHandlers am_handlers_;
     Streams streams_;
@@ -156,9 +164,11 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     NotifyHandler notify_handler_;
 
     Keepalive keepalive_;
+    stats::Collector statistics_;
     std::unique_ptr<wireup::ConnectionManager> connections_;
     std::unique_ptr<Wakeup> wakeup_;
     std::vector<Endpoint*> to_purge_;
+    bool has_unlisted_ = false;  //!< there was no memory to note one that has failed
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
 };
 

@@ -3,6 +3,7 @@
 // A worker's endpoints: making, closing, failure, and when their memory goes.
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include <config.h>  // of the build
@@ -68,7 +69,6 @@ ucs_status_ptr_t Worker::close_endpoint(Endpoint& endpoint, unsigned flags,
         if (flush != nullptr) requests_.recycle(*flush);
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
-    outer->flags |= Request::kInCall;
     make_flush(*flush, endpoint);
     flush->callback_kind = Request::CallbackKind::kInternal;
     flush->user_data = outer;
@@ -90,8 +90,10 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
     endpoint.end_closing();
     endpoint.hang_up();
     lanes_.endpoint_closing(endpoint);
-    const bool is_needed =
-        endpoint.has_flag(Endpoint::kGreetedUs) || lanes_.link_of(endpoint) != nullptr;
+    // A guest has no more to say than his endpoint lets him.
+    const bool may_go_on =
+        endpoint.has_flag(Endpoint::kGreetedUs) && !connector_.is_guest(endpoint.remote_uuid());
+    const bool is_needed = may_go_on || lanes_.link_of(endpoint) != nullptr;
     if (!is_needed) endpoints_.doom(endpoint);
 }
 
@@ -112,8 +114,9 @@ void Worker::free_doomed() {
             endpoints_.doom_again(*endpoint);
             continue;
         }
-        if (endpoints_.find(endpoint->remote_uuid()) == nullptr)
-            rails_.erase(endpoint->remote_uuid());
+        if (endpoints_.find(endpoint->remote_uuid()) == nullptr) {
+            connector_.forget_peer(endpoint->remote_uuid());
+        }
         endpoints_.destroy(*endpoint);
     }
 }
@@ -138,7 +141,12 @@ void Worker::withdraw_lanes() {
 
 void Worker::transport_failed(void* arg, uct::Endpoint* lane, ucs_status_t status) {
     auto& self = *static_cast<Worker*>(arg);
-    self.failed_lanes_.emplace_back(lane, status);
+    try {
+        self.failed_lanes_.emplace_back(lane, status);
+    } catch (const std::bad_alloc&) {
+        // To be told of it at once is harmless; its lanes go with it.
+        if (Endpoint* endpoint = self.endpoints_.find_owner(lane)) endpoint->fail(status);
+    }
     self.host_.work.notify();
 }
 
@@ -148,6 +156,7 @@ unsigned Worker::end_failed_lanes() {
     for (const auto& [lane, status] : failures) {
         Endpoint* endpoint = endpoints_.find_owner(lane);
         if (endpoint == nullptr) {
+            if (lanes_.kept_lane_failed(lane)) continue;
             if (!bulk_.transport_failed(lane, status)) queue_pairs_.transport_failed(lane);
             continue;
         }
@@ -163,8 +172,53 @@ unsigned Worker::end_failed_lanes() {
 
 void Worker::endpoint_failed(Endpoint& endpoint) {
     endpoints_.resign_primary(endpoint);
-    to_purge_.push_back(&endpoint);
+    try {
+        to_purge_.push_back(&endpoint);
+    } catch (const std::bad_alloc&) {
+        has_unlisted_ = true;
+    }
     host_.work.notify();
+}
+
+unsigned Worker::purge_failed() {
+    unsigned purged = 0;
+    const auto try_purge = [&](Endpoint& endpoint) {
+        try {
+            purge(endpoint);
+            ++purged;
+        } catch (const std::bad_alloc&) {
+            // All steps may be taken again.
+            endpoint.clear_flag(Endpoint::kPurged);
+            has_unlisted_ = true;
+            host_.work.notify();
+        }
+    };
+    const auto failed = std::exchange(to_purge_, {});
+    const bool is_complete = !std::exchange(has_unlisted_, false);
+    for (Endpoint* endpoint : failed) try_purge(*endpoint);
+    if (is_complete) [[likely]]
+        return purged;
+    endpoints_.for_each([&](Endpoint& endpoint) {
+        if (endpoint.is_failed() && !endpoint.is_purged()) try_purge(endpoint);
+    });
+    return purged;
+}
+
+void Worker::out_of_memory() {
+    ucs::log_error("worker {} has run out of memory: its endpoints fail", name_);
+    endpoints_.for_each([](Endpoint& endpoint) { endpoint.reset(UCS_ERR_NO_MEMORY); });
+    host_.work.notify();
+}
+
+// Nothing may be missing among the messages of an endpoint.
+void Worker::message_lost(void* arg, std::optional<uint64_t> sender) {
+    auto& self = *static_cast<Worker*>(arg);
+    Endpoint* const endpoint = sender ? self.endpoints_.find(*sender) : nullptr;
+    if (!sender) {
+        self.out_of_memory();
+    } else if (endpoint != nullptr) {
+        endpoint->reset(UCS_ERR_NO_MEMORY);
+    }
 }
 
 // Everything that holds a reference of a request of this endpoint gives it up. User callbacks run

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 
 #include "ucs/log/log.h"
 
@@ -42,6 +43,12 @@ bool MemoryPool::reserve(size_t objects) {
 }
 
 bool MemoryPool::grow() {
+    try {
+        if (chunks_.size() == chunks_.capacity())
+            chunks_.reserve(std::max<size_t>(2 * chunks_.size(), 4));
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
     const size_t count = std::min(options_.objects_per_chunk, options_.max_objects - capacity_);
     if (count == 0) return false;
 

@@ -19,10 +19,12 @@ class ChunkSource {
         void* context = nullptr;  // the source's own, a registration say
     };
 
+    // Throws nothing.
     virtual Chunk allocate(size_t bytes) = 0;
     virtual void release(const Chunk& chunk, size_t bytes) = 0;
     // Once for each object of a new chunk, to leave in it what every user of it needs. The pool
-    // overwrites the first 8 bytes of an object while the object is free, and nothing else.
+    // overwrites the first 8 bytes of an object while the object is free, and nothing else. Throws
+    // nothing.
     virtual void prepare(void* object, const Chunk& chunk) {}
 
   protected:

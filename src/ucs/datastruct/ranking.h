@@ -26,6 +26,10 @@ constexpr uint64_t with_margin(uint64_t score, uint32_t permille) {
 // an incumbent that nobody wants to replace stays until its score is below half of what admits a
 // newcomer. Nobody is asked to leave a place that he is still moving into.
 //
+// While there are places for all whom `min_score` admits, that alone decides. When there are not,
+// those far below the best one (trickle_ratio) are not admitted: they would only take turns. Once
+// there are twice as many as places, they lose what they have.
+//
 // Members stand in one ordered tree for each role, hooks embedded: nothing is allocated, a change
 // of one member costs O(log n), the best and the worst of a role O(1), admission() O(log n). So
 // nothing is computed anew for all members, however many they are. One thread at a time.
@@ -76,8 +80,8 @@ class Ranking {
         size_t places = 0;
         uint32_t margin_permille = 200;  // of an incumbent's score, on top of it
         Score min_score = 1;             // below it nobody is promoted
-        uint32_t trickle_ratio = 0;      // nor below 1/ratio of the highest score; 0: no such bound
-        Score pinned = UINT64_MAX;       // scores from here on say what is wanted, not measured
+        uint32_t trickle_ratio = 0;  // nor below 1/ratio of the best, if scarce; 0: no such bound
+        Score pinned = UINT64_MAX;   // scores from here on say what is wanted, not measured
     };
 
     explicit Ranking(const Options& options) : options_(options) {}
@@ -89,6 +93,7 @@ class Ranking {
         Standing& standing = member.standing;
         if (member.is_linked() && standing.rank.score == score && standing.role == role) return;
         remove(member);
+        worthy_ += score >= options_.min_score;
         standing.rank.score = score;
         standing.role = role;
         tree(role).insert(member);
@@ -96,6 +101,7 @@ class Ranking {
 
     void remove(Member& member) {
         if (!member.is_linked()) return;
+        worthy_ -= member.standing.rank.score >= options_.min_score;
         Tree& from = tree(member.standing.role);
         from.erase(from.iterator_to(member));
     }
@@ -109,15 +115,7 @@ class Ranking {
     }
 
     // The score that earns a free place.
-    Score admission() const {
-        if (options_.trickle_ratio == 0) return options_.min_score;
-        Score highest = 0;
-        for (const Tree& one : trees_) {
-            auto at = one.lower_bound(Rank{options_.pinned, {}});
-            if (at != one.begin()) highest = std::max(highest, (--at)->standing.rank.score);
-        }
-        return std::max(options_.min_score, highest / options_.trickle_ratio);
-    }
+    Score admission() const { return least_of(options_.places); }
 
     // What a candidate must beat for the place of `victim`, or for a free one if that is null.
     Rank floor_of(const Member* victim) const {
@@ -156,7 +154,7 @@ class Ranking {
 
     // Demotes the incumbents that are not worth their place any more, worst first.
     void demote_cold(Listener& listener) {
-        const Score least = std::max<Score>(1, admission() / 2);
+        const Score least = std::max<Score>(1, least_of(2 * options_.places) / 2);
         while (Member* worst = worst_incumbent()) {
             if (worst->standing.rank.score >= least) return;
             listener.demote(*worst);
@@ -183,6 +181,16 @@ class Ranking {
         return false;
     }
 
+    // Calls function(const Member&) for the `count` best of each role, or all that it has: the
+    // `count` best of all are among them.
+    template <typename Function>
+    void for_best(size_t count, Function&& function) const {
+        for (const Tree& one : trees_) {
+            size_t left = count;
+            for (auto at = one.rbegin(); left > 0 && at != one.rend(); ++at, --left) function(*at);
+        }
+    }
+
   private:
     struct RankOf {
         using type = Rank;
@@ -192,12 +200,24 @@ class Ranking {
     using Tree = boost::intrusive::multiset<Member, boost::intrusive::key_of_value<RankOf>>;
     static constexpr size_t kRoles = 5;
 
+    // The score that is worth a place, where `enough` of those worthy of one are not too many.
+    Score least_of(size_t enough) const {
+        if (options_.trickle_ratio == 0 || worthy_ <= enough) return options_.min_score;
+        Score highest = 0;
+        for (const Tree& one : trees_) {
+            auto at = one.lower_bound(Rank{options_.pinned, {}});
+            if (at != one.begin()) highest = std::max(highest, (--at)->standing.rank.score);
+        }
+        return std::max(options_.min_score, highest / options_.trickle_ratio);
+    }
+
     Tree& tree(Role role) { return trees_[static_cast<size_t>(role)]; }
     const Tree& tree(Role role) const { return trees_[static_cast<size_t>(role)]; }
     Member* worst(Role role) { return tree(role).empty() ? nullptr : &*tree(role).begin(); }
 
     const Options options_;
     std::array<Tree, kRoles> trees_;
+    size_t worthy_ = 0;  // members that min_score admits
 };
 
 }  // namespace ucs

@@ -2,6 +2,7 @@
 #include "ucs/datastruct/usage_tracker.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -12,28 +13,21 @@ namespace {
 // An interval that was lengthened by progress that came late counts no more than these.
 constexpr double kMaxCatchUp = 10;
 
-UsageTracker::Options bounded(UsageTracker::Options options) {
-    options.interval = std::max<Duration>(options.interval, 1us);
-    options.windows = std::clamp(options.windows, 1u, 1000u);
-    options.duty = std::clamp(options.duty, 1e-6, 1.0);
-    options.decay = std::clamp(options.decay, 0.0, 0.9999);
-    options.min_score = std::max(options.min_score, 0.0);
-    options.hold = std::max(options.hold, Duration::zero());
-    options.capacity = std::clamp<size_t>(options.capacity, 1, UsageTracker::kMaxCapacity);
-    return options;
-}
-
 }  // namespace
 
 UsageTracker::UsageTracker(const Options& options, Valuer valuer)
-    : lru_(bounded(options).capacity),
-      options_(bounded(options)),
+    : lru_(options.capacity),
+      options_(options),
       valuer_(std::move(valuer)),
       random_(options.seed),
       entries_(std::make_unique<Entry[]>(capacity())),
       order_(std::make_unique<uint16_t[]>(capacity())),
       free_(std::make_unique<uint16_t[]>(capacity())),
       candidates_(std::make_unique<Candidate[]>(capacity())) {
+    assert(options_.capacity >= 1 && options_.capacity <= kMaxCapacity);
+    assert(options_.interval >= 1us && options_.windows >= 1);
+    assert(options_.duty > 0 && options_.duty <= 1);
+    assert(options_.decay >= 0 && options_.decay < 1);
     for (size_t slot = capacity(); slot-- > 0;) {
         free_[free_count_++] = static_cast<uint16_t>(slot);
     }
@@ -74,14 +68,19 @@ void UsageTracker::count(Hook& hook, OwnerId id, size_t bytes) {
 // Moves what was counted into the entry. Messages that come by chance do so as a Poisson process;
 // each weighs as much as their mean.
 void UsageTracker::take_up(Entry& entry, Sample& sample) {
-    const auto add = [&entry](uint64_t messages, uint64_t bytes, double& sum, double& variance) {
+    const auto add = [&entry](uint64_t messages, uint64_t bytes, double& sum, double& variance,
+                              Traffic& traffic) {
         if (messages == 0) return;
+        traffic.messages += static_cast<float>(messages);
+        traffic.bytes += static_cast<float>(bytes);
         const double worth = entry.value.of(messages, bytes);
         sum += worth;
         variance += worth * worth / static_cast<double>(messages);
     };
-    add(sample.messages, sample.bytes, entry.sampled, entry.sampled_variance);
-    add(sample.whole_messages, sample.whole_bytes, entry.whole, entry.whole_variance);
+    add(sample.messages, sample.bytes, entry.sampled, entry.sampled_variance,
+        entry.sampled_traffic);
+    add(sample.whole_messages, sample.whole_bytes, entry.whole, entry.whole_variance,
+        entry.whole_traffic);
     sample.messages = sample.bytes = 0;
     sample.whole_messages = sample.whole_bytes = 0;
 }
@@ -208,6 +207,12 @@ void UsageTracker::renew(Entry& entry, const Interval& interval) {
         entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
     }
     entry.rate = decay * entry.rate + (1 - decay) * seen;
+    for (float Traffic::*part : {&Traffic::messages, &Traffic::bytes}) {
+        const double now = per_second(entry.sampled_traffic.*part, entry.whole_traffic.*part, 1);
+        const double mean = decay * entry.traffic.*part + (1 - decay) * now;
+        entry.traffic.*part = static_cast<float>(mean);
+    }
+    entry.sampled_traffic = entry.whole_traffic = {};
     entry.youth *= decay;
     entry.sampled = entry.sampled_variance = 0;
     entry.whole = entry.whole_variance = 0;
@@ -307,8 +312,9 @@ void UsageTracker::revalue(Hook& hook) {
 // Of a mean in which each interval counts by `decay` less than the one after it.
 UsageTracker::Usage UsageTracker::usage_of(const Entry& entry) const {
     const double weight = (1 - options_.decay) / (1 + options_.decay);
-    return {entry.id, entry.rate,
-            std::sqrt(entry.noise * weight * (1 - entry.youth * entry.youth))};
+    const double seen = 1 - entry.youth;  // the rest of the means is their start, zero
+    return {entry.id, entry.rate, std::sqrt(entry.noise * weight * (1 - entry.youth * entry.youth)),
+            entry.traffic.messages / seen, entry.traffic.bytes / seen};
 }
 
 UsageTracker::Usage UsageTracker::usage_of(const Hook& hook) const {

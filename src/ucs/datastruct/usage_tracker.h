@@ -36,7 +36,7 @@ namespace ucs {
 // windows would see few of them.
 //
 // Cost: an owner embeds a Hook of 4 bytes. The tracker takes memory when constructed only, about
-// 220 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
+// 300 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
 //
 // The send path, with a test that it has anyway and that includes armed():
 //     if (tracker.armed()) [[unlikely]] tracker.touch(hook, id, bytes);
@@ -81,14 +81,15 @@ class UsageTracker {
     using Valuer = std::function<Value(OwnerId)>;
 
     struct Options {
-        size_t capacity = 64;       // owners whose rates are kept, and samples
-        Duration interval = 100ms;  // between new rates; kForever: the tracker never arms
-        unsigned windows = 4;       // per interval, at least 1
-        double duty = 0.1;          // part of the interval that is armed, in (0, 1]
-        double decay = 0.8;         // per interval, in [0, 1)
-        double min_score = 100;     // an owner below a hundredth of it is forgotten
-        Duration hold{};            // so long rates stand still while nobody sends
-        uint64_t seed = 1;          // of the windows' places
+        size_t capacity = 64;  // owners whose rates are kept, and samples; 1 to kMaxCapacity
+        // Between new rates, at least 1 us; kForever: the tracker never arms.
+        Duration interval = 100ms;
+        unsigned windows = 4;    // per interval, at least 1
+        double duty = 0.1;       // part of the interval that is armed, in (0, 1]
+        double decay = 0.8;      // per interval, in [0, 1)
+        double min_score = 100;  // an owner below a hundredth of it is forgotten
+        Duration hold{};         // so long rates stand still while nobody sends
+        uint64_t seed = 1;       // of the windows' places
     };
 
     static constexpr size_t kMinCapacity = 32;  // that is worth its while; less is possible
@@ -110,6 +111,8 @@ class UsageTracker {
         OwnerId id;
         double rate;
         double deviation;  // standard error of the rate, by how much the intervals differed
+        double messages;   // sent in a second: the mean of the same intervals
+        double bytes;
     };
 
     // Options outside their bounds are brought to the nearest value inside. No window is armed
@@ -181,6 +184,10 @@ class UsageTracker {
     const Options& options() const { return options_; }
 
   private:
+    struct Traffic {
+        float messages = 0;
+        float bytes = 0;
+    };
     struct Entry {
         Hook* hook = nullptr;  // null: the entry is free
         OwnerId id = 0;
@@ -192,6 +199,8 @@ class UsageTracker {
         // by chance.
         double sampled = 0, sampled_variance = 0;
         double whole = 0, whole_variance = 0;
+        // The same for what is behind the worth: counts, and their rates.
+        Traffic sampled_traffic{}, whole_traffic{}, traffic{};
     };
 
     struct Candidate {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "ucs/config/table.h"
 #include "ucs/sys/host.h"
@@ -204,10 +205,16 @@ void write(LogLevel level, const SourceLocation& where, std::string_view text) {
 
 }  // namespace
 
+// Who has no memory to say that there is none says it in fewer words.
 void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
                fmt::format_args args) {
-    resolve_once();
-    if (log_enabled(level)) write(level, where, fmt::vformat(format, args));
+    try {
+        resolve_once();
+        if (log_enabled(level)) write(level, where, fmt::vformat(format, args));
+    } catch (const std::bad_alloc&) {
+        static constexpr std::string_view kText = "no memory for a line of the log\n";
+        if (log_enabled(level)) (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+    }
 }
 
 void log_abort() {

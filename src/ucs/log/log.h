@@ -60,6 +60,7 @@ struct SourceLocation {
 };
 
 // Reads UCX_LOG_LEVEL if no level is set yet, then formats and writes what the level admits.
+// Without memory for the line, says so instead: to log throws nothing.
 void log_write(LogLevel level, const SourceLocation& where, fmt::string_view format,
                fmt::format_args args);
 [[noreturn]] void log_abort();

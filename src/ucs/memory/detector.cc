@@ -44,6 +44,14 @@ uint64_t MemoryDetectors::types() {
     return types;
 }
 
+uint64_t MemoryDetectors::readable_types() {
+    uint64_t types = 0;
+    for (const MemoryDetector* detector = first(); detector != nullptr;
+         detector = following(*detector))
+        types |= detector->readable_types();
+    return types;
+}
+
 bool MemoryDetectors::is_in_use() {
     for (const MemoryDetector* detector = first(); detector != nullptr;
          detector = following(*detector)) {

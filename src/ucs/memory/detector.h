@@ -62,6 +62,14 @@ struct MemoryExport {
 #pragma pack(pop)
 inline constexpr uint16_t kMemoryExportVersion = 1;
 
+// One of many pieces that are copied between described memory and memory here.
+struct DevicePiece {
+    const MemoryExport* there;
+    uint64_t offset;  // from where the described memory begins
+    void* here;
+    size_t length;  // not 0
+};
+
 // A copy that goes on by itself.
 class AsyncCopy {
   public:
@@ -80,6 +88,8 @@ class MemoryDetector : public Registration {
     virtual bool detect(const void* address, size_t length, MemoryInfo& info) const = 0;
     // Bits of ucs_memory_type_t that detect() may find on this machine.
     virtual uint64_t types() const { return 0; }
+    // Bits of those that other processes of the host may read by fetch(), as far as they reach it.
+    virtual uint64_t readable_types() const { return 0; }
     // False as long as no such memory can exist in this process.
     virtual bool is_in_use() const { return true; }
 
@@ -104,6 +114,19 @@ class MemoryDetector : public Registration {
     // not sound.
     virtual ucs_status_t fetch(const MemoryExport& from, void* to, size_t length,
                                AsyncCopy** copy) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    // The same the other way: copy into the described memory out of host memory or memory of this
+    // detector's.
+    virtual ucs_status_t store(const MemoryExport& to, const void* from, size_t length,
+                               AsyncCopy** copy) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    // Begin to copy the first pieces of a list, as many as go together (`begun`), into described
+    // memory (store) or out of it. Errors as fetch(); none is begun then.
+    virtual ucs_status_t transfer(std::span<const DevicePiece> pieces, bool is_store, size_t* begun,
+                                  AsyncCopy** copy) {
+        *begun = 0;
         return UCS_ERR_UNSUPPORTED;
     }
     // Has the allocation, described by this process, been freed since? Whatever lies there now.
@@ -134,6 +157,8 @@ class MemoryDetectors {
     static bool any() { return runtime().memory_detectors.first() != nullptr; }
     static MemoryInfo detect(const void* address, size_t length);
     static uint64_t types();
+    // As MemoryDetector::readable_types(), of all.
+    static uint64_t readable_types();
     static bool is_in_use();
     static void prepare();
     // As MemoryDetector::export_memory(), of whoever can.

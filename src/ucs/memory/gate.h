@@ -87,6 +87,7 @@ class MemoryGate {
 
     static MemoryGate instance_;
 
+    std::array<Range, kRanges> ranges_{};  //!< used in turn: one that is read does not change
     std::atomic<uintptr_t> floor_{kClosed};
     std::atomic<const Range*> range_{&ranges_[0]};
     std::atomic<uint64_t> openings_{0};
@@ -98,7 +99,6 @@ class MemoryGate {
     std::atomic<uint64_t> next_lookup_{32};
     std::array<std::atomic<Watch*>, kWatches> watches_{};
     std::array<std::atomic<uint64_t>, kPages> pages_{};
-    std::array<Range, kRanges> ranges_;  //!< used in turn: one that is read does not change
 };
 
 inline MemoryGate& MemoryGate::instance() {

@@ -106,8 +106,10 @@ void Topology::replace_machine(const Topology* other) {
 
 const Topology* Topology::machine() {
     if (const Topology* other = replacement) return other;
-    static const std::unique_ptr<Topology> topology = load();
-    return topology.get();
+    // For the life of the process: libpciaccess, which hwloc's plugin loads, loses its table of
+    // names when the plugin goes.
+    static const Topology* const topology = load().release();
+    return topology;
 }
 
 std::unique_ptr<Topology> Topology::from_xml(const std::string& xml) {

@@ -25,6 +25,15 @@ namespace uct {
 class Interface;
 class MemoryDomain;
 
+/** Whom the messages of a connection come from, as a transport that knows it says. */
+struct PeerIdentity {
+    uint64_t name = 0;  //!< Interface::name_of() the address that they come from
+    // The worker's: whom it takes the name for.
+    uint64_t worker = 0;
+    uint32_t generation = 0;
+    bool was_refused = false;
+};
+
 /** The active-message handlers of a worker, one table for all its interfaces. */
 struct AmTable {
     struct Entry {
@@ -32,6 +41,20 @@ struct AmTable {
         void* arg;
     };
     std::array<Entry, kMaxAmId> entries;
+
+    /** A handler found no memory for a message, which is lost; null: the exception goes on. */
+    void (*lost)(void* arg, uint8_t id, const void* data, size_t length) = nullptr;
+    void* lost_arg = nullptr;
+
+    /**
+     * Transports that know whom a message is from ask before they hand it over; null: all are
+     * admitted. @return false: it is dropped
+     */
+    bool (*admits)(void* arg, PeerIdentity& from, uint8_t id, const void* data,
+                   size_t length) = nullptr;
+    void* admits_arg = nullptr;
+    /** Set while a message is handled whose sender is known. */
+    PeerIdentity** sender = nullptr;
 };
 
 /** What a worker gives an interface that it opens. All references outlive the interface. */
@@ -151,6 +174,17 @@ class Endpoint {
         return UCS_ERR_UNSUPPORTED;
     }
 
+    /**
+     * Put several short pieces, kLongestPiece bytes at most, by this processor; kPieces. Those that
+     * are taken are in remote memory when the call returns. Registrations of the local memory are
+     * not looked at.
+     * @return how many were taken, from the front; 0: no room, wait with pending_add(); or the
+     *         error of the first one, of which no byte has gone
+     */
+    virtual ssize_t put_pieces(std::span<const ChainPiece> pieces) { return UCS_ERR_UNSUPPORTED; }
+    /** The same for gets. */
+    virtual ssize_t get_pieces(std::span<const ChainPiece> pieces) { return UCS_ERR_UNSUPPORTED; }
+
     // --- ordering and completion ---
     /** Operations after the fence reach remote memory after those before it. */
     virtual ucs_status_t fence() = 0;
@@ -230,6 +264,12 @@ class Interface {
     /** The next progress() looks at everything: if it returns 0, nothing had come. */
     virtual void look_soon() {}
 
+    /**
+     * The name that messages from that interface bear here (PeerIdentity::name), whatever they say
+     * of themselves; 0: this transport does not know whom a message is from.
+     */
+    virtual uint64_t name_of(const RemoteAddress& remote) const { return 0; }
+
     /** When progress() has work that only time brings; kNever if none. */
     virtual ucs::Time next_deadline() const { return ucs::kNever; }
 
@@ -240,6 +280,9 @@ class Interface {
      * @param number  of this cut: the same each time it is asked for, of no other of that interface
      */
     virtual ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) { return UCS_OK; }
+
+    /** Packets that were sent again so far, if the transport itself sees to it that they arrive. */
+    virtual uint64_t retransmissions() const { return 0; }
 
     /** False while the device has no link: what is posted waits, or fails. Costs no system call. */
     virtual bool is_link_up() const { return true; }

@@ -41,6 +41,7 @@ enum Capability : uint32_t {
     kGetChain = 1u << 13,
     kOrderedChain = 1u << 14,  //!< what is posted behind a put_chain() arrives behind its bytes
     kImmediate = 1u << 15,     //!< Endpoint::put_chain_immediate() and deliver_immediates()
+    kPieces = 1u << 16,        //!< Endpoint::put_pieces() and get_pieces()
 };
 
 /**
@@ -133,6 +134,9 @@ struct ChainPiece {
     uint64_t remote;
     RemoteKey key;
 };
+
+/** Of Endpoint::put_pieces() and get_pieces(), in bytes. */
+inline constexpr size_t kLongestPiece = 64 * 1024;
 
 /**
  * Tells that one or several operations are complete. Owned by the caller, alive until the callback.

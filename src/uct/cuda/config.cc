@@ -13,7 +13,8 @@ using ucs::config::field;
 constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::staging>("STAGING", "16mb",
                             "Pinned host memory that copies from and to devices pass through, in "
-                            "a process; 512kb to 64mb. Taken when the program first uses CUDA."),
+                            "a process. Taken when the program first uses CUDA.",
+                            {"512kb", "64mb"}),
     field<&Config::preload>("PRELOAD", "y",
                             "Load the library's kernels when a context is first seen at start-up. "
                             "n: at their first use, which may wait for a kernel of the program's "
@@ -36,7 +37,7 @@ Config load() {
     std::string problem;
     if (table.load(ucs::config::Source::from_environment(), config, problem) != UCS_OK) {
         ucs::log_error("{}", problem);
-        config = {{16 << 20}, true, true, true, 256};
+        (void)table.load(ucs::config::Source(), config, problem);
     }
     return config;
 }

@@ -290,7 +290,7 @@ CopyContext* CopyEngine::context_near(const char (&device)[16]) {
     return any;
 }
 
-bool CopyEngine::is_pinned(const void* address, size_t length) const {
+std::span<std::byte> CopyEngine::pinned_range(const void* address) const {
     unsigned type = 0;
     abi::DevicePointer base = 0;
     size_t size = 0;
@@ -298,10 +298,11 @@ bool CopyEngine::is_pinned(const void* address, size_t length) const {
                                           abi::kPointerRangeSize};
     void* values[] = {&type, &base, &size};
     const abi::DevicePointer first = device_pointer(address);
-    return driver_.pointer_get_attributes(std::size(attributes), attributes, values, first) ==
-               abi::kSuccess &&
-           type == abi::kMemoryTypeHost && first >= base && first - base <= size &&
-           length <= size - (first - base);
+    const bool is_known = driver_.pointer_get_attributes(std::size(attributes), attributes, values,
+                                                         first) == abi::kSuccess &&
+                          type == abi::kMemoryTypeHost && first >= base && first - base < size;
+    if (!is_known) return {};
+    return {reinterpret_cast<std::byte*>(base), size};
 }
 
 void CopyEngine::prepare() {

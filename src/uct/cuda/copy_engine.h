@@ -131,8 +131,14 @@ class CopyEngine {
     CopyContext* context_of(const Found& found);
     /** A context of the device of that name, else of any; null: there is none so far. */
     CopyContext* context_near(const char (&device)[16]);
-    /** Does all of this host memory lie in one registration or pinned allocation? */
-    bool is_pinned(const void* address, size_t length) const;
+    /** The registration or pinned allocation that host memory lies in; empty: it is not pinned. */
+    std::span<std::byte> pinned_range(const void* address) const;
+    /** Does all of this host memory lie in one? */
+    bool is_pinned(const void* address, size_t length) const {
+        const std::span<std::byte> range = pinned_range(address);
+        const auto* const first = static_cast<const std::byte*>(address);
+        return !range.empty() && length <= range.size() - static_cast<size_t>(first - range.data());
+    }
     /** Get ready in the context that is current and in all primary contexts that are active. */
     void prepare();
 

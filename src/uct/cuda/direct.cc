@@ -5,6 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "uct/cuda/piece_copy.h"
+
 namespace uct::cuda {
 
 // --- one copy ---
@@ -26,13 +28,14 @@ void DirectCopy::handed_over(ucs_status_t status, const CopyContext::Ticket& tic
 }
 
 ucs_status_t DirectCopy::test() {
-    if (state_.load(std::memory_order_acquire) == State::kWaiting) owner_.flush(*job_.context);
+    if (state_.load(std::memory_order_acquire) == State::kWaiting)
+        owner_.flush(*job_.context, job_.direction);
     ucs_status_t status = UCS_INPROGRESS;
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
             // For company, or another thread hands it over; a device that fails meanwhile is seen.
             if (++polls_ % kPollsPerQuery == 0) {
-                (void)job_.context->query({job_.context, Direction::kWithin, 0});
+                (void)job_.context->query({job_.context, job_.direction, 0});
                 (void)job_.context->query({job_.context, Direction::kWithinToo, 0});
             }
             return UCS_INPROGRESS;
@@ -50,12 +53,6 @@ ucs_status_t DirectCopy::test() {
     return status;
 }
 
-ucs_status_t DirectCopy::begin_to_pinned() {
-    state_ = State::kBegun;
-    return job_.context->begin(Direction::kToHost, job_.to,
-                               reinterpret_cast<const void*>(job_.from), job_.length, &ticket_);
-}
-
 ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
     state_ = State::kInWindows;
     ucs_status_t status = UCS_OK;
@@ -71,9 +68,11 @@ ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
 ucs_status_t DirectCopy::fill(Window& window) {
     window.length = std::min(job_.length - begun_, StagingPool::kChunk);
     if (window.length == 0) return UCS_OK;
+    const bool is_to_host = job_.direction == Direction::kToHost;
+    if (!is_to_host) std::memcpy(window.chunk, job_.from + begun_, window.length);
     const ucs_status_t status = job_.context->begin(
-        Direction::kToHost, window.chunk, reinterpret_cast<const void*>(job_.from + begun_),
-        window.length, &window.ticket);
+        job_.direction, is_to_host ? window.chunk : job_.to + begun_,
+        is_to_host ? job_.from + begun_ : window.chunk, window.length, &window.ticket);
     if (status != UCS_OK) window.length = 0;
     begun_ += window.length;
     return status;
@@ -85,7 +84,8 @@ ucs_status_t DirectCopy::test_windows() {
         ucs_status_t status = ask(window.ticket);
         if (status == UCS_INPROGRESS) return status;
         if (status == UCS_OK) {
-            std::memcpy(job_.to + delivered_, window.chunk, window.length);
+            if (job_.direction == Direction::kToHost)
+                std::memcpy(job_.to + delivered_, window.chunk, window.length);
             delivered_ += window.length;
             turn_ = (turn_ + 1) % kWindows;
             status = fill(window);
@@ -118,58 +118,68 @@ void DirectCopy::close(StagingPool& staging) {
     begun_ = delivered_ = 0;
 }
 
-// --- where from, and in which context ---
+// --- where, and in which context ---
 
-CopyContext* DirectCopies::context_for(const ucs::MemoryExport& from,
-                                       const CopyEngine::Found& target) {
-    if (target.type != UCS_MEMORY_TYPE_HOST) return engine_.context_of(target);
-    if (from.process == exports_.process())
-        return engine_.context_of(engine_.look_up(reinterpret_cast<const void*>(from.base)));
-    return engine_.context_near(from.device);
+CopyContext* DirectCopies::context_for(const ucs::MemoryExport& described,
+                                       const CopyEngine::Found& here) {
+    if (here.type != UCS_MEMORY_TYPE_HOST) return engine_.context_of(here);
+    if (described.process == exports_.process())
+        return engine_.context_of(engine_.look_up(reinterpret_cast<const void*>(described.base)));
+    return engine_.context_near(described.device);
 }
 
-ucs_status_t DirectCopies::find_source(const ucs::MemoryExport& from, CopyContext& context,
-                                       Source* source) {
-    if (from.process != exports_.process()) {
-        if (from.has_handle == 0) return UCS_ERR_UNSUPPORTED;
-        const ucs_status_t status = mappings_.take(from, context, &source->mapping);
-        if (status == UCS_OK) source->address = source->mapping->address + from.offset;
+ucs_status_t DirectCopies::find_place(const ucs::MemoryExport& described, CopyContext& context,
+                                      Place* place) {
+    if (described.process != exports_.process()) {
+        if (described.has_handle == 0) return UCS_ERR_UNSUPPORTED;
+        const ucs_status_t status = mappings_.take(described, context, &place->mapping);
+        if (status == UCS_OK) {
+            place->address =
+                reinterpret_cast<std::byte*>(place->mapping->address + described.offset);
+        }
         return status;
     }
-    const CopyEngine::Found found = engine_.look_up(reinterpret_cast<const void*>(from.base));
-    if (found.type == UCS_MEMORY_TYPE_HOST || found.base != from.base ||
-        found.length != from.size || Exports::buffer_at(engine_.driver(), from.base) != from.buffer)
+    const CopyEngine::Found found = engine_.look_up(reinterpret_cast<const void*>(described.base));
+    if (found.type == UCS_MEMORY_TYPE_HOST || found.base != described.base ||
+        found.length != described.size ||
+        Exports::buffer_at(engine_.driver(), described.base) != described.buffer)
         return UCS_ERR_INVALID_PARAM;
-    source->address = from.base + from.offset;
+    place->address = reinterpret_cast<std::byte*>(described.base + described.offset);
     if (found.device == context.device()) return UCS_OK;
     // Pools and virtual memory open to other devices as their owner says, if at all.
     CopyContext* const owner = found.context == nullptr ? nullptr : engine_.context_of(found);
     return owner == nullptr ? UCS_ERR_UNSUPPORTED : mappings_.reach(context, *owner);
 }
 
-ucs_status_t DirectCopies::fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                                 ucs::AsyncCopy** copy) {
-    if (from.version != ucs::kMemoryExportVersion || from.offset > from.size ||
-        length > from.size - from.offset)
-        return UCS_ERR_INVALID_PARAM;
-    const CopyEngine::Found target = engine_.look_up(to);
-    const bool is_to_host = target.type == UCS_MEMORY_TYPE_HOST;
-    if (!is_to_host && length > target.length - (reinterpret_cast<uintptr_t>(to) - target.base))
+bool DirectCopies::is_sound(const ucs::MemoryExport& described, uint64_t offset, size_t length) {
+    return described.version == ucs::kMemoryExportVersion && described.offset <= described.size &&
+           offset <= described.size - described.offset &&
+           length <= described.size - described.offset - offset;
+}
+
+ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
+                                 Way way, ucs::AsyncCopy** copy) {
+    if (!is_sound(described, 0, length)) return UCS_ERR_INVALID_PARAM;
+    const CopyEngine::Found found = engine_.look_up(here);
+    const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
+    if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
         return UCS_ERR_UNSUPPORTED;
-    CopyContext* const context = context_for(from, target);
+    CopyContext* const context = context_for(described, found);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
-    Source source;
-    ucs_status_t status = find_source(from, *context, &source);
+    Place place;
+    ucs_status_t status = find_place(described, *context, &place);
     if (status != UCS_OK) return status;
     DirectCopy* const made = take();
     if (made == nullptr) {
-        if (source.mapping != nullptr) mappings_.put(*source.mapping);
+        if (place.mapping != nullptr) mappings_.put(*place.mapping);
         return UCS_ERR_NO_MEMORY;
     }
-    made->open({context, source.mapping, source.address, static_cast<std::byte*>(to), length});
-    if (is_to_host) {
-        status = engine_.is_pinned(to, length) ? made->begin_to_pinned()
-                                               : made->begin_in_windows(staging_);
+    Direction direction = Direction::kWithin;
+    if (is_host) direction = way == Way::kOut ? Direction::kToHost : Direction::kToDevice;
+    made->open({context, place.mapping, direction, way == Way::kOut ? here : place.address,
+                way == Way::kOut ? place.address : here, length});
+    if (is_host && !engine_.is_pinned(here, length)) {
+        status = made->begin_in_windows(staging_);
     } else {
         std::lock_guard lock(mutex_);
         waiting_.push_back(made);
@@ -182,12 +192,72 @@ ucs_status_t DirectCopies::fetch(const ucs::MemoryExport& from, void* to, size_t
     return UCS_OK;
 }
 
+// --- lists ---
+
+DirectCopies::Here DirectCopies::find_here(const ucs::DevicePiece& piece) {
+    Here here;
+    const CopyEngine::Found found = engine_.look_up(piece.here);
+    here.is_host = found.type == UCS_MEMORY_TYPE_HOST;
+    here.range = here.is_host ? engine_.pinned_range(piece.here)
+                              : std::span(reinterpret_cast<std::byte*>(found.base), found.length);
+    if (here.holds(piece)) here.context = context_for(*piece.there, found);
+    return here;
+}
+
+ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
+                                    size_t* begun, ucs::AsyncCopy** copy) {
+    *begun = 0;
+    ucs_status_t status = UCS_OK;
+    std::unique_ptr<PieceCopy> made;
+    Here here;
+    const ucs::MemoryExport* there = nullptr;
+    Place place;
+    for (const ucs::DevicePiece& piece : pieces) {
+        if (!here.holds(piece)) {
+            here = find_here(piece);
+            if (here.context == nullptr) {
+                status = UCS_ERR_UNSUPPORTED;
+                break;
+            }
+        }
+        Direction direction = Direction::kWithin;
+        if (here.is_host) direction = is_store ? Direction::kToDevice : Direction::kToHost;
+        if (made == nullptr) {
+            made.reset(new (std::nothrow) PieceCopy(*here.context, direction, staging_, mappings_));
+            if (made == nullptr) return UCS_ERR_NO_MEMORY;
+        } else if (&made->context() != here.context || made->direction() != direction) {
+            break;  // another list's
+        }
+        if (!is_sound(*piece.there, piece.offset, piece.length)) {
+            status = UCS_ERR_INVALID_PARAM;
+            break;
+        }
+        if (piece.there != there) {
+            place = {};
+            status = find_place(*piece.there, *here.context, &place);
+            if (status != UCS_OK) break;
+            if (place.mapping != nullptr) made->hold(*place.mapping);
+            there = piece.there;
+        }
+        std::byte* const far = place.address + piece.offset;
+        auto* const near = static_cast<std::byte*>(piece.here);
+        made->add(is_store ? far : near, is_store ? near : far, piece.length);
+        ++*begun;
+    }
+    if (*begun == 0) return status == UCS_OK ? UCS_ERR_UNSUPPORTED : status;
+    made->close();
+    *copy = made.release();
+    return UCS_OK;
+}
+
 // --- handing over ---
 
-bool DirectCopies::begin_list(CopyContext& context, std::span<DirectCopy* const> copies) {
+bool DirectCopies::begin_list(CopyContext& context, Direction direction,
+                              std::span<DirectCopy* const> copies) {
     size_t total = 0;
     for (const DirectCopy* copy : copies) total += copy->job().length;
-    if (copies.size() < kLeastList || total / copies.size() > kLongPiece || !context.takes_lists())
+    const size_t most = direction == Direction::kWithin ? kLongPiece : kLongHostPiece;
+    if (copies.size() < kLeastList || total / copies.size() > most || !context.takes_lists())
         return false;
     std::byte* const chunk = staging_.take();
     if (chunk == nullptr) return false;
@@ -196,51 +266,62 @@ bool DirectCopies::begin_list(CopyContext& context, std::span<DirectCopy* const>
     constexpr size_t kMost = StagingPool::kChunk / sizeof(KernelPiece);
     size_t count = 0;
     for (const DirectCopy* copy : copies) {
-        for (size_t at = 0; at < copy->job().length && count < kMost; at += cut)
-            list[count++] = {reinterpret_cast<uint64_t>(copy->job().to + at), copy->job().from + at,
-                             std::min(cut, copy->job().length - at)};
+        const DirectCopy::Job& job = copy->job();
+        for (size_t at = 0; at < job.length && count < kMost; at += cut) {
+            list[count++] = {reinterpret_cast<uint64_t>(job.to + at),
+                             reinterpret_cast<uint64_t>(job.from + at),
+                             std::min(cut, job.length - at)};
+        }
     }
     CopyContext::Ticket ticket;
     const bool is_begun =
-        count < kMost && context.begin_list(Direction::kWithin, {list, count}, &ticket) == UCS_OK;
+        count < kMost && context.begin_list(direction, {list, count}, &ticket) == UCS_OK;
     if (!is_begun) {
         staging_.put(chunk);
         return false;
     }
-    latest_ = ticket;
+    latest_[static_cast<size_t>(direction)] = ticket;
     for (DirectCopy* copy : copies)
         copy->handed_over(UCS_OK, ticket, copy == copies.front() ? chunk : nullptr);
     return true;
 }
 
 /** With the mutex: nothing is gained if what waits waits for more. */
-bool DirectCopies::has_company() const {
-    size_t bytes = 0;
+bool DirectCopies::has_company(const CopyContext& context, Direction direction) const {
+    size_t bytes = 0, count = 0;
     for (const DirectCopy* copy : waiting_) {
-        if (copy->job().length > kLongPiece) return true;
-        bytes += copy->job().length;
+        const DirectCopy::Job& job = copy->job();
+        if (job.context != &context || job.direction != direction) continue;
+        if (job.length > kLongPiece) return true;
+        bytes += job.length;
+        ++count;
     }
-    return waiting_.size() >= kCompany || bytes >= kCompanyBytes;
+    return count >= kCompany || bytes >= kCompanyBytes;
 }
 
-void DirectCopies::flush(CopyContext& context) {
+void DirectCopies::flush(CopyContext& context, Direction direction) {
     std::lock_guard lock(mutex_);
-    if (!has_company() && latest_.context == &context && context.test(latest_) == UCS_INPROGRESS)
+    CopyContext::Ticket& latest = latest_[static_cast<size_t>(direction)];
+    if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
+        !has_company(context, direction))
         return;
     handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
-        if (copy->job().context != &context) return false;
+        if (copy->job().context != &context || copy->job().direction != direction) return false;
         handed_over_.push_back(copy);
         return true;
     });
-    if (begin_list(context, handed_over_)) return;
+    if (begin_list(context, direction, handed_over_)) return;
     for (DirectCopy* copy : handed_over_) {
         const DirectCopy::Job& job = copy->job();
         CopyContext::Ticket ticket;
-        const ucs_status_t status = context.begin(
-            next_, job.to, reinterpret_cast<const void*>(job.from), job.length, &ticket);
-        next_ = next_ == Direction::kWithin ? Direction::kWithinToo : Direction::kWithin;
-        if (status == UCS_OK) latest_ = ticket;
+        Direction stream = direction;
+        if (direction == Direction::kWithin) {
+            stream = next_;
+            next_ = next_ == Direction::kWithin ? Direction::kWithinToo : Direction::kWithin;
+        }
+        const ucs_status_t status = context.begin(stream, job.to, job.from, job.length, &ticket);
+        if (status == UCS_OK) latest = ticket;
         copy->handed_over(status, ticket, nullptr);
     }
 }

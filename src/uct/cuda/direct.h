@@ -20,17 +20,18 @@ namespace uct::cuda {
 class DirectCopies;
 
 /**
- * One copy out of memory that was described: straight to device memory or pinned memory; to other
- * host memory through a few chunks of staging memory, of which the processor empties one while the
- * device fills the others.
+ * One copy out of memory that was described, or into it. The other side is device memory or pinned
+ * memory, or else host memory that is copied through a few chunks of staging memory, of which the
+ * processor empties or fills one while the device is busy with the others.
  */
 class DirectCopy final : public ucs::AsyncCopy {
   public:
     struct Job {
         CopyContext* context = nullptr;
-        Mapping* mapping = nullptr;  //!< the source is in it; null: memory of this process
-        abi::DevicePointer from = 0;
+        Mapping* mapping = nullptr;  //!< one side is in it; null: memory of this process
+        Direction direction = Direction::kWithin;
         std::byte* to = nullptr;
+        const std::byte* from = nullptr;
         size_t length = 0;
     };
 
@@ -39,8 +40,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     const Job& job() const { return job_; }
     /** The copy waits for handed_over(). */
     void open(const Job& job) { job_ = job; }
-    /** Or it begins at once. */
-    ucs_status_t begin_to_pinned();
+    /** Or it begins at once: the host's side is not pinned. */
     ucs_status_t begin_in_windows(StagingPool& staging);
     /** Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
      *  or null */
@@ -75,13 +75,13 @@ class DirectCopy final : public ucs::AsyncCopy {
     std::byte* list_ = nullptr;
     Window windows_[kWindows];
     unsigned turn_ = 0;                 //!< the window that ends next
-    size_t begun_ = 0, delivered_ = 0;  //!< bytes
+    size_t begun_ = 0, delivered_ = 0;  //!< bytes, of which the device was told, and that are there
 };
 
 /**
- * Copies by the devices themselves, out of memory of this process or another one.
+ * Copies by the devices themselves, out of memory of this process or another one, or into it.
  *
- * Those between devices that are begun in one turn of the program's progress are handed over
+ * Those of one direction that are begun in one turn of the program's progress are handed over
  * together when the first of them is asked for: many short ones by one kernel, since each copy of
  * the copy engine costs 2 us, long ones one by one. While some are under way, a few short ones wait
  * for company, until those have ended. Any thread.
@@ -93,11 +93,23 @@ class DirectCopies {
 
     /** As ucs::MemoryDetector::fetch(). */
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
-                       ucs::AsyncCopy** copy);
+                       ucs::AsyncCopy** copy) {
+        return begin(from, static_cast<std::byte*>(to), length, Way::kOut, copy);
+    }
+    /** As ucs::MemoryDetector::store(). */
+    ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
+                       ucs::AsyncCopy** copy) {
+        auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
+        return begin(to, bytes, length, Way::kInto, copy);
+    }
+
+    /** As ucs::MemoryDetector::transfer(). */
+    ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
+                          ucs::AsyncCopy** copy);
 
     // For the copies themselves.
-    /** Hand over what waits in a context. */
-    void flush(CopyContext& context);
+    /** Hand over what waits in a context for a direction. */
+    void flush(CopyContext& context, Direction direction);
     void put(DirectCopy& copy);
 
   private:
@@ -106,19 +118,39 @@ class DirectCopies {
     /** So many, or so many bytes, need no further company. */
     static constexpr size_t kCompany = 32, kCompanyBytes = 16 << 20;
     /** Pieces that are longer on average belong to the copy engine. */
-    static constexpr size_t kLongPiece = 4 << 20;
+    static constexpr size_t kLongPiece = 4 << 20, kLongHostPiece = 512 << 10;
     /** A kernel's blocks have something to do each: longer pieces are cut. */
     static constexpr size_t kLeastCut = 4096, kParts = 264;
 
-    struct Source {
-        abi::DevicePointer address = 0;
+    /** From the described memory, or into it. */
+    enum class Way : uint8_t { kOut, kInto };
+    struct Place {
+        std::byte* address = nullptr;
         Mapping* mapping = nullptr;
     };
 
-    bool has_company() const;
-    ucs_status_t find_source(const ucs::MemoryExport& from, CopyContext& context, Source* source);
-    CopyContext* context_for(const ucs::MemoryExport& from, const CopyEngine::Found& target);
-    bool begin_list(CopyContext& context, std::span<DirectCopy* const> copies);
+    /** Memory here in which many pieces may lie. */
+    struct Here {
+        std::span<std::byte> range;
+        CopyContext* context = nullptr;
+        bool is_host = false;
+
+        bool holds(const ucs::DevicePiece& piece) const {
+            const auto* const first = static_cast<const std::byte*>(piece.here);
+            return first >= range.data() && first < range.data() + range.size() &&
+                   piece.length <= static_cast<size_t>(range.data() + range.size() - first);
+        }
+    };
+
+    static bool is_sound(const ucs::MemoryExport& described, uint64_t offset, size_t length);
+    /** Where a piece lies here; without a context: no device reaches it. */
+    Here find_here(const ucs::DevicePiece& piece);
+    ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length, Way way,
+                       ucs::AsyncCopy** copy);
+    bool has_company(const CopyContext& context, Direction direction) const;
+    ucs_status_t find_place(const ucs::MemoryExport& described, CopyContext& context, Place* place);
+    CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
+    bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
     DirectCopy* take();
 
     CopyEngine& engine_;
@@ -126,7 +158,7 @@ class DirectCopies {
     Exports& exports_;
     Mappings& mappings_;
     std::mutex mutex_;
-    CopyContext::Ticket latest_;  //!< that was handed over
+    CopyContext::Ticket latest_[kDirections];  //!< that was handed over; kWithin: for both
     Direction next_ = Direction::kWithin;
     std::vector<DirectCopy*> waiting_;
     std::vector<DirectCopy*> handed_over_;  //!< of flush()

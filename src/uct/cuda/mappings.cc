@@ -165,11 +165,12 @@ void Mappings::open(Mapping& mapping) {
             if (result == abi::kSuccess) result = abi::kInvalidValue;
         }
     }
-    if (result == abi::kSuccess)
+    if (result == abi::kSuccess) {
         ucs::log_info("{} bytes of another process's CUDA memory are mapped", mapping.owner.size);
-    else
+    } else {
         ucs::log_info("CUDA memory of another process cannot be mapped ({}): it is staged",
                       driver_.name_of(result));
+    }
     std::lock_guard lock(mutex_);
     mapping.address = address;
     mapping.state = result == abi::kSuccess ? Mapping::State::kOpen : Mapping::State::kRefused;
@@ -215,9 +216,10 @@ ucs_status_t Mappings::reach(CopyContext& from, CopyContext& to) {
             if (result == abi::kSuccess) result = driver_.context_enable_peer(made.to->handle(), 0);
         }
         const bool is_open = result == abi::kSuccess || result == abi::kPeerAccessAlreadyEnabled;
-        if (!is_open)
+        if (!is_open) {
             ucs::log_info("CUDA device {} does not reach device {} ({}): copies are staged",
                           made.from->device(), made.to->device(), driver_.name_of(result));
+        }
         std::lock_guard state_lock(mutex_);
         made.state = is_open ? Mapping::State::kOpen : Mapping::State::kRefused;
     });

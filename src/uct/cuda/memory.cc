@@ -39,6 +39,10 @@ uint64_t Memory::types() const {
     return UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
 }
 
+uint64_t Memory::readable_types() const {
+    return Config::get().direct ? types() : 0;
+}
+
 // A primary context, held from then on: it lives as long as the process, unless the program resets
 // the device. A program that has none gets none: the context that is current has to do.
 abi::Context Memory::home() {
@@ -125,6 +129,21 @@ ucs_status_t Memory::fetch(const ucs::MemoryExport& from, void* to, size_t lengt
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
     fill_late(to);
     return direct_.fetch(from, to, length, copy);
+}
+
+ucs_status_t Memory::store(const ucs::MemoryExport& to, const void* from, size_t length,
+                           ucs::AsyncCopy** copy) {
+    if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;
+    fill_late(from);
+    return direct_.store(to, from, length, copy);
+}
+
+ucs_status_t Memory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_store,
+                              size_t* begun, ucs::AsyncCopy** copy) {
+    *begun = 0;
+    if (!Config::get().direct || !is_in_use() || pieces.empty()) return UCS_ERR_UNSUPPORTED;
+    fill_late(pieces.front().here);
+    return direct_.transfer(pieces, is_store, begun, copy);
 }
 
 ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {

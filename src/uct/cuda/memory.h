@@ -20,6 +20,7 @@ class Memory final : public ucs::MemoryDetector {
 
     bool detect(const void* address, size_t length, ucs::MemoryInfo& info) const override;
     uint64_t types() const override;
+    uint64_t readable_types() const override;
     bool is_in_use() const override { return engine_.driver().is_initialized(); }
     void prepare() override;
     ucs_status_t copy(void* to, const void* from, size_t length) override;
@@ -28,6 +29,10 @@ class Memory final : public ucs::MemoryDetector {
     bool export_memory(const void* address, size_t length, ucs::MemoryExport& description) override;
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
                        ucs::AsyncCopy** copy) override;
+    ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
+                       ucs::AsyncCopy** copy) override;
+    ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
+                          ucs::AsyncCopy** copy) override;
     bool is_freed(uint64_t buffer, uint64_t base) override {
         return Exports::buffer_at(engine_.driver(), base) != buffer;
     }

@@ -20,13 +20,12 @@ bool StagingPool::is_pinned() const {
 }
 
 void StagingPool::fill() {
-    constexpr size_t kLeast = 2 * kChunk, kMost = size_t{64} << 20;
     constexpr unsigned kPortableAndMapped = 3;
     std::lock_guard lock(mutex_);
     const bool is_first = !is_filled_;
     if (!is_first && (memory_ == nullptr || is_pinned())) return;
     is_filled_ = true;
-    const size_t bytes = std::clamp(Config::get().staging.bytes, kLeast, kMost) / kChunk * kChunk;
+    const size_t bytes = Config::get().staging.bytes / kChunk * kChunk;
     void* const memory =
         is_first ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                  : memory_;

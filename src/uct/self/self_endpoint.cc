@@ -44,44 +44,67 @@ ucs_status_t SelfEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> heade
     return UCS_OK;
 }
 
+SelfEndpoint::~SelfEndpoint() {
+    interface_.copies().cancel(*this);
+    if (is_fenced_) interface_.fence_waits(false);
+    interface_.pending().drop_all(waiting_);
+}
+
+ucs_status_t SelfEndpoint::fence() {
+    if (!has_copies() || is_fenced_) return UCS_OK;
+    is_fenced_ = true;
+    interface_.fence_waits(true);
+    return UCS_OK;
+}
+
+void SelfEndpoint::copies_done() {
+    if (!is_fenced_) return;
+    is_fenced_ = false;
+    interface_.fence_waits(false);
+}
+
 ucs_status_t SelfEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
                                      RemoteKey key) {
+    if (is_fenced_) return UCS_ERR_NO_RESOURCE;
     append(reinterpret_cast<std::byte*>(remote_address), buffer, length);
     return UCS_OK;
 }
 
 ssize_t SelfEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
                                 RemoteKey key) {
-    return static_cast<ssize_t>(pack(reinterpret_cast<void*>(remote_address), arg));
+    if (is_fenced_ || !interface_.copies().has_room()) return UCS_ERR_NO_RESOURCE;
+    const size_t length = pack(reinterpret_cast<void*>(remote_address), arg);
+    interface_.copies().spend(length);
+    return static_cast<ssize_t>(length);
 }
 
 ucs_status_t SelfEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_address,
                                      RemoteKey key, Completion* completion) {
-    auto* to = reinterpret_cast<std::byte*>(remote_address);
-    for (const Iov& piece : iov) to = append(to, piece.buffer, piece.length);
-    return UCS_OK;
+    if (is_fenced_) return UCS_ERR_NO_RESOURCE;
+    return interface_.copies().start(*this, {CopyDirection::kPut, iov, remote_address, key},
+                                     completion);
 }
 
 ucs_status_t SelfEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t length,
                                      uint64_t remote_address, RemoteKey key,
                                      Completion* completion) {
+    if (is_fenced_ || !interface_.copies().has_room()) return UCS_ERR_NO_RESOURCE;
     unpack(arg, reinterpret_cast<const void*>(remote_address), length);
+    interface_.copies().spend(length);
     return UCS_OK;
 }
 
 ucs_status_t SelfEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_address,
                                      RemoteKey key, Completion* completion) {
-    const auto* from = reinterpret_cast<const std::byte*>(remote_address);
-    for (const Iov& piece : iov) {
-        append(static_cast<std::byte*>(piece.buffer), from, piece.length);
-        from += piece.length;
-    }
-    return UCS_OK;
+    if (is_fenced_) return UCS_ERR_NO_RESOURCE;
+    return interface_.copies().start(*this, {CopyDirection::kGet, iov, remote_address, key},
+                                     completion);
 }
 
 ucs_status_t SelfEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                                   void* result, uint64_t remote_address, RemoteKey key,
                                   Completion* completion) {
+    if (is_fenced_) return UCS_ERR_NO_RESOURCE;
     const uint64_t old =
         apply_atomic(op, size, reinterpret_cast<void*>(remote_address), operand, compare);
     if (result != nullptr) std::memcpy(result, &old, size);

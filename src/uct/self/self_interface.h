@@ -5,6 +5,7 @@
 
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/interface.h"
+#include "uct/base/copy_queue.h"
 #include "uct/base/pending_queue.h"
 
 namespace uct {
@@ -28,7 +29,8 @@ class SelfMessage final : public ReceiveDescriptor,
 
 /**
  * Messages are copied into a queue and delivered by progress(), so that a handler that sends to its
- * own worker does not recurse. Remote memory access is done at once, with the CPU's own atomics.
+ * own worker does not recurse. Remote memory access is done by the CPU: long puts and gets by and
+ * by (CopyQueue), all else at once, with the CPU's own atomics.
  */
 class SelfInterface final : public Interface {
   public:
@@ -40,14 +42,22 @@ class SelfInterface final : public Interface {
     bool is_reachable(const RemoteAddress& remote) const override;
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
-    unsigned progress() override { return queue_.empty() && pending_.empty() ? 0 : deliver_all(); }
-    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+    unsigned progress() override {
+        const bool is_idle = queue_.empty() && pending_.empty() && !copies_.needs_progress();
+        return is_idle ? 0 : deliver_all();
+    }
+    ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
 
     /** Null if too many messages are queued or kept. */
     SelfMessage* allocate(uint8_t id);
     void send(SelfMessage* message);
-    bool has_room() const { return pool_.in_use() < kMaxMessages; }
+    bool has_room() const {
+        return pool_.in_use() < kMaxMessages && copies_.has_room() && fenced_ == 0;
+    }
     PendingQueue& pending() { return pending_; }
+    CopyQueue& copies() { return copies_; }
+    /** An endpoint has, or has no more, a fence that waits for copies: nothing overtakes it. */
+    void fence_waits(bool waits) { fenced_ += waits ? 1 : -1; }
 
   private:
     static constexpr size_t kMaxMessages = 256;
@@ -60,12 +70,14 @@ class SelfInterface final : public Interface {
     ucs::MemoryPool pool_;
     Queue queue_;
     PendingQueue pending_;
+    CopyQueue copies_;
+    int fenced_ = 0;
 };
 
-class SelfEndpoint final : public Endpoint {
+class SelfEndpoint final : public Endpoint, public CopyGroup {
   public:
     explicit SelfEndpoint(SelfInterface& interface) : interface_(interface) {}
-    ~SelfEndpoint() override { interface_.pending().drop_all(waiting_); }
+    ~SelfEndpoint() override;
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                           uint32_t length) override;
@@ -85,8 +97,10 @@ class SelfEndpoint final : public Endpoint {
     ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                         void* result, uint64_t remote_address, RemoteKey key,
                         Completion* completion) override;
-    ucs_status_t fence() override { return UCS_OK; }
-    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+    ucs_status_t fence() override;
+    ucs_status_t flush(Completion* completion) override {
+        return interface_.copies().flush(*this, completion);
+    }
     ucs_status_t check(Completion* completion) override { return UCS_OK; }
     ucs_status_t pending_add(Pending* pending) override;
     void pending_remove(Pending* pending) override {
@@ -97,8 +111,12 @@ class SelfEndpoint final : public Endpoint {
     }
 
   private:
+    void copy_failed(ucs_status_t status) override {}
+    void copies_done() override;
+
     SelfInterface& interface_;
     PendingQueue::Group waiting_;
+    bool is_fenced_ = false;  //!< no one-sided operation before the copies under way are done
 };
 
 }  // namespace uct

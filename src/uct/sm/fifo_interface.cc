@@ -69,8 +69,7 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
 
 unsigned FifoInterface::progress() {
     const unsigned count = inbox_->has_message() ? take_messages() : 0;
-    after_poll();
-    return count;
+    return count + after_poll();
 }
 
 unsigned FifoInterface::take_messages() {
@@ -131,6 +130,7 @@ ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
 template <typename Write>
 ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     if (status_ != UCS_OK) return status_;
+    if (!interface_.copies().has_room()) return UCS_ERR_NO_RESOURCE;
     bool sleeps;
     const uint64_t number = outbox_->reserve(true, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
@@ -138,6 +138,7 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     // The slot is reserved, so a message without content takes it if the receiver is out of its
     // mind.
     const size_t length = buffer == nullptr ? 0 : write(buffer);
+    interface_.spend(length);
     Slot& slot = outbox_->slot(number);
     slot.control.store(control::word(number, id, length, control::kInBuffer),
                        std::memory_order_release);

@@ -60,7 +60,10 @@ ucs_status_t Outbox::open(const SegmentName& name, Kind kind, std::unique_ptr<Ou
         return UCS_ERR_UNREACHABLE;
     }
     if (kind == Kind::kManySenders && !made->enlist()) {
-        ucs::log_debug("process {} has too many senders already", name.pid);
+        ucs::log_warn(
+            "all {} places for senders to process {} are taken: it is reached by another way; it "
+            "makes more of them where UCX_NUM_EPS says how many peers to expect",
+            layout->senders, name.pid);
         return UCS_ERR_NO_RESOURCE;
     }
     *outbox = std::move(made);

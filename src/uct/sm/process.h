@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include "ucs/sys/process.h"
 
 namespace uct::sm {
 
-/** A process for as long as it runs: numbers are used again, pairs of number and start are not. */
-struct Process {
-    uint32_t pid = 0;
-    uint64_t start_time = 0;  //!< in clock ticks since boot; 0: not known
-
-    static Process self();
-    /** The process that has that number now. */
-    static std::optional<Process> find(uint32_t pid);
-    /** A zombie is dead. A system call or three: not for fast paths. */
-    bool is_alive() const;
-
-    friend bool operator==(const Process&, const Process&) = default;
-};
-
-/** Where process numbers mean the same: the kernel's id of this process's pid namespace. */
-uint64_t pid_namespace();
+using ucs::pid_namespace;
+using ucs::Process;
 
 }  // namespace uct::sm

@@ -5,6 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
+
+#include "ucs/sys/sanitizer.h"
 
 namespace uct::sm {
 
@@ -33,6 +36,7 @@ ucs_status_t RemoteRegion::copy(std::span<const Iov> pieces, uint64_t address) c
     constexpr PeerRights kWanted =
         kDirection == Direction::kWrite ? PeerRights::kWrite : PeerRights::kRead;
     if (!allows(kWanted, address, length)) return UCS_ERR_INVALID_ADDR;
+    const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
     for (const Iov& piece : pieces) {
         if (piece.length == 0) continue;
         if (!is_mapped()) {
@@ -54,6 +58,95 @@ ucs_status_t RemoteRegion::write(std::span<const Iov> pieces, uint64_t address) 
 
 ucs_status_t RemoteRegion::read(std::span<const Iov> pieces, uint64_t address) const {
     return copy<Direction::kRead>(pieces, address);
+}
+
+namespace {
+
+PeerRights rights_for(CopyDirection direction) {
+    return direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
+}
+
+/** Pieces from the front that lie in the first `bytes` of all. */
+size_t whole_pieces(std::span<const ChainPiece> pieces, size_t bytes) {
+    size_t count = 0;
+    for (; count < pieces.size() && pieces[count].length <= bytes; ++count)
+        bytes -= pieces[count].length;
+    return count;
+}
+
+size_t total(std::span<const ChainPiece> pieces) {
+    size_t bytes = 0;
+    for (const ChainPiece& piece : pieces) bytes += piece.length;
+    return bytes;
+}
+
+}  // namespace
+
+// What the kernel stops at is tried alone, to learn why: so the error is that of one piece.
+ssize_t PieceCopier::through_kernel(CopyDirection direction, std::span<const ChainPiece> pieces,
+                                    size_t* bytes) {
+    if (vectors_ == nullptr) vectors_.reset(new (std::nothrow) Vectors);
+    if (vectors_ == nullptr) return UCS_ERR_NO_MEMORY;
+    const pid_t owner = RemoteRegion::from(pieces.front().key).owner();
+    size_t count = 0, wanted = 0;
+    for (const ChainPiece& piece : pieces) {
+        const RemoteRegion& region = RemoteRegion::from(piece.key);
+        if (count == kMostPieces || region.is_mapped() || region.owner() != owner ||
+            (count != 0 && wanted + piece.length > kMostBytes) ||
+            !region.allows(rights_for(direction), piece.remote, piece.length))
+            break;
+        vectors_->here[count] = {piece.local, piece.length};
+        vectors_->there[count++] = {reinterpret_cast<void*>(piece.remote), piece.length};
+        wanted += piece.length;
+    }
+    if (count == 0) return UCS_ERR_INVALID_ADDR;
+    const iovec* const here = vectors_->here.data();
+    const iovec* const there = vectors_->there.data();
+    const ssize_t moved = direction == CopyDirection::kPut
+                              ? process_vm_writev(owner, here, count, there, count, 0)
+                              : process_vm_readv(owner, here, count, there, count, 0);
+    const size_t whole =
+        whole_pieces(pieces.first(count), moved < 0 ? 0 : static_cast<size_t>(moved));
+    if (whole == 0 && wanted != 0) {
+        const ChainPiece& first = pieces.front();
+        const Iov piece{first.local, first.length, nullptr};
+        const RemoteRegion& region = RemoteRegion::from(first.key);
+        const ucs_status_t status = direction == CopyDirection::kPut
+                                        ? region.write({&piece, 1}, first.remote)
+                                        : region.read({&piece, 1}, first.remote);
+        if (status != UCS_OK) return status;
+        *bytes += first.length;
+        return 1;
+    }
+    *bytes += total(pieces.first(whole));
+    return static_cast<ssize_t>(whole);
+}
+
+ssize_t PieceCopier::copy(CopyDirection direction, std::span<const ChainPiece> pieces,
+                          size_t* bytes) {
+    size_t done = 0;
+    *bytes = 0;
+    while (done < pieces.size() && *bytes < kMostBytes) {
+        const ChainPiece& next = pieces[done];
+        const RemoteRegion& region = RemoteRegion::from(next.key);
+        ssize_t count = 1;
+        if (!region.is_mapped()) {
+            count = through_kernel(direction, pieces.subspan(done), bytes);
+        } else if (!region.allows(rights_for(direction), next.remote, next.length)) {
+            count = UCS_ERR_INVALID_ADDR;
+        } else {
+            const ucs::IgnoredByThreadSanitizer stands_for_a_peer;
+            std::byte* const there = region.local(next.remote);
+            std::memcpy(direction == CopyDirection::kPut ? there : next.local,
+                        direction == CopyDirection::kPut ? next.local : there, next.length);
+            *bytes += next.length;
+        }
+        if (count < 0) return done == 0 ? count : static_cast<ssize_t>(done);
+        done += static_cast<size_t>(count);
+        // One call of the system is enough for a turn.
+        if (!region.is_mapped()) break;
+    }
+    return static_cast<ssize_t>(done);
 }
 
 bool may_access(uint32_t pid, uint64_t address) {

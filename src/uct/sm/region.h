@@ -2,11 +2,14 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
+#include <array>
 #include <memory>
 #include <span>
 
 #include "uct/api/memory_domain.h"
+#include "uct/base/local_copy.h"
 #include "uct/sm/key_table.h"
 #include "uct/sm/process.h"
 #include "uct/sm/segment.h"
@@ -72,6 +75,7 @@ class RemoteRegion {
     }
     PeerRights rights() const { return rights_; }
     bool is_mapped() const { return local_ != nullptr; }
+    pid_t owner() const { return pid_; }
     /** Where an address of the owner is here; for mapped memory. */
     std::byte* local(uint64_t address) const { return local_ + (address - address_); }
 
@@ -97,6 +101,33 @@ class RemoteRegion {
     const pid_t pid_;
     const Source source_;
     const std::shared_ptr<Mapping> mapping_;
+};
+
+/**
+ * Copy many pieces, each between memory of this process and the region that its key names, with one
+ * call of the system for pieces of one process that follow each other.
+ */
+class PieceCopier {
+  public:
+    static constexpr size_t kMostPieces = 1024;  //!< of a call of the system: IOV_MAX
+    static constexpr size_t kMostBytes =
+        2 * 1024 * 1024;  //!< of one copy(), but one piece at least
+
+    /**
+     * Until something has been left, or a call of the system is due for the second time.
+     * @param bytes  of the pieces that were copied
+     * @return how many were copied, from the front, or the error of the first
+     */
+    ssize_t copy(CopyDirection direction, std::span<const ChainPiece> pieces, size_t* bytes);
+
+  private:
+    ssize_t through_kernel(CopyDirection direction, std::span<const ChainPiece> pieces,
+                           size_t* bytes);
+
+    struct Vectors {
+        std::array<iovec, kMostPieces> here, there;
+    };
+    std::unique_ptr<Vectors> vectors_;  //!< made when first needed
 };
 
 /** May this process read and write memory of that one? Asks the kernel. */

@@ -80,6 +80,12 @@ void RingInterface::abandon(RingInbox& inbox) {
     has_orphans_ = true;
 }
 
+/** What one call copies has its limit: those that it has not looked at come first in the next. */
+void RingInterface::look_first_behind(size_t index) {
+    std::rotate(inboxes_.begin(), inboxes_.begin() + static_cast<ptrdiff_t>(index) + 1,
+                inboxes_.end());
+}
+
 void RingInterface::drop_orphans() {
     has_orphans_ = false;
     std::erase_if(inboxes_, [this](const std::unique_ptr<RingInbox>& inbox) {
@@ -93,9 +99,10 @@ void RingInterface::drop_orphans() {
     });
 }
 
-unsigned RingInterface::take_messages(RingInbox& inbox) {
+unsigned RingInterface::take_messages(RingInbox& inbox, size_t* bytes) {
     return inbox.queue->poll(config_.max_poll,
                              [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
+                                 *bytes += length;
                                  if (inbox.gate == nullptr) [[likely]]
                                      return deliver(id, data, length, kept);
                                  inbox.gate->hold(id, data, length);
@@ -105,15 +112,20 @@ unsigned RingInterface::take_messages(RingInbox& inbox) {
 
 unsigned RingInterface::progress() {
     unsigned count = 0;
+    size_t bytes = 0;
     // Handlers may make and abandon queues; none is freed before the loop ends.
     for (size_t i = 0; i < inboxes_.size(); ++i) {
         RingInbox& inbox = *inboxes_[i];
-        if (inbox.queue->has_message()) count += take_messages(inbox);
+        if (!inbox.queue->has_message()) continue;
+        count += take_messages(inbox, &bytes);
+        if (bytes >= copies().turn_bytes()) [[unlikely]] {
+            look_first_behind(i);
+            break;
+        }
     }
     if (has_orphans_) [[unlikely]]
         drop_orphans();
-    after_poll();
-    return count;
+    return count + after_poll();
 }
 
 ucs_status_t RingInterface::fall_asleep() {
@@ -198,11 +210,13 @@ ucs_status_t RingEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
 
 template <typename Write>
 ssize_t RingEndpoint::send(uint8_t id, Write write) {
+    if (!interface_.copies().has_room()) return status_ != UCS_OK ? status_ : UCS_ERR_NO_RESOURCE;
     if (next_ == limit_ || !area_.has_room(area_tail_)) {
         const ucs_status_t status = make_room(true);
         if (status != UCS_OK) return status;
     }
     const size_t length = write(outbox_->area_at(area_.next()));
+    interface_.spend(length);
     area_.advance(length);
     Slot& slot = outbox_->slot(next_);
     publish(*outbox_, slot, next_, control::word(next_, id, length, control::kInBuffer));

@@ -39,7 +39,8 @@ class RingInterface final : public SmInterface {
 
   private:
     RingInterface(const Config& config, const InterfaceParams& params);
-    [[gnu::noinline]] unsigned take_messages(RingInbox& inbox);
+    [[gnu::noinline]] unsigned take_messages(RingInbox& inbox, size_t* bytes);
+    [[gnu::noinline]] void look_first_behind(size_t index);
     ucs_status_t fall_asleep() override;
     void wake_up() override;
     void drop_orphans();

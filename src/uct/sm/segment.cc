@@ -122,9 +122,9 @@ int open_descriptor_of(uint32_t pid, uint32_t descriptor, const char* kind) {
 }
 
 ucs_status_t attach_segment(const SegmentName& name, Mapping* mapping) {
-    char kind[kNameRoom + 8] = "/memfd:", file[kNameRoom];
+    char kind[kNameRoom + 8], file[kNameRoom];
     file_name(name.nonce, file);
-    std::strcat(kind, file);
+    std::snprintf(kind, sizeof(kind), "/memfd:%s", file);
     const int descriptor = open_descriptor_of(name.pid, name.descriptor, kind);
     if (descriptor < 0) return UCS_ERR_UNREACHABLE;
     struct stat info;

@@ -208,10 +208,11 @@ ucs_status_t SmDomain::unpack_remote_key(std::span<const std::byte> packed, Remo
         return UCS_OK;
     std::byte* local = nullptr;
     std::shared_ptr<Mapping> mapping;
-    if (region.pid == self_.pid)
+    if (region.pid == self_.pid) {
         local = reinterpret_cast<std::byte*>(grant.address);
-    else if (grant.nonce != 0)
+    } else if (grant.nonce != 0) {
         local = map(grant, region.pid, &mapping);
+    }
     if (local == nullptr && !is_accessible(region, grant.address)) return UCS_OK;
     auto* made = new (std::nothrow)
         RemoteRegion(grant, std::move(source), region.pid, local, std::move(mapping));

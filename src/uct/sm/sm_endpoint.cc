@@ -9,6 +9,8 @@
 namespace uct::sm {
 
 SmEndpoint::~SmEndpoint() {
+    if (status_ == UCS_OK) status_ = UCS_ERR_CANCELED;
+    interface_.copies().cancel(*this);
     interface_.pending().drop_all(*this);
     interface_.remove(*this);
 }
@@ -21,18 +23,35 @@ ucs_status_t SmEndpoint::moved(ucs_status_t status) {
     return status;
 }
 
+ucs_status_t SmEndpoint::ready_to_copy() const {
+    const ucs_status_t status = one_sided_status();
+    return status == UCS_OK && !interface_.copies().has_room() ? UCS_ERR_NO_RESOURCE : status;
+}
+
+ucs_status_t SmEndpoint::copy(CopyDirection direction, std::span<const Iov> iov,
+                              uint64_t remote_address, RemoteKey key, Completion* completion) {
+    if (const ucs_status_t status = one_sided_status(); status != UCS_OK) return status;
+    const PeerRights wanted =
+        direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
+    const LocalCopy copy(direction, iov, remote_address, key);
+    if (!RemoteRegion::from(key).allows(wanted, remote_address, copy.left()))
+        return UCS_ERR_INVALID_ADDR;
+    return moved(interface_.copy(*this, copy, completion));
+}
+
 ucs_status_t SmEndpoint::put_short(const void* buffer, uint32_t length, uint64_t remote_address,
                                    RemoteKey key) {
-    if (status_ != UCS_OK) return status_;
+    if (const ucs_status_t status = one_sided_status(); status != UCS_OK) return status;
     const Iov piece{const_cast<void*>(buffer), length, nullptr};
     return moved(RemoteRegion::from(key).write({&piece, 1}, remote_address));
 }
 
 ssize_t SmEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
                               RemoteKey key) {
-    if (status_ != UCS_OK) return status_;
+    if (const ucs_status_t status = ready_to_copy(); status != UCS_OK) return status;
     std::byte* scratch = interface_.scratch();
     const size_t length = pack(scratch, arg);
+    interface_.spend(length);
     const Iov piece{scratch, length, nullptr};
     const ucs_status_t status = moved(RemoteRegion::from(key).write({&piece, 1}, remote_address));
     if (status != UCS_OK) return status;
@@ -41,14 +60,14 @@ ssize_t SmEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_addr
 
 ucs_status_t SmEndpoint::put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                                    Completion* completion) {
-    if (status_ != UCS_OK) return status_;
-    return moved(RemoteRegion::from(key).write(iov, remote_address));
+    return copy(CopyDirection::kPut, iov, remote_address, key, completion);
 }
 
 ucs_status_t SmEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t length,
                                    uint64_t remote_address, RemoteKey key, Completion* completion) {
-    if (status_ != UCS_OK) return status_;
+    if (const ucs_status_t status = ready_to_copy(); status != UCS_OK) return status;
     const RemoteRegion& region = RemoteRegion::from(key);
+    interface_.spend(length);
     if (region.is_mapped()) {
         if (!region.allows(PeerRights::kRead, remote_address, length)) return UCS_ERR_INVALID_ADDR;
         unpack(arg, region.local(remote_address), length);
@@ -63,14 +82,24 @@ ucs_status_t SmEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t leng
 
 ucs_status_t SmEndpoint::get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                                    Completion* completion) {
-    if (status_ != UCS_OK) return status_;
-    return moved(RemoteRegion::from(key).read(iov, remote_address));
+    return copy(CopyDirection::kGet, iov, remote_address, key, completion);
+}
+
+ssize_t SmEndpoint::copy_pieces(CopyDirection direction, std::span<const ChainPiece> pieces) {
+    const ucs_status_t ready = ready_to_copy();
+    if (ready == UCS_ERR_NO_RESOURCE) return 0;
+    if (ready != UCS_OK) return ready;
+    size_t bytes = 0;
+    const ssize_t taken = interface_.pieces().copy(direction, pieces, &bytes);
+    interface_.spend(bytes);
+    if (taken < 0) return moved(static_cast<ucs_status_t>(taken));
+    return taken;
 }
 
 ucs_status_t SmEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                                 void* result, uint64_t remote_address, RemoteKey key,
                                 Completion* completion) {
-    if (status_ != UCS_OK) return status_;
+    if (const ucs_status_t status = one_sided_status(); status != UCS_OK) return status;
     const RemoteRegion& region = RemoteRegion::from(key);
     if (!region.is_mapped()) return UCS_ERR_UNSUPPORTED;
     if (!region.allows(PeerRights::kAll, remote_address, size)) return UCS_ERR_INVALID_ADDR;
@@ -81,14 +110,21 @@ ucs_status_t SmEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, ui
 
 ucs_status_t SmEndpoint::fence() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (has_copies()) one_sided_ = UCS_ERR_NO_RESOURCE;
     return status_;
+}
+
+ucs_status_t SmEndpoint::flush(Completion* completion) {
+    if (status_ == UCS_ERR_NOT_CONNECTED) return UCS_OK;
+    if (status_ != UCS_OK) return status_;
+    return interface_.copies().flush(*this, completion);
 }
 
 // --- room and death
 
 ucs_status_t SmEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
-    if (has_room() && empty()) return UCS_ERR_BUSY;
+    if (may_post() && empty()) return UCS_ERR_BUSY;
     interface_.pending().add(*this, *pending);
     return UCS_OK;
 }

@@ -20,6 +20,14 @@ constexpr size_t kWholeMemory = SIZE_MAX / 2;
 constexpr uint8_t kAllAtomics = 0x3f;
 constexpr ucs::Duration kWatchInterval = std::chrono::milliseconds(100);
 constexpr unsigned kWatched = 4;  //!< peers looked at each time
+/** Of puts that are done when their call returns: no turn is worth much less (CopyQueue). */
+constexpr size_t kMaxShortPut = 64 * 1024;
+
+ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, RemoteKey key) {
+    const RemoteRegion& region = RemoteRegion::from(key);
+    return direction == CopyDirection::kPut ? region.write({&piece, 1}, remote)
+                                            : region.read({&piece, 1}, remote);
+}
 
 }  // namespace
 
@@ -41,14 +49,18 @@ bool HostAddress::is(std::span<const std::byte> bytes) const {
 
 SmInterface::SmInterface(const Config& config, const InterfaceParams& params,
                          const TransportDeclaration& transport)
-    : config_(config), params_(params), scratch_(new std::byte[config.segment_size]) {
+    : config_(config),
+      params_(params),
+      copies_(params.clock, move),
+      scratch_(new std::byte[config.segment_size]) {
     const size_t segment = config.segment_size;
     attributes_ = attributes_of(transport);
     attributes_.device = "memory";
     attributes_.atomic32_ops = attributes_.atomic64_ops = kAllAtomics;
     attributes_.am = {segment - kMaxHeader, segment, segment - kMaxHeader, kMaxIov, kMaxHeader};
-    attributes_.put = {UINT32_MAX, segment, kWholeMemory, kMaxIov, 0};
-    attributes_.get = {0, segment, kWholeMemory, kMaxIov, 0};
+    constexpr size_t kPieces = LocalCopy::kMaxPieces;
+    attributes_.put = {kMaxShortPut, segment, kWholeMemory, kPieces, 0};
+    attributes_.get = {0, segment, kWholeMemory, kPieces, 0};
     attributes_.device_address_length = HostAddress::kLength;
     attributes_.bandwidth = 12e9;
     next_watch_ = ucs::deadline(params_.clock.now(), kWatchInterval);
@@ -77,7 +89,7 @@ ucs_status_t SmInterface::arm() {
     while (read(wake_pipe_[0], bytes, sizeof(bytes)) == sizeof(bytes)) {
     }
     // What waits for room is served by progress: no signal says that there is room.
-    if (!failures_.empty() || !pending_.empty()) return UCS_ERR_BUSY;
+    if (!failures_.empty() || !pending_.empty() || !copies_.empty()) return UCS_ERR_BUSY;
     is_asleep_ = has_events_ = true;
     return fall_asleep();
 }
@@ -94,7 +106,13 @@ void SmInterface::remove(SmEndpoint& endpoint) {
     std::erase(refused_, &endpoint);
 }
 
-void SmInterface::serve() {
+ucs_status_t SmInterface::copy(CopyGroup& group, const LocalCopy& copy, Completion* completion) {
+    const ucs_status_t status = copies_.start(group, copy, completion);
+    if (copies_.needs_progress()) has_events_ = true;
+    return status;
+}
+
+unsigned SmInterface::serve() {
     if (is_asleep_) {
         is_asleep_ = false;
         wake_up();
@@ -104,16 +122,23 @@ void SmInterface::serve() {
         failures_.pop_back();
         params_.error_handler(params_.error_arg, endpoint, status);
     }
-    has_events_ = false;
+    const unsigned count = copies_.progress();
+    serve_waiting();
+    // What completions and those served have found out meanwhile is the next call's.
+    has_events_ = is_asleep_ || !failures_.empty() || copies_.needs_progress();
+    return count;
+}
+
+void SmInterface::serve_waiting() {
     if (pending_.empty()) return;
     pending_.dispatch(
         [this](PendingQueue::Group& group) {
             auto& endpoint = static_cast<SmEndpoint&>(group);
-            if (endpoint.has_room()) return true;
+            if (endpoint.may_post()) return true;
             refused_.push_back(&endpoint);
             return false;
         },
-        [](PendingQueue::Group&) { return false; }, [] { return true; });
+        [](PendingQueue::Group&) { return false; }, [this] { return copies_.has_room(); });
     // No completion puts those without room in turn again.
     for (SmEndpoint* endpoint : refused_) pending_.schedule(*endpoint);
     refused_.clear();

@@ -9,10 +9,13 @@
 
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
+#include "uct/base/am.h"
+#include "uct/base/copy_queue.h"
 #include "uct/base/pending_queue.h"
 #include "uct/sm/config.h"
 #include "uct/sm/inbox.h"
 #include "uct/sm/outbox.h"
+#include "uct/sm/region.h"
 
 namespace uct::sm {
 
@@ -45,14 +48,14 @@ class SmInterface : public Interface {
     /** What all transports over shared memory can, and the words for all of them. */
     static constexpr uint32_t kCapabilities = kAmShort | kAmBcopy | kAmZcopy | kPutShort |
                                               kPutBcopy | kPutZcopy | kGetBcopy | kGetZcopy |
-                                              kAtomicCpu | kCheckPeer | kEventFd;
+                                              kAtomicCpu | kCheckPeer | kEventFd | kPieces;
     static constexpr std::string_view kWords[] = {"sm",   "shm",   "mm",  "posix",
                                                   "sysv", "xpmem", "cma", "knem"};
 
     ~SmInterface() override;
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
-    ucs_status_t flush(Completion* completion) override { return UCS_OK; }
+    ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
     int event_fd() const override { return wake_pipe_[0]; }
     ucs_status_t arm() override;
 
@@ -63,6 +66,17 @@ class SmInterface : public Interface {
     void report_later(SmEndpoint& endpoint, ucs_status_t status) {
         failures_.emplace_back(&endpoint, status);
         has_events_ = true;
+    }
+    /** Start a copy between this process and a peer's memory; see CopyQueue::start(). */
+    ucs_status_t copy(CopyGroup& group, const LocalCopy& copy, Completion* completion);
+    /** What copies are under way, and whether there is room for more in this turn. */
+    CopyQueue& copies() { return copies_; }
+    PieceCopier& pieces() { return pieces_; }
+    /** Other bytes were copied: long calls of progress are made of many short copies as well. */
+    void spend(size_t bytes) {
+        copies_.spend(bytes);
+        if (!copies_.has_room()) [[unlikely]]
+            has_events_ = true;
     }
     /** A piece of private memory of max_bcopy bytes. */
     std::byte* scratch() { return scratch_.get(); }
@@ -76,16 +90,17 @@ class SmInterface : public Interface {
 
     /** Hand over one message. @return true if the descriptor was kept */
     bool deliver(uint8_t id, void* data, size_t length, ReceiveDescriptor* descriptor) const {
-        const AmTable::Entry& entry = params_.am_table.entries[id];
-        return entry.handler(entry.arg, data, length, descriptor) == UCS_INPROGRESS;
+        return dispatch_am(params_.am_table, id, data, length, descriptor);
     }
 
-    /** What progress() does besides polling. */
-    void after_poll() {
+    /** What progress() does besides polling. @return copies that have ended */
+    unsigned after_poll() {
+        unsigned count = 0;
         if (has_events_ || !pending_.empty()) [[unlikely]]
-            serve();
+            count = serve();
         if (--watch_countdown_ == 0) [[unlikely]]
             watch();
+        return count;
     }
 
     /** Tell senders that this side sleeps. @return UCS_ERR_BUSY if a message has come */
@@ -101,16 +116,19 @@ class SmInterface : public Interface {
   private:
     static constexpr uint32_t kWatchPolls = 1024;
 
-    void serve();
+    [[gnu::noinline]] unsigned serve();
+    void serve_waiting();
     void watch();
 
     using Endpoints = boost::intrusive::list<SmEndpoint, boost::intrusive::base_hook<WatchHook>,
                                              boost::intrusive::constant_time_size<false>>;
 
     uint32_t watch_countdown_ = kWatchPolls;
-    bool has_events_ = false;  //!< failures to report, or asleep
+    bool has_events_ = false;  //!< failures to report, asleep, copies, or no room for more
     bool is_asleep_ = false;
     ucs::Time next_watch_;
+    CopyQueue copies_;
+    PieceCopier pieces_;
     PendingQueue pending_;
     Endpoints endpoints_;  //!< the one to look at next is first
     std::vector<std::pair<SmEndpoint*, ucs_status_t>> failures_;

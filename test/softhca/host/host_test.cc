@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -127,6 +128,41 @@ TEST_P(HostWide, AllKindsOfTrafficBetweenTwoProcesses) {
     a.expect_success();
     b.expect_success();
     EXPECT_FALSE(file_there()) << "the last one removes the segment";
+}
+
+TEST_P(HostWide, ComesTogetherUnderALimitOfAddressSpace) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "sanitizers take terabytes; test/softhca/programs.sh has a limit too";
+#endif
+    Process a(environment(), [](Wire& wire) {
+        const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};  // of what is 64 GiB elsewhere
+        ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+        Side side;
+        wire.put(side.info());
+        side.connect(wire.get<Info>());
+        side.rc.post_recv(1, side.buffer.sge(0, kBytes));
+        wire.put(true);
+        EXPECT_EQ(side.wait().status, IBV_WC_SUCCESS);
+        EXPECT_EQ(side.buffer.bytes[7], 's');
+        wire.get<bool>();
+    });
+    const auto of_a = a.wire.get<Info>();
+    Process b(environment(), [](Wire& wire) {
+        Side side;
+        wire.put(side.info());
+        side.connect(wire.get<Info>());
+        side.buffer.bytes.assign(kBytes, 's');
+        wire.get<bool>();
+        side.rc.send(1, side.buffer.sge(0, 8));
+        EXPECT_EQ(side.wait().status, IBV_WC_SUCCESS);
+        wire.put(true);
+    });
+    a.wire.put(b.wire.get<Info>());
+    b.wire.put(of_a);
+    b.wire.put(a.wire.get<bool>());
+    a.wire.put(b.wire.get<bool>());
+    a.expect_success();
+    b.expect_success();
 }
 
 TEST_P(HostWide, ReceivePostedLate) {

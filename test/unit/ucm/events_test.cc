@@ -97,10 +97,11 @@ TEST(MemoryEvents, HandlersRunInOrderOfPriority) {
     const auto note = [](ucm_event_type_t, ucm_event_t*, void* arg) {
         order.push_back(*static_cast<int*>(arg));
     };
-    for (const int i : {1, 0, 2})
+    for (const int i : {1, 0, 2}) {
         ASSERT_EQ(
             ucm_set_event_handler(kVm | UCM_EVENT_FLAG_NO_INSTALL, numbers[i], note, &numbers[i]),
             UCS_OK);
+    }
     ucm_vm_munmap(&order, 1);
     EXPECT_EQ(order, (std::vector<int>{-5, 3, 7}));
     for (int& number : numbers) ucm_unset_event_handler(kVm, note, &number);

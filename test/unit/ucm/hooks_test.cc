@@ -194,9 +194,10 @@ TEST_F(MemoryHooks, AForkedChildGoesOn) {
     // Threads that report just then must not hold up the child.
     std::atomic<bool> stop{false};
     std::thread other([&stop] {
-        while (!stop)
+        while (!stop) {
             ucm_munmap(ucm_mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
                        kPage);
+        }
     });
     for (int i = 0; i < 20; ++i) {
         const pid_t child = fork();

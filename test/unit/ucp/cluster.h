@@ -18,19 +18,24 @@
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
 #include "ucs/sys/time.h"
+#include "unit/ucp/no_options.h"
 
 namespace ucp::test {
 
 inline constexpr uint64_t kAllFeatures =
     UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM;
 
-/** The defaults, with the ranking of endpoints so seldom that only requests move lanes. */
+/**
+ * The defaults, with the ranking of endpoints so seldom that only requests move lanes, and with
+ * lanes that go when they are given back, so that tests can count.
+ */
 inline Config quiet_config() {
     Config config;
     std::string error;
     EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
     config.switch_interval = std::chrono::hours(1);
     config.min_residence = ucs::Duration(0);
+    config.lane_keep = ucs::Duration(0);
     return config;
 }
 
@@ -165,7 +170,7 @@ class Cluster {
     ucpx_worker_attr_t counters(size_t index) {
         ucpx_worker_attr_t attr{};
         attr.field_mask = UCPX_WORKER_ATTR_FIELD_SLOTS | UCPX_WORKER_ATTR_FIELD_SWITCHES |
-                          UCPX_WORKER_ATTR_FIELD_NEGOTIATION;
+                          UCPX_WORKER_ATTR_FIELD_NEGOTIATION | UCPX_WORKER_ATTR_FIELD_KEPT;
         EXPECT_EQ(ucpx_worker_query(workers_[index], &attr), UCS_OK);
         return attr;
     }

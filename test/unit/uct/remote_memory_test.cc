@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "unit/uct/world.h"
 
@@ -243,6 +245,102 @@ TEST_P(RemoteMemory, MalformedKeysAreRefused) {
     EXPECT_EQ(near.domain->unpack_remote_key(zeros, &key), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(near.domain->unpack_remote_key(longer, &key), UCS_ERR_INVALID_PARAM);
 }
+
+/** Where the processor that asks does the copies: long ones take several calls of progress. */
+class LocalCopies : public RemoteMemory {
+  protected:
+    static constexpr size_t kLong = 4 << 20;
+
+    Buffer target{far, kLong + 64, '.'};
+    Buffer source{near, kLong, '!'};
+    const RemoteKey key = target.key_for(near);
+    const Iov all[1] = {source.iov(0, kLong)};
+};
+
+// Of programs that run the suite over adapters alone there is no such transport.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LocalCopies);
+
+TEST_P(LocalCopies, NoOperationOvertakesAFence) {
+    Waiter put, swap;
+    ASSERT_EQ(endpoint.put_zcopy(all, target.address(), key, &put), UCS_INPROGRESS);
+    ASSERT_EQ(endpoint.fence(), UCS_OK);
+    const uint64_t flag = 1;
+    uint64_t old = 0;
+    EXPECT_EQ(endpoint.put_short(&flag, 8, target.address() + kLong, key), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(endpoint.atomic(AtomicOp::kAdd, 8, 1, 0, &old, target.address() + kLong, key, &swap),
+              UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(endpoint.put_zcopy(all, target.address(), key, &swap), UCS_ERR_NO_RESOURCE);
+    // Who waits is served when the copy is done.
+    struct Wait : Pending {
+        explicit Wait(std::function<ucs_status_t()> call)
+            : Pending([](Pending* self) { return static_cast<Wait*>(self)->post(); }),
+              post(std::move(call)) {}
+        std::function<ucs_status_t()> post;
+    } wait([&] {
+        EXPECT_TRUE(put.done);
+        return endpoint.put_short(&flag, 8, target.address() + kLong, key);
+    });
+    ASSERT_EQ(endpoint.pending_add(&wait), UCS_OK);
+    world.until([&] { return target.data()[kLong] == 1; });
+    EXPECT_EQ(target.text().substr(0, kLong), source.text());
+}
+
+TEST_P(LocalCopies, FlushWaitsAndDestructionCancels) {
+    Waiter put, flushed, second;
+    ASSERT_EQ(endpoint.put_zcopy(all, target.address(), key, &put), UCS_INPROGRESS);
+    ASSERT_EQ(endpoint.flush(&flushed), UCS_INPROGRESS);
+    EXPECT_EQ(near.interface->flush(nullptr), UCS_INPROGRESS);
+    near.interface->progress();
+    EXPECT_FALSE(flushed.done);
+    world.until([&] { return flushed.done; });
+    EXPECT_TRUE(put.done);
+    EXPECT_EQ(target.text().substr(0, kLong), source.text());
+
+    ASSERT_EQ(endpoint.put_zcopy(all, target.address(), key, &second), UCS_INPROGRESS);
+    world.destroy(endpoint);
+    EXPECT_EQ(second.status, UCS_ERR_CANCELED);
+    source.data()[kLong - 1] = '?';
+    world.progress_some(100);
+    EXPECT_EQ(target.data()[kLong - 1], '!');
+}
+
+TEST_P(LocalCopies, RangesAreCheckedBeforeAnythingIsCopied) {
+    Waiter put;
+    if (!reaches_others(GetParam().transport)) GTEST_SKIP() << "reaches all its memory anyway";
+    EXPECT_EQ(endpoint.put_zcopy(all, target.address() + 65, key, &put), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(target.text(), std::string(kLong + 64, '.'));
+}
+
+TEST_P(LocalCopies, EndWithTheRegistration) {
+    if (!reaches_others(GetParam().transport)) GTEST_SKIP() << "reaches all its memory anyway";
+    Waiter put;
+    ASSERT_EQ(endpoint.put_zcopy(all, target.address(), key, &put), UCS_INPROGRESS);
+    target.deregister();
+    world.until([&] { return put.done; });
+    EXPECT_EQ(put.status, UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(target.data()[kLong - 1], '.');
+}
+
+TEST_P(LocalCopies, NobodyFallsAsleepOverThem) {
+    Waiter put;
+    ASSERT_EQ(endpoint.put_zcopy(all, target.address(), key, &put), UCS_INPROGRESS);
+    if (can_wake(GetParam().transport)) {
+        EXPECT_EQ(near.interface->arm(), UCS_ERR_BUSY);
+    } else {
+        EXPECT_NE(near.interface->progress(), 0u);
+    }
+    // The call in which a copy ends tells it.
+    unsigned last = 0;
+    while (!put.done) last = near.interface->progress();
+    EXPECT_EQ(last, 1u);
+}
+
+bool copies_itself(const std::string& transport) {
+    return is_shared_memory(transport) || transport == "self";
+}
+
+INSTANTIATE_TEST_SUITE_P(Uct, LocalCopies, testing::ValuesIn(transports_where(copies_itself)),
+                         case_name);
 
 INSTANTIATE_TEST_SUITE_P(Uct, RemoteMemory, testing::ValuesIn(transports_where(has_remote_memory)),
                          case_name);

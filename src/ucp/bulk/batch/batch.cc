@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/batch/batch.h"
 
+#include <array>
 #include <new>
 
 #include "ucp/base/handles.h"
@@ -24,8 +25,15 @@ struct BatchPart {
     Notification notification;
     Piece* pieces;  //!< without the empty ones
     size_t count;
-    size_t under_way = 0;  //!< pieces that go on their own, and one while they are being started
+    size_t next = 0;                        //!< the first that is not begun
+    size_t under_way = 0;                   //!< pieces that go on their own
+    bool needs_flush = false;               //!< some of a put did
+    const RemoteMemory* refused = nullptr;  //!< a key whose memory devices did not reach
 };
+
+// What one call of a transport is given at most, where a processor copies.
+constexpr size_t kMostPieces = 1024;
+constexpr size_t kMostBytes = 2 * 1024 * 1024;
 
 // Every byte is there, or the batch has failed.
 void finish_batch(Request& batch) {
@@ -69,9 +77,16 @@ void pieces_done(Request& batch) {
     batch.endpoint->start(*flush);
 }
 
+// Those under way hold one reference together, which the flush behind the last one takes over.
 void drop_part(Request& batch, ucs_status_t status) {
+    BatchPart& part = batch.part<BatchPart>();
     if (batch.status == UCS_OK) batch.status = status;
-    if (--batch.part<BatchPart>().under_way == 0) pieces_done(batch);
+    if (--part.under_way != 0) return;
+    if (part.next == part.count) {
+        pieces_done(batch);
+    } else {
+        batch.complete(UCS_OK);
+    }
 }
 
 ucs_status_t start_piece(Request& batch, const Piece& piece) {
@@ -82,38 +97,141 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
     const ucs_status_t status =
         part.one_sided->begin(*request, *batch.endpoint,
                               {.owner = part.one_sided,
+                               .direction = part.direction,
                                .buffer = static_cast<std::byte*>(piece.local),
                                .length = piece.length,
                                .address = piece.remote,
                                .remote = piece.key,
-                               .user_memory = const_cast<Memory*>(piece.memory)},
-                              part.direction == Direction::kPut);
+                               .user_memory = const_cast<Memory*>(piece.memory)});
     if (status != UCS_OK) {
         batch.endpoint->requests().recycle(*request);
         return status;
     }
-    ++part.under_way;
+    if (part.under_way++ == 0) ++batch.count;
+    part.needs_flush = part.direction == Direction::kPut;
     batch.endpoint->start_within(*request, batch);
     return UCS_OK;
 }
 
-ucs_status_t post_pieces(Request& batch) {
-    BatchPart& part = batch.part<BatchPart>();
-    ++batch.count;
-    part.under_way = 1;
-    ucs_status_t status = UCS_OK;
-    for (size_t i = 0; i < part.count && status == UCS_OK && batch.status == UCS_OK; ++i) {
-        status = start_piece(batch, part.pieces[i]);
+/** May a processor copy that piece with others? */
+bool goes_together(const Endpoint& endpoint, const Piece& piece) {
+    Gate& gate = endpoint.gate();
+    return piece.length <= uct::kLongestPiece &&
+           ((gate.bits() & Gate::kDevices) == 0 || gate.is_host(piece.local));
+}
+
+/**
+ * The next pieces, as many as go together.
+ * @return how many are done; 0: the next one does not go that way; or a negative status
+ */
+ssize_t copy_together(Request& batch, const Lane& lane) {
+    const BatchPart& part = batch.part<BatchPart>();
+    if ((lane.attributes.capabilities & uct::kPieces) == 0) return 0;
+    std::array<uct::ChainPiece, kMostPieces> together;
+    size_t count = 0, bytes = 0;
+    for (size_t i = part.next; i < part.count && count < kMostPieces && bytes < kMostBytes; ++i) {
+        const Piece& piece = part.pieces[i];
+        const uct::RemoteKey key = piece.key->find(lane.domains);
+        if (key == uct::kInvalidRemoteKey || !goes_together(*batch.endpoint, piece)) break;
+        together[count++] = {piece.local, piece.length, nullptr, piece.remote, key};
+        bytes += piece.length;
     }
-    drop_part(batch, status);
+    if (count == 0) return 0;
+    const std::span<const uct::ChainPiece> pieces(together.data(), count);
+    const ssize_t done = part.direction == Direction::kPut ? lane.endpoint.put_pieces(pieces)
+                                                           : lane.endpoint.get_pieces(pieces);
+    if (done == 0) return UCS_ERR_NO_RESOURCE;
+    return done;
+}
+
+/** The part of a request for pieces that devices copy. */
+struct DevicePieces {
+    OneSided* owner;
+    std::optional<uint32_t> number = {};  //!< a flush waits for them
+};
+
+void finish_device_pieces(Request& request) {
+    const DevicePieces& part = request.part<DevicePieces>();
+    if (part.number) request.endpoint->remote_operation_finished(*part.number);
+}
+
+/** Nobody may touch either side before the device has done with it. */
+void abort_device_pieces(Request& request, ucs_status_t status) {
+    request.part<DevicePieces>().owner->direct.wait_for(request);
+    request.complete(status);
+}
+
+/**
+ * The next pieces that devices copy together.
+ * @return how many; 0: the next one does not go that way; or a negative status
+ */
+ssize_t copy_by_devices(Request& batch) {
+    BatchPart& part = batch.part<BatchPart>();
+    std::vector<ucs::DevicePiece> together;
+    for (const Piece& piece : std::span(part.pieces, part.count).subspan(part.next)) {
+        const ucs::MemoryExport* const there =
+            piece.key == part.refused ? nullptr : reach_directly(*batch.endpoint, *piece.key);
+        if (there == nullptr) break;
+        if (together.empty()) together.reserve(part.count - part.next);
+        together.push_back(
+            {there, piece.remote - piece.key->header().address, piece.local, piece.length});
+    }
+    if (together.empty()) return 0;
+    Request* const request =
+        make_part(batch, [](Request& self) { drop_part(batch_of(self), self.status); });
+    if (request == nullptr) return UCS_ERR_NO_MEMORY;
+    DirectPath& direct = part.one_sided->direct;
+    const size_t begun = direct.transfer(*request, together, part.direction == Direction::kPut);
+    if (begun == 0) {
+        batch.pool->recycle(*request);
+        part.refused = part.pieces[part.next].key;
+        return 0;
+    }
+    request->endpoint = batch.endpoint;
+    request->emplace<DevicePieces>(part.one_sided, batch.endpoint->remote_operation_started());
+    request->cleanup = finish_device_pieces;
+    request->abort = abort_device_pieces;
+    (void)batch.pool->name(*request);
+    if (part.under_way++ == 0) ++batch.count;
+    return static_cast<ssize_t>(begun);
+}
+
+ucs_status_t post_pieces(Request& batch, const Lane& lane) {
+    BatchPart& part = batch.part<BatchPart>();
+    while (part.next < part.count && batch.status == UCS_OK) {
+        const ssize_t by_devices = copy_by_devices(batch);
+        if (by_devices > 0) {
+            part.next += static_cast<size_t>(by_devices);
+            continue;
+        }
+        const ssize_t done = by_devices < 0 ? by_devices : copy_together(batch, lane);
+        if (done < 0) {
+            if (done == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
+            batch.status = static_cast<ucs_status_t>(done);
+        } else if (done > 0) {
+            part.next += static_cast<size_t>(done);
+            // The next call of the lane is the next turn's, which it may refuse.
+            if (part.next < part.count) return UCS_INPROGRESS;
+        } else {
+            const ucs_status_t status = start_piece(batch, part.pieces[part.next]);
+            if (status != UCS_OK) batch.status = status;
+            ++part.next;
+        }
+    }
+    part.next = part.count;
+    if (part.under_way == 0 && part.needs_flush) {
+        ++batch.count;
+        pieces_done(batch);
+    }
     return UCS_OK;
 }
 
-ucs_status_t post_batch(Request& batch, const Lane&) {
+ucs_status_t post_batch(Request& batch, const Lane& lane) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = part.one_sided->bulk;
-    if (!engine.can_serve(*batch.endpoint, part.direction, pieces)) return post_pieces(batch);
+    if (part.next != 0 || !engine.can_serve(*batch.endpoint, part.direction, pieces))
+        return post_pieces(batch, lane);
     const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
     return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
 }
@@ -197,7 +315,7 @@ ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
     request->protocol = is_put ? "put of pieces" : "get of pieces";
     request->length = total;
     endpoint.count_send(total);
-    request->flags |= Request::kOneSided;
+    request->order = Request::Order::kOneSided;
     request->post = post_batch;
     request->cleanup = finish_batch;
     return endpoint.submit(*request, params);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "ucp/bulk/engine/path_health.h"
 #include "ucp/bulk/engine/path_table.h"
 #include "ucp/bulk/engine/poster.h"
@@ -13,6 +15,7 @@
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucp/bulk/schedule/limits.h"
 #include "ucp/mem/memory.h"
+#include "ucp/trace/trace.h"
 
 namespace ucp::bulk {
 namespace {
@@ -20,9 +23,22 @@ namespace {
 constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
 
 ScheduleRules rules_of(const Config& config) {
-    return {.slice = std::max<size_t>(config.bulk_slice_size, 1),
-            .window = std::max<size_t>(config.bulk_window, 1),
-            .chain = std::clamp<unsigned>(config.bulk_max_wr_per_post, 1, kMaxChain)};
+    return {.slice = config.bulk_slice_size,
+            .window = config.bulk_window,
+            .chain = config.bulk_max_wr_per_post};
+}
+
+void trace_start(const Transfer& transfer, std::span<const Piece> pieces) {
+    Trace* const trace = Trace::active();
+    if (trace == nullptr) return;
+    uint64_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.length;
+    const Endpoint& endpoint = *transfer.request->endpoint;
+    trace->begin("bulk", "bulk", endpoint.local_uuid(), &transfer,
+                 {{"direction", transfer.direction == Direction::kPut ? "put" : "get"},
+                  {"bytes", bytes},
+                  {"pieces", pieces.size()},
+                  {"peer", fmt::format("{:016x}", endpoint.remote_uuid())}});
 }
 
 }  // namespace
@@ -103,10 +119,12 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
     ++request.count;
     transfer->number = request.endpoint->remote_operation_started();
     group.transfers.push_back(*transfer);
+    trace_start(*transfer, pieces);
     if (!transfer->slices.has_next()) {
         parts_->transfers.finish_if_over(*transfer);
         return UCS_OK;
     }
+    group.note_start(transfer->slices.bytes_waiting(), parts_->clock.now());
     group.waiting.push_back(*transfer);
     group.run_queue.watch(group);
     post_waiting(group);

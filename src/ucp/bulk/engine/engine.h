@@ -48,7 +48,7 @@ class Engine {
 
     /**
      * Run pieces as one transfer of `request`, which has its endpoint set: call it from the
-     * request's post(), with Request::kOneSided, after can_serve() was true, and return UCS_OK. It
+     * request's post(), with Order::kOneSided, after can_serve() was true, and return UCS_OK. It
      * takes a reference of the request and drops it once, with the result, from
      * Worker::progress(). Flush, close and fences wait for it.
      * @param pieces  alive until then, with the memory and keys that they refer to; a single one is

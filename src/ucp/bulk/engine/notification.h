@@ -5,7 +5,6 @@
 
 namespace uct {
 class Endpoint;
-class InterfaceSet;
 }  // namespace uct
 
 // Notifications tell a worker that a batch of a peer has ended. They are messages of the sender's

@@ -30,17 +30,19 @@ std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, un
 }
 
 PathGroup& PathTable::find_or_make(Endpoint& endpoint) {
-    std::unique_ptr<PathGroup>& group = groups_[&endpoint];
-    if (group != nullptr) return *group;
-    group = std::make_unique<PathGroup>(endpoint, run_queue_);
-    if (provider_ != nullptr) provider_->wanted(endpoint);
+    if (PathGroup* const known = find(endpoint)) return *known;
+    auto made = std::make_unique<PathGroup>(endpoint, run_queue_);
+    PathGroup& group = *made;
     const Lane lane = endpoint.one_sided_lane();
-    auto path = make_path(*group, Path::Kind::kLane, endpoint.interface_of(lane));
+    auto path = make_path(group, Path::Kind::kLane, endpoint.interface_of(lane));
     path->transport = &lane.endpoint;
     path->domains = lane.domains;
-    group->paths.push_back(std::move(path));
-    add_rails(*group);
-    return *group;
+    group.paths.push_back(std::move(path));
+    // From here on it can be forgotten as others are.
+    groups_.emplace(&endpoint, std::move(made));
+    if (provider_ != nullptr) provider_->wanted(endpoint);
+    add_rails(group);
+    return group;
 }
 
 void PathTable::add_rails(PathGroup& group) {

@@ -51,6 +51,22 @@ ssize_t put_with_notification(Notification& notification, const Path& path,
     return taken;
 }
 
+/**
+ * May the path take more of a long transfer while short ones come between? What all paths of its
+ * device have under way is before the bytes of a short one.
+ */
+bool has_room_for_long(const PathGroup& group, const Path& path, size_t length,
+                       const ScheduleRules& rules) {
+    size_t under_way = 0;
+    double rate = 0;
+    for (const auto& each : group.paths) {
+        if (each->device != path.device) continue;
+        under_way += each->meter.under_way();
+        rate = std::max(rate, each->meter.rate());
+    }
+    return under_way == 0 || under_way + length <= mixed_window(rate, rules);
+}
+
 }  // namespace
 
 // A chain knows no fence: what came before one is flushed first.
@@ -156,8 +172,11 @@ ssize_t Poster::post_chain(Transfer& transfer, Path& path, size_t bytes, ucs::Ti
 }
 
 /** @return whether there may be more to post now */
-bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now) {
+bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed) {
     const Slice slice = transfer.slices.cursor().slice();
+    // Short ones among long ones are what the room is left for.
+    ScheduleRules rules = rules_;
+    rules.is_mixed = is_mixed && !is_short(transfer);
     std::array<Path*, kMaxPaths> paths;
     std::array<const Meter*, kMaxPaths> meters;
     size_t count = 0;
@@ -166,13 +185,49 @@ bool Poster::post_next(PathGroup& group, Transfer& transfer, ucs::Time now) {
     for (const auto& path : group.paths) {
         if (stays && path->kind != Path::Kind::kLane) continue;
         if (!path->can_take(transfer, slice)) continue;
+        if (rules.is_mixed && !has_room_for_long(group, *path, slice.length, rules)) continue;
         paths[count] = path.get();
         meters[count++] = &path->meter;
     }
     const Choice choice =
-        choose({meters.data(), count}, slice.length, transfer.slices.bytes_waiting(), now, rules_);
+        choose({meters.data(), count}, slice.length, transfer.slices.bytes_waiting(), now, rules);
     if (choice.path < 0) return false;
     return post(transfer, *paths[static_cast<size_t>(choice.path)], choice.bytes, now);
+}
+
+/** The transfer's next slices, if there is room. @return whether the group may have more to post */
+bool Poster::advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed) {
+    const uint64_t before = transfer.slices.bytes_waiting();
+    if (transfer.slices.has_next() && !passes_fence(transfer)) return false;
+    if (transfer.slices.has_next() && !post_next(group, transfer, now, is_mixed)) return false;
+    if (!transfer.is_waiting()) return true;  // ended within the call
+    if (transfer.slices.has_next()) {
+        // Slices that have failed meanwhile wait again.
+        const uint64_t posted = before - std::min(before, transfer.slices.bytes_waiting());
+        if (transfer.turn.posted(posted, Turn::bytes(is_mixed, rules_.slice))) {
+            group.waiting.splice(group.waiting.end(), group.waiting,
+                                 group.waiting.iterator_to(transfer));
+        }
+        return true;
+    }
+    group.waiting.erase(group.waiting.iterator_to(transfer));
+    transfers_.finish_if_over(transfer);
+    return true;
+}
+
+/** The short ones that came last, where long ones find no room. */
+void Poster::post_short(PathGroup& group, ucs::Time now) {
+    constexpr unsigned kLooks = 16;
+    unsigned looks = 0;
+    for (auto next = group.waiting.end(); next != group.waiting.begin() && looks < kLooks;
+         ++looks) {
+        Transfer& transfer = *--next;
+        if (!is_short(transfer)) continue;
+        ++next;  // stays where it is while that transfer goes
+        while (transfer.is_waiting() && is_short(transfer)) {
+            if (!advance(group, transfer, now, true)) return;
+        }
+    }
 }
 
 bool Poster::post(Transfer& transfer, Path& path, size_t bytes, ucs::Time now) {
@@ -198,15 +253,12 @@ bool Poster::post(Transfer& transfer, Path& path, size_t bytes, ucs::Time now) {
 void Poster::post_waiting(PathGroup& group) {
     if (group.waiting.empty()) return;
     const ucs::Time now = clock_.now();
+    const bool is_mixed = group.mixture.is_mixed(now);
     paths_.refresh_lane(group);
     while (!group.waiting.empty()) {
-        Transfer& transfer = group.waiting.front();
-        if (transfer.slices.has_next() && !passes_fence(transfer)) return;
-        if (transfer.slices.has_next() && !post_next(group, transfer, now)) return;
-        if (transfer.slices.has_next()) continue;
-        if (!transfer.is_waiting()) continue;  // ended within the call
-        group.waiting.erase(group.waiting.iterator_to(transfer));
-        transfers_.finish_if_over(transfer);
+        if (advance(group, group.waiting.front(), now, is_mixed)) continue;
+        if (is_mixed) post_short(group, now);
+        return;
     }
 }
 

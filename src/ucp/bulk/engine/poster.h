@@ -47,7 +47,12 @@ class Poster {
     size_t chains_in_use() const { return chains_.in_use(); }
 
   private:
-    bool post_next(PathGroup& group, Transfer& transfer, ucs::Time now);
+    bool is_short(const Transfer& transfer) const {
+        return transfer.slices.bytes_waiting() <= Turn::bytes(true, rules_.slice);
+    }
+    bool post_next(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed);
+    bool advance(PathGroup& group, Transfer& transfer, ucs::Time now, bool is_mixed);
+    void post_short(PathGroup& group, ucs::Time now);
     ssize_t post_chain(Transfer& transfer, Path& path, size_t bytes, ucs::Time now);
     void chain_failed(Transfer& transfer, Path* path, const Run& run, ucs_status_t status);
     static void chain_done(uct::Completion* self);

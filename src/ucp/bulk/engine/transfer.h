@@ -8,6 +8,7 @@
 #include <boost/intrusive/list.hpp>
 
 #include "ucp/bulk/schedule/slice_queue.h"
+#include "ucp/bulk/schedule/turns.h"
 #include "uct/api/interface.h"
 
 namespace ucp {
@@ -55,6 +56,7 @@ struct Transfer : WaitingHook, TransferHook {
     uint32_t number = 0;                   //!< of the endpoint's remote operation
     uint32_t unrevoked_paths = 0;          //!< failed paths that may still write what they carried
     Fence fence;
+    Turn turn;  //!< its share of the paths
 };
 using WaitingList = boost::intrusive::list<Transfer, boost::intrusive::base_hook<WaitingHook>,
                                            boost::intrusive::constant_time_size<false>>;

@@ -6,6 +6,7 @@
 #include "ucp/base/request.h"
 #include "ucp/bulk/engine/path_group.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/trace/trace.h"
 
 namespace ucp::bulk {
 
@@ -54,6 +55,10 @@ void TransferTable::deliver(Transfer& transfer) {
     Endpoint* endpoint = transfer.group == nullptr ? nullptr : &transfer.group->endpoint;
     const ucs_status_t status = transfer.slices.status();
     const uint32_t number = transfer.number;
+    if (Trace* trace = Trace::active()) {
+        trace->end("bulk", "bulk", endpoint == nullptr ? 0 : endpoint->local_uuid(), &transfer,
+                   {{"status", ucs_status_string(status)}});
+    }
     pool_.destroy(&transfer);
     request.complete(status);
     if (endpoint != nullptr) endpoint->remote_operation_finished(number);

@@ -44,8 +44,11 @@ unsigned QueuePairDriver::room() const {
     return left > later ? left - later : 1;
 }
 
-std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface) {
+std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
+                                                               QueuePairBudget::Share& share) {
     std::unique_ptr<uct::Endpoint> transport;
+    share = QueuePairBudget::Share(services_.context.queue_pair_budget());
+    if (!share) return nullptr;
     ThreadPool* const pool = services_.engine.threads();
     const bool is_on_thread =
         pool != nullptr && pool->make_queue_pair(interface, &transport) == UCS_OK;
@@ -60,6 +63,7 @@ std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interfac
 void QueuePairDriver::destroy_transport(BulkQueuePair& queue_pair) {
     if (queue_pair.transport == nullptr) return;
     queue_pair.transport.reset();
+    queue_pair.share.give_back();
     --held_;
 }
 
@@ -89,9 +93,10 @@ void QueuePairDriver::keep_orphan(std::unique_ptr<BulkQueuePair> queue_pair) {
 }
 
 QueuePairSet& QueuePairDriver::set_of(Endpoint& endpoint) {
-    std::unique_ptr<QueuePairSet>& set = sets_[endpoint.serial()];
-    if (set == nullptr) set = std::make_unique<QueuePairSet>(*this, endpoint);
-    return *set;
+    const auto known = sets_.find(endpoint.serial());
+    if (known != sets_.end()) return *known->second;
+    auto made = std::make_unique<QueuePairSet>(*this, endpoint);
+    return *sets_.emplace(endpoint.serial(), std::move(made)).first->second;
 }
 
 bool QueuePairDriver::holds(const Endpoint& endpoint) const {

@@ -80,7 +80,9 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     const Config& config() const { return services_.context.config(); }
     /** How many queue pairs an endpoint may have now. */
     unsigned room() const;
-    std::unique_ptr<uct::Endpoint> make_transport(unsigned interface);
+    /** @param share  becomes its part of the context's budget */
+    std::unique_ptr<uct::Endpoint> make_transport(unsigned interface,
+                                                  QueuePairBudget::Share& share);
     void destroy_transport(BulkQueuePair& queue_pair);
     /** Not 0, and none that was used before. */
     uint32_t new_epoch();

@@ -28,7 +28,7 @@ uint32_t QueuePairSet::new_epoch() {
 }
 
 unsigned QueuePairSet::wanted_each() const {
-    return std::min(driver_.config().bulk_qps, kMaxQueuePairsPerRail);
+    return driver_.config().bulk_qps;
 }
 
 /** The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails. */
@@ -48,13 +48,14 @@ std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
 }
 
 BulkQueuePair* QueuePairSet::make(unsigned index, const Rail& rail) {
-    std::unique_ptr<uct::Endpoint> transport = driver_.make_transport(rail.interface);
+    QueuePairBudget::Share share;
+    std::unique_ptr<uct::Endpoint> transport = driver_.make_transport(rail.interface, share);
     if (transport == nullptr) return nullptr;
     const auto on_rail = std::ranges::count_if(
         queue_pairs, [index](const auto& queue_pair) { return queue_pair->rail == index; });
     queue_pairs.push_back(std::make_unique<BulkQueuePair>(
         BulkQueuePair{this, static_cast<uint8_t>(index), static_cast<uint8_t>(on_rail),
-                      rail.interface, rail.domains, std::move(transport)}));
+                      rail.interface, rail.domains, std::move(share), std::move(transport)}));
     return queue_pairs.back().get();
 }
 

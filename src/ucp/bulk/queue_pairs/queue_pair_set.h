@@ -6,6 +6,7 @@
 
 #include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
+#include "ucp/context/queue_pair_budget.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
@@ -32,6 +33,7 @@ struct BulkQueuePair {
     uint8_t place;      //!< among those of its rail
     unsigned interface;
     DomainPair domains;
+    QueuePairBudget::Share share;
     std::unique_ptr<uct::Endpoint> transport;  //!< null: failed
     Path* path = nullptr;
 };

@@ -6,6 +6,13 @@
 
 namespace ucp::bulk {
 
+size_t mixed_window(double rate, const ScheduleRules& rules) {
+    constexpr ucs::Duration kTime = std::chrono::microseconds(4);
+    constexpr unsigned kSlices = 2;
+    const auto bytes = static_cast<size_t>(std::min(rate * ucs::seconds(kTime), 1e12));
+    return std::min(std::max(kSlices * rules.slice, bytes), rules.window);
+}
+
 double expected_rate(double bandwidth, double distance, size_t slice) {
     const auto bytes = static_cast<double>(slice);
     return bytes / (bytes / bandwidth + distance);
@@ -134,6 +141,7 @@ void Meter::give_up() {
 
 size_t Meter::window(const ScheduleRules& rules) const {
     if (on_probation_) return rules.slice;
+    if (rules.is_mixed) return mixed_window(rate_, rules);
     const double wanted = rate_ * ucs::seconds(kWindowTime);
     const size_t least = std::min(kMinWindowSlices * rules.slice, rules.window);
     return wanted >= static_cast<double>(rules.window)

@@ -14,6 +14,7 @@ struct ScheduleRules {
     size_t slice = 65536;
     size_t window = 4 << 20;  //!< bytes under way on one path, at most
     unsigned chain = 64;      //!< slices of one doorbell, at most
+    bool is_mixed = false;    //!< short transfers come behind long ones: see Mixture
 };
 
 /** What is known of a path: what it has under way, and how fast it gets it done. */
@@ -74,6 +75,13 @@ class Meter {
     bool is_measured_ = false;
     bool on_probation_ = false;
 };
+
+/**
+ * What of long transfers may be under way on a device while short ones come between: two slices, or
+ * what hides the way there and back.
+ * @param rate  bytes per second
+ */
+size_t mixed_window(double rate, const ScheduleRules& rules);
 
 /**
  * Bytes per second that a path is believed to get done before anything of it is measured: each

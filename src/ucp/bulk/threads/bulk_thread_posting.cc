@@ -132,6 +132,10 @@ void BulkThread::withdraw(ThreadQueuePair& queue_pair, SharedTransfer& shared, c
     std::lock_guard lock(queue_pair.queue->shard.mutex);
     shared.slices.returned(rest);
     queue_pair.queue->has_work.store(true);
+    // Others have looked meanwhile, found nothing and sleep; this one has no room for it.
+    for (const ThreadQueuePair* other : queue_pair.queue->queue_pairs) {
+        if (&other->thread != this) other->thread.wake();
+    }
     queue_pair.meter.withdrawn(rest.bytes);
     if (!is_all) return;
     --shared.chains;

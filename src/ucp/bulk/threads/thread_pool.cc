@@ -11,9 +11,6 @@
 namespace ucp::bulk {
 namespace {
 
-constexpr unsigned kMaxShards = 64;
-constexpr unsigned kMaxThreads = 64;  //!< of a device
-
 /** Where the threads of a device run: near it, as far as the program may. */
 std::vector<unsigned> cpus_for(const std::string& device) {
     const ucs::topo::Topology* topology = ucs::topo::Topology::machine();
@@ -31,8 +28,7 @@ std::vector<unsigned> cpus_for(const std::string& device) {
 ThreadPool::ThreadPool(EndpointHost& host, Context& context, uint64_t seed,
                        const ThreadRules& rules)
     : events(host.work), host_(host), context_(context), random_(seed), rules_(rules) {
-    const unsigned shards = std::clamp(context.config().bulk_shards, 1u, kMaxShards);
-    for (unsigned index = 0; index < shards; ++index) {
+    for (unsigned index = 0; index < context.config().bulk_shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }
 }
@@ -54,7 +50,7 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
                               0,
                               context.estimated_endpoints()};
     DomainLock lock(context.domains());
-    const unsigned wanted = std::min(context.config().bulk_workers, kMaxThreads);
+    const unsigned wanted = context.config().bulk_workers;
     while (device.threads.size() < wanted) {
         params.seed = random_();
         std::unique_ptr<BulkThread> thread;

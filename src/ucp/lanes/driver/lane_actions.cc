@@ -4,8 +4,11 @@
 #include <cassert>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "ucp/base/handles.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -60,29 +63,55 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
 
 void LaneDriver::create_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    assert(owner.lane_state() == nullptr);
-    const unsigned index = owner.dedicated_index();
     auto state = std::make_unique<LaneState>(owner, host_.held_messages);
-    std::vector<uint8_t> address;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     if (owner.has_flag(Endpoint::kPromotable)) {
-        WorkerInterface& interface = host_.interfaces[index];
+        state->interface_index = owner.dedicated_index();
+        state->share = QueuePairBudget::Share(context_.queue_pair_budget());
+        status = UCS_ERR_NO_RESOURCE;
+        if (state->share) {
+            status = host_.interfaces[state->interface_index].transport->create_endpoint(
+                {}, &state->dedicated);
+        }
+    }
+    bring_in(peer, std::move(state), status);
+}
+
+void LaneDriver::take_lane(lanes::Peer peer) {
+    Endpoint& owner = endpoint(peer);
+    auto state = std::make_unique<LaneState>(owner, host_.held_messages);
+    ucs_status_t status = UCS_ERR_NO_ELEM;
+    const auto kept = kept_.extract(owner.remote_uuid());
+    if (!kept.empty()) {
+        state->interface_index = kept.mapped().interface_index;
+        state->share = std::move(kept.mapped().share);
+        state->dedicated = std::move(kept.mapped().dedicated);
+        // An endpoint made with other devices may need another lane than the one before it.
+        const bool fits = owner.has_flag(Endpoint::kPromotable) &&
+                          state->interface_index == owner.dedicated_index();
+        status = fits ? UCS_OK : UCS_ERR_UNREACHABLE;
+    }
+    bring_in(peer, std::move(state), status);
+}
+
+/** The lane is the endpoint's; the peer is told where it is. */
+void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status) {
+    Endpoint& owner = endpoint(peer);
+    assert(owner.lane_state() == nullptr);
+    std::vector<uint8_t> address;
+    if (status == UCS_OK) {
+        const WorkerInterface& interface = host_.interfaces[state->interface_index];
         const auto& attributes = interface.transport->attributes();
-        state->interface_index = index;
-        status = interface.transport->create_endpoint({}, &state->dedicated);
+        const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
+                                 static_cast<uint8_t>(attributes.device_address_length)};
+        address.resize(sizeof(header) + attributes.device_address_length +
+                       attributes.endpoint_address_length);
+        std::memcpy(address.data(), &header, sizeof(header));
+        const auto bytes = std::as_writable_bytes(std::span(address)).subspan(sizeof(header));
+        status =
+            interface.transport->get_device_address(bytes.first(attributes.device_address_length));
         if (status == UCS_OK) {
-            const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
-                                     static_cast<uint8_t>(attributes.device_address_length)};
-            address.resize(sizeof(header) + attributes.device_address_length +
-                           attributes.endpoint_address_length);
-            std::memcpy(address.data(), &header, sizeof(header));
-            const auto bytes = std::as_writable_bytes(std::span(address)).subspan(sizeof(header));
-            status = interface.transport->get_device_address(
-                bytes.first(attributes.device_address_length));
-            if (status == UCS_OK) {
-                status =
-                    state->dedicated->get_address(bytes.subspan(attributes.device_address_length));
-            }
+            status = state->dedicated->get_address(bytes.subspan(attributes.device_address_length));
         }
     }
     if (status == UCS_OK) {
@@ -117,7 +146,9 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
         } else if (bytes.size() == header.device_length + attributes.endpoint_address_length) {
             const uct::RemoteAddress remote{
                 bytes.first(header.device_length), {}, bytes.subspan(header.device_length)};
-            status = state.dedicated->connect(remote);
+            // A lane that was kept is connected, if it is that one that the peer has kept.
+            status =
+                state.dedicated->is_connected(remote) ? UCS_OK : state.dedicated->connect(remote);
         }
     }
     state.connected = status == UCS_OK;
@@ -142,6 +173,25 @@ void LaneDriver::destroy_lane(lanes::Peer peer) {
     owner.lanes_changed();
 }
 
+void LaneDriver::keep_lane(lanes::Peer peer) {
+    Endpoint& owner = endpoint(peer);
+    std::unique_ptr<LaneState> state = owner.detach_lane();
+    state->direction = nullptr;
+    state->connected = false;
+    kept_.insert_or_assign(
+        owner.remote_uuid(),
+        KeptLane{std::move(state->share), std::move(state->dedicated), state->interface_index});
+    // The end of its own flush may have led here, and one of the program's may still call back.
+    abandoned_.push_back(std::move(state));
+    has_deferred_ = true;
+    owner.lanes_changed();
+    negotiator_.on_lane_destroyed(peer);
+}
+
+void LaneDriver::drop_kept_lane(const lanes::PeerId& peer) {
+    kept_.erase(peer.worker);
+}
+
 void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
     Endpoint& owner = endpoint(peer);
     owner.lanes_changed();
@@ -156,11 +206,14 @@ void LaneDriver::open_rx_gate(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
     LaneState* state = owner.lane_state();
     state->dedicated->set_receive_gate(nullptr);
+    if (state->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
     deliver(state->held);
 }
 
 void LaneDriver::open_early(lanes::Peer peer) {
-    deliver(endpoint(peer).lane_state()->early);
+    Endpoint& owner = endpoint(peer);
+    if (owner.lane_state()->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
+    deliver(owner.lane_state()->early);
 }
 
 void LaneDriver::deliver(std::deque<LaneState::Held>& messages) {
@@ -179,6 +232,13 @@ void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark)
     LaneState& state = *owner.lane_state();
     state.end_marker.assign(bytes.begin(), bytes.end());
     state.ordered = std::make_unique<OrderedLane>(owner.scalable_lane(), host_.uuid, dmark.epoch);
+    state.marker_wait = std::make_unique<LaneState::MarkerWait>(state, serve_marker);
+    while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
+        const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
+        if (status == UCS_ERR_BUSY) continue;
+        if (status != UCS_OK) negotiator_.on_lane_failed(peer, status);
+        break;
+    }
     owner.lanes_changed();
 }
 
@@ -258,6 +318,13 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
     ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
                    lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
                    change.score);
+    if (Trace* trace = Trace::active()) {
+        trace->instant("lane", lanes::name(change.to), host_.uuid,
+                       {{"peer", fmt::format("{:016x}", owner.remote_uuid())},
+                        {"from", lanes::name(change.from)},
+                        {"reason", lanes::name(change.reason)},
+                        {"score", change.score}});
+    }
     if (change.to == lanes::LinkState::kEstablished ||
         change.from == lanes::LinkState::kEstablished) {
         if (listener_) listener_(owner, change.to == lanes::LinkState::kEstablished);

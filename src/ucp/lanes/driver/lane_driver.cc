@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "ucp/base/sender.h"
 #include "ucp/lanes/driver/savings.h"
 #include "ucs/log/log.h"
 
@@ -32,8 +33,7 @@ lanes::Config negotiator_config(const Config& config) {
         result.max_links = UINT32_MAX;
     }
     if (config.max_dedicated_qps) result.cap = std::min(result.cap, *config.max_dedicated_qps);
-    result.margin_permille =
-        static_cast<uint32_t>(std::clamp(config.hysteresis_margin, 0.0, 4.0) * 1000);
+    result.margin_permille = static_cast<uint32_t>(config.hysteresis_margin * 1000);
     result.min_residence = static_cast<lanes::Time>(config.min_residence.count());
     // What waits for news of scores follows the rankings, which bring them.
     const double pace = ucs::seconds(config.switch_interval) / kDefaultInterval;
@@ -43,11 +43,13 @@ lanes::Config negotiator_config(const Config& config) {
         *wait = static_cast<lanes::Time>(std::clamp(scaled, 1e3, kLongestWait));
     }
     result.hold = static_cast<lanes::Time>(config.hold().count());
-    result.min_score = static_cast<lanes::Score>(std::max(config.min_score, 1.0));
+    result.min_score = static_cast<lanes::Score>(config.min_score);
     result.trickle_ratio = config.trickle_ratio;
-    result.window = std::max(config.switch_window, 1u);
+    result.window = config.switch_window;
     result.patience = static_cast<lanes::Time>(config.lane_patience.count());
     result.max_parked = config.max_parked_lanes;
+    // What it limits is in use or free, for whichever worker needs it.
+    result.keep = config.max_dedicated_qps ? 0 : static_cast<lanes::Time>(config.lane_keep.count());
     return result;
 }
 
@@ -67,8 +69,8 @@ LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Conte
     if (!is_enabled(config_) || config_.lanes != LaneMode::kDynamic) return;
     ucs::UsageTracker::Options options;
     // Beside those who hold a lane the tracker has to know those who could take it.
-    options.capacity = std::max(ucs::UsageTracker::kMinCapacity,
-                                4 * static_cast<size_t>(config_.max_priority_endpoints));
+    options.capacity = std::clamp(4 * static_cast<size_t>(config_.max_priority_endpoints),
+                                  ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
     options.interval = config_.switch_interval;
     options.windows = config_.sample_windows;
     options.duty = config_.sample_duty;
@@ -107,6 +109,8 @@ void LaneDriver::advance(ucs::Time now) {
             rank();
         }
     }
+    if (now >= next_full_look_) [[unlikely]]
+        look_at_full_lanes(now);
     if (lane_time(now) >= negotiator_.next_deadline()) negotiator_.advance(lane_time(now));
 }
 
@@ -120,7 +124,7 @@ ucs::Time LaneDriver::next_deadline() const {
     if (tracker_ && (context_.virtual_time() || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
-    return result;
+    return std::min(result, next_full_look_);
 }
 
 // Traffic of an endpoint that takes part in no selection counts for the one of its peer that does.
@@ -133,11 +137,11 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     std::optional<double> bytes_per_message;
     if (const auto& bytes = config_.bytes_per_message) {
         const bool counts = bytes->bytes != ucs::config::MemorySize::kInfinite;
-        bytes_per_message = counts ? std::max(static_cast<double>(bytes->bytes), 1.0) : 0;
+        bytes_per_message = counts ? static_cast<double>(bytes->bytes) : 0;
     }
     ucs::UsageTracker::Value value =
         savings(attributes(endpoint->scalable_index()), attributes(endpoint->dedicated_index()),
-                std::max<size_t>(config_.bulk_slice_size, 1), bytes_per_message);
+                config_.bulk_slice_size, bytes_per_message);
     if (const auto weight = weights_.find(uuid); weight != weights_.end()) {
         value.per_message *= weight->second;
         value.per_byte *= weight->second;
@@ -207,6 +211,7 @@ void LaneDriver::run_deferred() {
     buried.swap(graveyard_);
     for (Buried& grave : buried) {
         grave.state->dedicated.reset();
+        grave.state->share.give_back();
         // A flush that was given up may still call back.
         if (grave.state->fence.running || grave.state->flush.running) {
             abandoned_.push_back(std::move(grave.state));
@@ -265,9 +270,11 @@ void LaneDriver::endpoint_closing(Endpoint& endpoint) {
 
 void LaneDriver::endpoint_failed(Endpoint& endpoint) {
     if (tracker_) tracker_->remove(endpoint.tracker_hook());
-    if (!peers_.contains(endpoint.serial())) return;
+    const bool is_known =
+        peers_.contains(endpoint.serial()) || kept_.contains(endpoint.remote_uuid());
+    if (!is_known) return;
     tick();
-    negotiator_.on_peer_died(endpoint.serial());
+    negotiator_.on_peer_died(enter(endpoint));
 }
 
 bool LaneDriver::release_endpoint(Endpoint& endpoint) {
@@ -291,6 +298,17 @@ void LaneDriver::lane_failed(Endpoint& endpoint, ucs_status_t status) {
     negotiator_.on_lane_failed(endpoint.serial(), status);
 }
 
+bool LaneDriver::kept_lane_failed(const uct::Endpoint* lane) {
+    const auto found = std::ranges::find_if(
+        kept_, [lane](const auto& entry) { return entry.second.dedicated.get() == lane; });
+    if (found == kept_.end()) return false;
+    const lanes::PeerId peer{found->first, 0};
+    kept_.erase(found);
+    tick();
+    negotiator_.on_kept_lane_lost(peer);
+    return true;
+}
+
 void LaneDriver::marker_posted(Endpoint& endpoint) {
     replays_ += endpoint.waiting_requests();
     tick();
@@ -298,8 +316,46 @@ void LaneDriver::marker_posted(Endpoint& endpoint) {
     endpoint.lanes_changed();
 }
 
-ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
+void LaneDriver::lane_full(Endpoint& endpoint) {
     LaneState& state = *endpoint.lane_state();
+    // Whoever is told to use dedicated lanes alone waits for them.
+    if (state.is_watched || config_.lanes != LaneMode::kDynamic) return;
+    state.is_watched = true;
+    state.had_room = false;
+    const ucs::Time now = context_.clock().now();
+    full_lanes_.push_back({endpoint.serial(), ucs::deadline(now, config_.lane_patience), false});
+    next_full_look_ = std::min(next_full_look_, ucs::deadline(now, config_.lane_patience / 4));
+}
+
+void LaneDriver::look_at_full_lanes(ucs::Time now) {
+    const auto full = std::exchange(full_lanes_, {});
+    std::vector<lanes::Peer> to_leave;
+    for (FullLane lane : full) {
+        const Endpoint* owner = endpoint_of(lane.peer);
+        LaneState* state = owner != nullptr ? owner->lane_state() : nullptr;
+        if (state == nullptr || !state->is_watched) continue;
+        const bool is_full = owner->waits_for_dedicated();
+        if (is_full && std::exchange(state->had_room, false)) {
+            lane = {lane.peer, ucs::deadline(now, config_.lane_patience), false};
+        } else if (is_full && now >= lane.end && !lane.is_last) {
+            lane = {lane.peer, ucs::deadline(now, config_.lane_patience / 4), true};
+        } else if (!is_full || now >= lane.end) {
+            state->is_watched = false;
+            if (is_full) to_leave.push_back(lane.peer);
+            continue;
+        }
+        full_lanes_.push_back(lane);
+    }
+    next_full_look_ =
+        full_lanes_.empty() ? ucs::kNever : ucs::deadline(now, config_.lane_patience / 4);
+    for (const lanes::Peer peer : to_leave) {
+        tick();
+        negotiator_.on_lane_full(peer);
+    }
+}
+
+/** @return UCS_ERR_NO_RESOURCE, or UCS_OK if that was the last try */
+ucs_status_t LaneDriver::post_end_marker(LaneState& state) {
     const auto pack = [](void* destination, void* arg) -> size_t {
         const auto& bytes = *static_cast<std::vector<std::byte>*>(arg);
         std::memcpy(destination, bytes.data(), bytes.size());
@@ -310,16 +366,21 @@ ucs_status_t LaneDriver::post_end_marker(Endpoint& endpoint) {
     if (sent == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
     state.end_marker.clear();
     tick();
+    Endpoint& owner = state.endpoint;
     if (sent < 0) {
-        negotiator_.on_lane_failed(endpoint.serial(), static_cast<ucs_status_t>(sent));
+        negotiator_.on_lane_failed(owner.serial(), static_cast<ucs_status_t>(sent));
         return UCS_OK;
     }
-    replays_ += endpoint.waiting_requests();
-    negotiator_.on_marker_posted(endpoint.serial());
-    if (endpoint.lane_state() != nullptr && endpoint.lane_state()->flush.due) {
-        try_flush(*endpoint.lane_state());
-    }
+    replays_ += owner.waiting_requests();
+    negotiator_.on_marker_posted(owner.serial());
+    if (owner.lane_state() == &state && state.flush.due) try_flush(state);
     return UCS_OK;
+}
+
+ucs_status_t LaneDriver::serve_marker(uct::Pending* self) {
+    LaneState& state = static_cast<LaneState::MarkerWait*>(self)->state;
+    if (state.direction == nullptr) return UCS_OK;
+    return static_cast<LaneDriver*>(state.owner)->post_end_marker(state);
 }
 
 void LaneDriver::withdraw() {
@@ -377,6 +438,13 @@ ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::R
         return UCS_OK;
     }
     auto* message = static_cast<std::byte*>(data) + sizeof(header);
+    const std::optional<uint64_t> inner =
+        claimed_sender(static_cast<AmId>(header.id), std::span(message, length - sizeof(header)));
+    if (inner && *inner != header.sender) {
+        ucs::log_warn("a message of worker {:016x} in the name of {:016x} was dropped",
+                      uint64_t{header.sender}, *inner);
+        return UCS_OK;
+    }
     LaneState* state = endpoint->lane_state();
     if (order == Order::kHold || (state != nullptr && !state->early.empty())) {
         if (state->early.size() >= self.negotiator_.config().window) {

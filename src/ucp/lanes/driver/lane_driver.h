@@ -60,8 +60,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     /** @return true if nothing here knows the endpoint any more, so that it may be freed */
     bool release_endpoint(Endpoint& endpoint);
     void lane_failed(Endpoint& endpoint, ucs_status_t status);
+    /** @return false if the transport endpoint is not that of a kept lane */
+    bool kept_lane_failed(const uct::Endpoint* lane);
     void marker_posted(Endpoint& endpoint);
-    ucs_status_t post_end_marker(Endpoint& endpoint);
+    void lane_full(Endpoint& endpoint);
     /** Start to give back all lanes. */
     void withdraw();
     bool holds_lanes() const {
@@ -76,6 +78,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     const lanes::Negotiator& negotiator() const { return negotiator_; }
     const lanes::Link* link_of(const Endpoint& endpoint) const;
     Endpoint* endpoint_of(lanes::Peer peer) const;
+    /** A lane to that worker is kept. */
+    bool keeps_lane_to(uint64_t uuid) const { return kept_.contains(uuid); }
     void set_callback(ucpx_lane_callback_t callback, void* argument) {
         callback_ = callback;
         callback_argument_ = argument;
@@ -91,6 +95,9 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void create_lane(lanes::Peer peer) override;
     void connect_lane(lanes::Peer peer, std::span<const uint8_t> address) override;
     void destroy_lane(lanes::Peer peer) override;
+    void keep_lane(lanes::Peer peer) override;
+    void take_lane(lanes::Peer peer) override;
+    void drop_kept_lane(const lanes::PeerId& peer) override;
     void start_tx_switch(lanes::Peer peer, const lanes::Message& mark) override;
     void open_tx_window(lanes::Peer peer) override;
     void open_rx_gate(lanes::Peer peer) override;
@@ -107,6 +114,12 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         lanes::Peer peer;
         std::unique_ptr<LaneState> state;
     };
+    /** Of no endpoint: the next one to the same worker may take it. */
+    struct KeptLane {
+        QueuePairBudget::Share share;
+        std::unique_ptr<uct::Endpoint> dedicated;
+        unsigned interface_index;
+    };
 
     static ucs_status_t on_control(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
@@ -116,10 +129,21 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 
+    /** A lane that messages wait for. */
+    struct FullLane {
+        lanes::Peer peer;
+        ucs::Time end;  //!< of the patience with it
+        bool is_last;   //!< the peer was given a little more, as this end may have slept itself
+    };
+
     lanes::Peer enter(Endpoint& endpoint);
+    void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
     void rank();
+    ucs_status_t post_end_marker(LaneState& state);
+    static ucs_status_t serve_marker(uct::Pending* self);
+    void look_at_full_lanes(ucs::Time now);
     void try_flush(LaneState& state);
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
@@ -136,9 +160,12 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::unordered_map<uint64_t, double> weights_;  //!< by the peer's worker id; others have 1
     std::unordered_map<lanes::Peer, Endpoint*> peers_;
     std::vector<Buried> graveyard_;
+    std::unordered_map<uint64_t, KeptLane> kept_;        //!< by the peer's worker id
     std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out
     std::vector<lanes::Peer> to_forget_;
     std::vector<Endpoint*> flushes_due_;
+    std::vector<FullLane> full_lanes_;
+    ucs::Time next_full_look_ = ucs::kNever;
     bool has_deferred_ = false;
     bool has_heard_ = false;  // messages of peers since the last decisions
 

@@ -59,10 +59,14 @@ ucs_status_t AmHandlers::set(unsigned id, const Handler& handler) {
     if (handlers_.size() <= id) handlers_.resize(id + 1);
     const auto number = static_cast<uint16_t>(id);
     waiting_.erase(number);
-    handlers_[id] = handler;
-    if (!is_set(number) || !early_.has(number)) return UCS_OK;
+    handlers_[id] = {};
+    const bool is_any = handler.callback != nullptr || handler.old_callback != nullptr;
+    if (!is_any || !early_.has(number)) {
+        handlers_[id] = handler;
+        return UCS_OK;
+    }
     // Handlers are called from progress alone.
-    waiting_[number] = std::exchange(handlers_[id], {});
+    waiting_[number] = handler;
     requests_.work().notify();
     return UCS_OK;
 }
@@ -125,14 +129,19 @@ void AmHandlers::keep_early(const Message& message, std::span<const std::byte> a
     early.id = message.id;
     early.wants_reply = message.wants_reply;
     early.sender = message.sender;
-    early.header.assign(message.header, message.header + message.header_length);
-    early.announced.assign(announced.begin(), announced.end());
     early.data = message.data;
     early.length = message.length;
-    if (early_.has_room(early.size())) {
-        early_.add(std::move(early));
-    } else {
-        drop(early, "too many wait for one");
+    try {
+        early.header.assign(message.header, message.header + message.header_length);
+        early.announced.assign(announced.begin(), announced.end());
+        if (early_.has_room(early.size())) {
+            early_.add(early);
+        } else {
+            drop(early, "too many wait for one");
+        }
+    } catch (const std::bad_alloc&) {
+        if (message.data != nullptr) free_block(message.data);
+        throw;
     }
 }
 
@@ -182,8 +191,11 @@ std::byte* AmHandlers::allocate(size_t bytes) {
     return block + alignment;
 }
 
+// Whoever sent it, nothing may be missing among the messages of an endpoint.
 void AmHandlers::lost(uint64_t sender) {
-    if (Endpoint* endpoint = endpoints_.find(sender)) endpoint->fail(UCS_ERR_NO_MEMORY);
+    if (Endpoint* endpoint = endpoints_.find(sender)) return endpoint->reset(UCS_ERR_NO_MEMORY);
+    if (sender == 0)
+        endpoints_.for_each([](Endpoint& endpoint) { endpoint.reset(UCS_ERR_NO_MEMORY); });
 }
 
 void AmHandlers::free_block(std::byte* data) {

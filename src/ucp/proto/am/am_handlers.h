@@ -10,9 +10,7 @@
 
 #include "ucp/api/ucp.h"
 #include "ucp/proto/am/early_messages.h"
-#include "ucp/proto/eager/eager.h"
-#include "ucp/proto/eager/reassembly.h"
-#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/rndv/message_protocol.h"
 #include "uct/api/types.h"
 
 namespace ucp {
@@ -30,17 +28,9 @@ inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uu
  * Messages that come before their handler wait for it for a while (EarlyMessages). It gets them in
  * the next progress, before any that come later.
  */
-class AmHandlers {
+class AmHandlers : MessageProtocol {
   public:
-    AmHandlers(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
-               Reassembly& reassembly, const EagerRules& eager)
-        : requests_(requests),
-          endpoints_(endpoints),
-          rndv_(rndv),
-          reassembly_(reassembly),
-          eager_(eager) {}
-    AmHandlers(const AmHandlers&) = delete;
-    AmHandlers& operator=(const AmHandlers&) = delete;
+    using MessageProtocol::MessageProtocol;
     ~AmHandlers();
 
     void add_handlers(InterfaceSet& interfaces);
@@ -92,7 +82,10 @@ class AmHandlers {
     /** Hand over an announcement. */
     void deliver_announcement(const Message& message, const void* announcement, size_t size);
 
-    /** A message of that worker found no memory: its endpoint ends, as nothing may be missing. */
+    /**
+     * A message of that worker found no memory: its endpoint ends, as nothing may be missing.
+     * @param sender  0: nobody knows; all endpoints end
+     */
     void lost(uint64_t sender);
     /** Memory for data that may be kept, aligned for the user. */
     std::byte* allocate(size_t bytes);
@@ -111,6 +104,9 @@ class AmHandlers {
                (handlers_[id].callback != nullptr || handlers_[id].old_callback != nullptr);
     }
     const Handler* handler_of(uint16_t id);
+    /** By which protocol a message goes that ucp_am_send_nbx() sends with those flags. */
+    select::Protocol protocol_of(Endpoint& endpoint, const Packer& buffer, const Memory* memory,
+                                 uint32_t flags);
     ucs_status_t set(unsigned id, const Handler& handler);
     void hand_over_early(uint16_t id);
     void keep_early(const Message& message, std::span<const std::byte> announced);
@@ -127,11 +123,6 @@ class AmHandlers {
     static ucs_status_t on_announcement(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor* descriptor);
 
-    RequestPool& requests_;
-    EndpointTable& endpoints_;
-    Rendezvous& rndv_;
-    Reassembly& reassembly_;
-    const EagerRules& eager_;
     std::vector<Handler> handlers_;
     EarlyMessages early_;
     /** Handlers of messages that came before them: in force when those have been handed over. */

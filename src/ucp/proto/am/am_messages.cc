@@ -205,6 +205,18 @@ size_t max_am_header(const InterfaceSet& interfaces) {
     return room > 2 * kMostOverhead ? room - kMostOverhead : room / 2;
 }
 
+select::Protocol AmHandlers::protocol_of(Endpoint& endpoint, const Packer& buffer,
+                                         const Memory* memory, uint32_t flags) {
+    constexpr auto kOperation = select::Operation::kActiveMessage;
+    const bool is_eager = (flags & UCP_AM_SEND_FLAG_EAGER) != 0 || buffer.length() == 0;
+    const bool is_forced = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 && buffer.length() != 0;
+    if (is_eager && !is_forced) return select::Protocol::kCopy;
+    // The longest message of all is announced.
+    return endpoint.protocols().find(
+        kOperation, rndv_.buffer_class(endpoint, kOperation, buffer, memory),
+        select::Situation::kAlone, is_forced ? SIZE_MAX : buffer.length());
+}
+
 ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* header,
                                   size_t header_length, const void* buffer, size_t count,
                                   const OpParams& params) {
@@ -225,12 +237,7 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         request->flags |= Request::kNeedsGreeting;
     }
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    const bool is_long = (flags & UCP_AM_SEND_FLAG_RNDV) != 0 ||
-                         ((flags & UCP_AM_SEND_FLAG_EAGER) == 0 &&
-                          (is_rendezvous(endpoint.protocols().find(
-                               select::Operation::kActiveMessage, buffer_class(packer, memory),
-                               select::Situation::kAlone, packer.length())) ||
-                           rndv_.is_direct(endpoint, packer)));
+    const select::Protocol protocol = protocol_of(endpoint, packer, memory, flags);
     void* header_copy = nullptr;
     if ((flags & UCP_AM_SEND_FLAG_COPY_HEADER) != 0 && header_length != 0) {
         header_copy = std::malloc(header_length);
@@ -241,11 +248,16 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         }
         header = std::memcpy(header_copy, header, header_length);
     }
-    if (is_long && packer.length() != 0) {
+    if (is_announced(protocol)) {
         uint64_t envelope;
         std::memcpy(&envelope, &am, sizeof(envelope));
         const RndvHeader user_header{header, static_cast<uint32_t>(header_length), header_copy};
-        rndv_.begin_send(*request, packer, envelope, &user_header, memory);
+        try {
+            rndv_.begin_send(*request, protocol, packer, envelope, &user_header, memory);
+        } catch (const std::bad_alloc&) {
+            requests_.undo(*request);
+            throw;
+        }
         return endpoint.submit(*request, params);
     }
     auto& send = make_eager<AmSend>(*request, eager_, packer, params);

@@ -7,8 +7,9 @@
 namespace ucp {
 
 void EarlyMessages::add(EarlyMessage message) {
-    bytes_ += message.size();
+    const size_t size = message.size();
     messages_.push_back(std::move(message));
+    bytes_ += size;
 }
 
 bool EarlyMessages::has(uint16_t id) const {

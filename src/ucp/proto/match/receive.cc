@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/proto/match/receive.h"
 
+#include "ucp/proto/match/message_times.h"
+
 namespace ucp {
 namespace {
 
@@ -12,6 +14,7 @@ void note_error(Request& request, ucs_status_t status) {
 
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
+    if (receive.times != nullptr) receive.times->end(request, receive);
     note_error(request, receive.buffer.close());
     if (receive.memory != nullptr) Memory::destroy(receive.memory);
     receive.memory = nullptr;

@@ -8,8 +8,12 @@
 #include "ucp/dt/buffer.h"
 #include "ucp/mem/memory.h"
 #include "ucp/proto/match/matcher.h"
+#include "ucp/select/protocol_table.h"
+#include "ucs/sys/time.h"
 
 namespace ucp {
+
+class MessageTimes;
 
 /** The part of a receive's request: tagged messages, and data of active messages by rendezvous. */
 struct TagReceive : ExpectedReceive {
@@ -21,6 +25,7 @@ struct TagReceive : ExpectedReceive {
         arrived = 0;
         user_memory = nullptr;
         memory = nullptr;
+        times = nullptr;
     }
 
     Unpacker buffer;
@@ -32,6 +37,14 @@ struct TagReceive : ExpectedReceive {
     uint64_t sender;      //!< uuid
     uint64_t sender_request;
     size_t wanted;  //!< bytes to fetch: all of the message that fits
+
+    // messages that are timed only (proto/match/message_times.h)
+    MessageTimes* times;  //!< null: this one is not
+    ucs::Time began;
+    size_t timed_length;  //!< of the message
+    size_t timed_bytes;   //!< of these, those that came after the first
+    select::Way way;
+    bool is_among_others;  //!< others were under way when it began
 };
 
 /**

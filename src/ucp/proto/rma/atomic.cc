@@ -161,7 +161,7 @@ void begin_atomic(OneSided& owner, Request& request, Endpoint& endpoint,
         atomic.arguments.result = &atomic.result;
     }
     request.endpoint = &endpoint;
-    request.flags |= Request::kOneSided;
+    request.order = Request::Order::kOneSided;
     request.post = post_atomic;
     request.protocol = "atomic";
     request.length = arguments.size;

@@ -75,7 +75,7 @@ struct EmulatedDone {
 #pragma pack(pop)
 
 /** Go on by emulation: a put at the offset reached, a get from there on. */
-void emulate_rma(Request& request, bool is_put);
+void emulate_rma(Request& request);
 /** The same for an atomic operation. */
 void emulate_atomic(Request& request);
 

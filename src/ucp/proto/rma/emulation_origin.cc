@@ -38,10 +38,11 @@ size_t pack_put(void* destination, void* arg) {
                              rma.offset + length == rma.length};
     std::memcpy(destination, &header, sizeof(header));
     auto* const to = static_cast<std::byte*>(destination) + sizeof(header);
-    if (rma.device_copy != nullptr)
+    if (rma.device_copy != nullptr) {
         status = rma.device_copy->read(rma.offset, to, length);
-    else if (length > 0)
+    } else if (length > 0) {
         std::memcpy(to, rma.buffer + rma.offset, length);
+    }
     return sizeof(header) + length;
 }
 
@@ -94,7 +95,7 @@ ucs_status_t post_emulated_atomic(Request& request, const Lane& lane) {
 
 void emulate(Request& request, Request::Post post) {
     request.post = post;
-    request.flags &= ~static_cast<uint32_t>(Request::kOneSided);
+    request.order = Request::Order::kMessage;
     request.flags |= Request::kNeedsGreeting;
     request.pool->await_answer(request);
 }
@@ -182,7 +183,8 @@ ucs_status_t on_atomic_reply(void* arg, void* data, size_t length, uct::ReceiveD
 
 }  // namespace
 
-void emulate_rma(Request& request, bool is_put) {
+void emulate_rma(Request& request) {
+    const bool is_put = request.part<RmaOperation>().direction == bulk::Direction::kPut;
     emulate(request, is_put ? post_emulated_put : post_emulated_get);
 }
 

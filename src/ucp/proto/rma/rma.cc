@@ -27,8 +27,29 @@ bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote,
     return (lane.attributes.capabilities & any_of) == 0 || *key == uct::kInvalidRemoteKey;
 }
 
-constexpr uint32_t kAnyPut = uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy;
-constexpr uint32_t kAnyGet = uct::kGetBcopy | uct::kGetZcopy;
+using bulk::Direction;
+
+/** What a direction is called by transports and by the table of protocols. */
+struct DirectionTraits {
+    const char* name;
+    select::Operation operation;
+    uint32_t any, copy, zero_copy, chain;  //!< bits of uct::Capability
+    uct::OperationLimits uct::InterfaceAttributes::*limits;
+};
+
+const DirectionTraits& traits_of(Direction direction) {
+    static constexpr DirectionTraits kPut{"put",
+                                          select::Operation::kPut,
+                                          uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy,
+                                          uct::kPutBcopy,
+                                          uct::kPutZcopy,
+                                          uct::kPutChain,
+                                          &uct::InterfaceAttributes::put};
+    static constexpr DirectionTraits kGet{
+        "get",          select::Operation::kGet, uct::kGetBcopy | uct::kGetZcopy, uct::kGetBcopy,
+        uct::kGetZcopy, uct::kGetChain,          &uct::InterfaceAttributes::get};
+    return direction == Direction::kPut ? kPut : kGet;
+}
 
 struct PackPut {
     const std::byte* data;
@@ -89,17 +110,6 @@ ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t
     return buffer != nullptr || *length == 0 ? UCS_OK : UCS_ERR_INVALID_PARAM;
 }
 
-/** Does an operation of that length take registered memory on the lane, which has a choice? */
-static bool wants_zcopy(Request& request, const Lane& lane, select::Operation operation,
-                        size_t length) {
-    const bool is_registered = request.part<RmaOperation>().user_memory != nullptr;
-    const select::Protocol protocol = request.endpoint->protocols(lane).find(
-        operation,
-        is_registered ? select::BufferClass::kRegistered : select::BufferClass::kContiguous,
-        select::Situation::kAlone, length);
-    return protocol == select::Protocol::kZeroCopy || protocol == select::Protocol::kBulk;
-}
-
 uct::MemoryHandle* registration(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.user_memory != nullptr &&
@@ -113,51 +123,90 @@ uct::MemoryHandle* registration(Request& request, const Lane& lane) {
     return rma.memory == nullptr ? nullptr : rma.memory->handle(lane.domains.local);
 }
 
+namespace {
+
+/** Can the lane take the operation's buffer? Some reach all memory of this process. */
+bool has_memory(Request& request, const Lane& lane, uct::MemoryHandle** handle) {
+    const DomainSet& domains = request.part<RmaOperation>().owner->domains;
+    if (!domains[lane.domains.local].memory->attributes().needs_handle) return true;
+    *handle = registration(request, lane);
+    return *handle != nullptr;
+}
+
+/** Does the rest of the operation take registered memory on the lane, which can copy as well? */
+bool wants_zero_copy(Request& request, const Lane& lane) {
+    const RmaOperation& rma = request.part<RmaOperation>();
+    const auto kind = rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                 : select::BufferClass::kContiguous;
+    const select::Protocol protocol =
+        request.endpoint->protocols(lane).find(traits_of(rma.direction).operation, kind,
+                                               select::Situation::kAlone, rma.length - rma.offset);
+    return protocol == select::Protocol::kZeroCopy || protocol == select::Protocol::kBulk;
+}
+
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
-static bool start_bulk(Request& request, const Lane& lane, bulk::Direction direction) {
+bool start_bulk(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
     if (rma.offset != 0 || !rma.owner->bulk.is_bulk(*request.endpoint, rma.length)) return false;
-    const uint32_t chains = direction == bulk::Direction::kPut ? uct::kPutChain : uct::kGetChain;
-    if ((lane.attributes.capabilities & chains) == 0 || registration(request, lane) == nullptr) {
+    if ((lane.attributes.capabilities & traits_of(rma.direction).chain) == 0 ||
+        registration(request, lane) == nullptr) {
         return false;
     }
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
-    return rma.owner->bulk.try_start(request, direction,
+    return rma.owner->bulk.try_start(request, rma.direction,
                                      {rma.buffer, rma.address, rma.length, memory, rma.remote});
 }
 
-static ucs_status_t post_put(Request& request, const Lane& lane) {
+ucs_status_t post_zero_copy(Request& request, const Lane& lane, const uct::Iov& piece,
+                            uint64_t address, uct::RemoteKey key) {
+    const bool is_put = request.part<RmaOperation>().direction == Direction::kPut;
+    return request.call([&](uct::Completion* c) {
+        return is_put ? lane.endpoint.put_zcopy({&piece, 1}, address, key, c)
+                      : lane.endpoint.get_zcopy({&piece, 1}, address, key, c);
+    });
+}
+
+ucs_status_t post_copy(Request& request, const Lane& lane, std::byte* data, size_t length,
+                       uint64_t address, uct::RemoteKey key) {
+    if (request.part<RmaOperation>().direction == Direction::kGet) {
+        return request.call([&](uct::Completion* c) {
+            return lane.endpoint.get_bcopy(unpack_get, data, length, address, key, c);
+        });
+    }
+    PackPut pack{data, length};
+    const ssize_t sent = lane.endpoint.put_bcopy(pack_put, &pack, address, key);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
+
+ucs_status_t post_rma(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
+    const DirectionTraits& traits = traits_of(rma.direction);
     uct::RemoteKey key;
-    if (lane_lacks(lane, kAnyPut, *rma.remote, &key)) {
-        emulate_rma(request, true);
+    if (lane_lacks(lane, traits.any, *rma.remote, &key)) {
+        emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
-    ucs_status_t status;
-    if (start_bulk(request, lane, bulk::Direction::kPut)) return UCS_OK;
+    if (start_bulk(request, lane)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
-    const uct::OperationLimits& limits = lane.attributes.put;
+    const uct::OperationLimits& limits = lane.attributes.*traits.limits;
     std::byte* data = rma.buffer + rma.offset;
     const uint64_t address = rma.address + rma.offset;
     size_t length = rma.length - rma.offset;
+    const bool has_short = rma.direction == Direction::kPut && (capabilities & uct::kPutShort) != 0;
+    const bool can_copy = (capabilities & traits.copy) != 0;
     uct::MemoryHandle* handle = nullptr;
-    const bool can_copy = (capabilities & uct::kPutBcopy) != 0;
-    if (length <= limits.max_short && (capabilities & uct::kPutShort) != 0) {
+    ucs_status_t status;
+    if (has_short && length <= limits.max_short) {
         status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
-    } else if ((capabilities & uct::kPutZcopy) != 0 &&
-               (!can_copy || wants_zcopy(request, lane, select::Operation::kPut, length)) &&
-               (handle = registration(request, lane)) != nullptr) {
+    } else if ((capabilities & traits.zero_copy) != 0 &&
+               (!can_copy || wants_zero_copy(request, lane)) &&
+               has_memory(request, lane, &handle)) {
         length = std::min(length, limits.max_zcopy);
-        const uct::Iov piece{data, length, handle};
-        status = request.call([&](uct::Completion* c) {
-            return lane.endpoint.put_zcopy({&piece, 1}, address, key, c);
-        });
+        status = post_zero_copy(request, lane, {data, length, handle}, address, key);
     } else if (can_copy) {
         length = std::min(length, limits.max_bcopy);
-        PackPut pack{data, length};
-        const ssize_t sent = lane.endpoint.put_bcopy(pack_put, &pack, address, key);
-        status = sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
-    } else if ((capabilities & uct::kPutShort) != 0 && limits.max_short > 0) {
+        status = post_copy(request, lane, data, length, address, key);
+    } else if (has_short && limits.max_short > 0) {
         length = std::min(length, limits.max_short);
         status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
     } else {
@@ -168,72 +217,80 @@ static ucs_status_t post_put(Request& request, const Lane& lane) {
     return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-static ucs_status_t post_get(Request& request, const Lane& lane) {
+/** Nobody may touch either side before the device has done with it. */
+void abort_copy(Request& request, ucs_status_t status) {
+    request.part<RmaOperation>().owner->direct.wait_for(request);
+    request.complete(status);
+}
+
+// Where there is no way to the memory (yet), the target's processor acts.
+ucs_status_t post_direct(Request& request, const Lane&) {
     RmaOperation& rma = request.part<RmaOperation>();
-    uct::RemoteKey key;
-    if (lane_lacks(lane, kAnyGet, *rma.remote, &key)) {
-        emulate_rma(request, false);
+    DirectPath& direct = rma.owner->direct;
+    const ucs::MemoryExport* const exported = reach_directly(*request.endpoint, *rma.remote);
+    if (!rma.remote->covers(rma.address, rma.length)) return UCS_ERR_INVALID_ADDR;
+    bool is_begun = false;
+    if (exported != nullptr) {
+        ucs::MemoryExport there = *exported;
+        there.offset += rma.address - rma.remote->header().address;
+        is_begun = rma.direction == Direction::kPut
+                       ? direct.store(request, there, rma.buffer, rma.length)
+                       : direct.fetch(request, there, rma.buffer, rma.length);
+    }
+    if (!is_begun) {
+        emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;
     }
-    ucs_status_t status;
-    if (start_bulk(request, lane, bulk::Direction::kGet)) return UCS_OK;
-    const uint32_t capabilities = lane.attributes.capabilities;
-    const uct::OperationLimits& limits = lane.attributes.get;
-    std::byte* data = rma.buffer + rma.offset;
-    const uint64_t address = rma.address + rma.offset;
-    size_t length = rma.length - rma.offset;
-    uct::MemoryHandle* handle = nullptr;
-    const bool can_copy = (capabilities & uct::kGetBcopy) != 0;
-    if ((capabilities & uct::kGetZcopy) != 0 &&
-        (!can_copy || wants_zcopy(request, lane, select::Operation::kGet, length)) &&
-        (handle = registration(request, lane)) != nullptr) {
-        length = std::min(length, limits.max_zcopy);
-        const uct::Iov piece{data, length, handle};
-        status = request.call([&](uct::Completion* c) {
-            return lane.endpoint.get_zcopy({&piece, 1}, address, key, c);
-        });
-    } else if (can_copy) {
-        length = std::min(length, limits.max_bcopy);
-        status = request.call([&](uct::Completion* c) {
-            return lane.endpoint.get_bcopy(unpack_get, data, length, address, key, c);
-        });
-    } else {
-        return UCS_ERR_NO_MEMORY;
-    }
-    if (status != UCS_OK && status != UCS_INPROGRESS) return status;
-    rma.offset += length;
-    return rma.offset == rma.length ? UCS_OK : UCS_INPROGRESS;
+    rma.offset = rma.length;
+    rma.number = request.endpoint->remote_operation_started();
+    request.abort = abort_copy;
+    request.pool->await_answer(request);
+    return UCS_OK;
+}
+
+}  // namespace
+
+const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote) {
+    const ucs::MemoryExport* const exported = remote.exported();
+    if (exported == nullptr ||
+        endpoint.configuration().use(Role::kRemoteMemory, UCS_MEMORY_TYPE_CUDA).service !=
+            Service::kByDevices)
+        return nullptr;
+    if (remote.use_exported()) DirectPath::tell_in_use(endpoint, *exported);
+    return exported;
 }
 
 ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation,
-                             bool is_put, ucs_memory_type_t declared) {
+                             ucs_memory_type_t declared) {
     const ucs::MemoryPiece whole{operation.buffer, operation.length};
     const ucs_status_t status = open_device_copy({&whole, 1}, declared, &operation.device_copy);
     if (status != UCS_OK) return status;
     operation.owner = this;
     RmaOperation& rma = request.emplace<RmaOperation>(operation);
     request.endpoint = &endpoint;
-    request.flags |= Request::kOneSided;
-    request.post = is_put ? post_put : post_get;
-    request.protocol = is_put ? "put" : "get";
+    request.order = Request::Order::kOneSided;
+    request.post = post_rma;
+    request.protocol = traits_of(rma.direction).name;
     request.length = rma.length;
     if (rma.device_copy != nullptr)
         request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
     request.cleanup = finish_rma;
     uct::RemoteKey key;
-    if (rma.device_copy != nullptr ||
-        lane_lacks(endpoint.one_sided_lane(), is_put ? kAnyPut : kAnyGet, *rma.remote, &key))
-        emulate_rma(request, is_put);
+    if (rma.remote->exported() != nullptr)
+        request.post = post_direct;
+    else if (rma.device_copy != nullptr ||
+             lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote, &key))
+        emulate_rma(request);
     return UCS_OK;
 }
 
-ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
-                                 bool is_put) {
+ucs_status_ptr_t OneSided::start(Endpoint& endpoint, RmaOperation operation,
+                                 const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
     operation.user_memory = reinterpret_cast<Memory*>(params.memory());
     Request* request = requests.begin(params, Request::CallbackKind::kSend);
     if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    const ucs_status_t status = begin(*request, endpoint, operation, is_put, params.memory_type());
+    const ucs_status_t status = begin(*request, endpoint, operation, params.memory_type());
     if (status != UCS_OK) return requests.give_back(*request, status);
     endpoint.count_send(operation.length);
     return submit(endpoint, *request, params);
@@ -247,12 +304,11 @@ ucs_status_ptr_t OneSided::submit(Endpoint& endpoint, Request& request, const Op
     return endpoint.submit(request, OpParams(&later));
 }
 
-ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& operation,
-                                      bool is_put) {
+ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& operation) {
     if (endpoint.is_failed()) return endpoint.status();
     Request* request = requests.allocate();
     if (request == nullptr) return UCS_ERR_NO_MEMORY;
-    const ucs_status_t status = begin(*request, endpoint, operation, is_put);
+    const ucs_status_t status = begin(*request, endpoint, operation);
     if (status != UCS_OK) {
         requests.recycle(*request);
         return status;
@@ -262,40 +318,46 @@ ucs_status_t OneSided::start_implicit(Endpoint& endpoint, const RmaOperation& op
     return UCS_INPROGRESS;
 }
 
-ucs_status_ptr_t OneSided::put(Endpoint& endpoint, const void* buffer, size_t length,
-                               uint64_t address, const RemoteMemory& remote,
-                               const OpParams& params) {
+namespace {
+
+/** There is nothing to do, or the shortest way does it. */
+template <Direction kDirection>
+bool is_done_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
+                     const RemoteMemory& remote) {
+    return length == 0 || (kDirection == Direction::kPut &&
+                           put_at_once(endpoint, buffer, length, address, remote));
+}
+
+}  // namespace
+
+template <Direction kDirection>
+ucs_status_ptr_t OneSided::transfer(Endpoint& endpoint, void* buffer, size_t length,
+                                    uint64_t address, const RemoteMemory& remote,
+                                    const OpParams& params) {
     if (!params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMORY_TYPE) &&
-        (length == 0 || put_at_once(endpoint, buffer, length, address, remote)))
+        is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return UCS_STATUS_PTR(endpoint.status());
-    return start(
-        endpoint,
-        {this, static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote},
-        params, true);
+    return start(endpoint,
+                 {this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote},
+                 params);
 }
 
-ucs_status_ptr_t OneSided::get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                               const RemoteMemory& remote, const OpParams& params) {
-    if (length == 0 && !params.has(UCP_OP_ATTR_FLAG_NO_IMM_CMPL))
-        return UCS_STATUS_PTR(endpoint.status());
-    return start(endpoint, {this, static_cast<std::byte*>(buffer), length, address, &remote},
-                 params, false);
-}
-
-ucs_status_t OneSided::put_implicit(Endpoint& endpoint, const void* buffer, size_t length,
-                                    uint64_t address, const RemoteMemory& remote) {
-    if (length == 0 || put_at_once(endpoint, buffer, length, address, remote))
+template <Direction kDirection>
+ucs_status_t OneSided::transfer_implicit(Endpoint& endpoint, void* buffer, size_t length,
+                                         uint64_t address, const RemoteMemory& remote) {
+    if (is_done_at_once<kDirection>(endpoint, buffer, length, address, remote))
         return endpoint.status();
     return start_implicit(
-        endpoint,
-        {this, static_cast<std::byte*>(const_cast<void*>(buffer)), length, address, &remote}, true);
+        endpoint, {this, kDirection, static_cast<std::byte*>(buffer), length, address, &remote});
 }
 
-ucs_status_t OneSided::get_implicit(Endpoint& endpoint, void* buffer, size_t length,
-                                    uint64_t address, const RemoteMemory& remote) {
-    if (length == 0) return endpoint.status();
-    return start_implicit(endpoint,
-                          {this, static_cast<std::byte*>(buffer), length, address, &remote}, false);
-}
+template ucs_status_ptr_t OneSided::transfer<Direction::kPut>(Endpoint&, void*, size_t, uint64_t,
+                                                              const RemoteMemory&, const OpParams&);
+template ucs_status_ptr_t OneSided::transfer<Direction::kGet>(Endpoint&, void*, size_t, uint64_t,
+                                                              const RemoteMemory&, const OpParams&);
+template ucs_status_t OneSided::transfer_implicit<Direction::kPut>(Endpoint&, void*, size_t,
+                                                                   uint64_t, const RemoteMemory&);
+template ucs_status_t OneSided::transfer_implicit<Direction::kGet>(Endpoint&, void*, size_t,
+                                                                   uint64_t, const RemoteMemory&);
 
 }  // namespace ucp

@@ -11,6 +11,7 @@
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/rndv/direct.h"
 #include "ucs/memory/detector.h"
 
 // One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
@@ -27,6 +28,7 @@ ucs_status_t one_sided_length(const OpParams& params, const void* buffer, size_t
 /** The part of a put or get. */
 struct RmaOperation {
     OneSided* owner;
+    bulk::Direction direction;
     std::byte* buffer;
     size_t length;
     uint64_t address;
@@ -39,6 +41,12 @@ struct RmaOperation {
     std::optional<uint32_t> number = {};     //!< a flush waits for the answer, not for the lane
     ucs::StagedCopy* device_copy = nullptr;  //!< for a device's buffer; the operation is emulated
 };
+
+/**
+ * The memory that a key speaks of, if devices of this host may reach it by themselves; its owner is
+ * told at the first use. Null: they may not.
+ */
+const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote);
 
 /** The registration of the operation's buffer for the lane, made at need; null if there is none. */
 uct::MemoryHandle* registration(Request& request, const Lane& lane);
@@ -62,25 +70,25 @@ uint64_t apply_atomic(uct::AtomicOp op, unsigned size, uint64_t old, uint64_t op
 /** The one-sided operations of a worker, and those that it carries out for its peers. */
 class OneSided {
   public:
-    OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine)
-        : requests(pool), endpoints(table), domains(set), bulk(engine) {}
+    OneSided(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
+             DirectPath& path)
+        : requests(pool), endpoints(table), domains(set), bulk(engine), direct(path) {}
     OneSided(const OneSided&) = delete;
     OneSided& operator=(const OneSided&) = delete;
 
     void add_handlers(InterfaceSet& interfaces);
 
-    ucs_status_ptr_t put(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
-                         const RemoteMemory& remote, const OpParams& params);
-    ucs_status_ptr_t get(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                         const RemoteMemory& remote, const OpParams& params);
+    /** A put, which only reads the buffer, or a get. */
+    template <bulk::Direction kDirection>
+    ucs_status_ptr_t transfer(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
+                              const RemoteMemory& remote, const OpParams& params);
     ucs_status_ptr_t atomic(Endpoint& endpoint, const AtomicArguments& arguments, uint64_t address,
                             const RemoteMemory& remote, const OpParams& params);
 
     // Without a handle: a flush tells the end. @return UCS_OK, UCS_INPROGRESS or an error
-    ucs_status_t put_implicit(Endpoint& endpoint, const void* buffer, size_t length,
-                              uint64_t address, const RemoteMemory& remote);
-    ucs_status_t get_implicit(Endpoint& endpoint, void* buffer, size_t length, uint64_t address,
-                              const RemoteMemory& remote);
+    template <bulk::Direction kDirection>
+    ucs_status_t transfer_implicit(Endpoint& endpoint, void* buffer, size_t length,
+                                   uint64_t address, const RemoteMemory& remote);
     ucs_status_t atomic_implicit(Endpoint& endpoint, const AtomicArguments& arguments,
                                  uint64_t address, const RemoteMemory& remote);
 
@@ -88,7 +96,7 @@ class OneSided {
      * Make a request a put or get; start it with Endpoint::submit() or start().
      * @return the error of a buffer that cannot be used (open_device_copy())
      */
-    ucs_status_t begin(Request& request, Endpoint& endpoint, RmaOperation operation, bool is_put,
+    ucs_status_t begin(Request& request, Endpoint& endpoint, RmaOperation operation,
                        ucs_memory_type_t declared = UCS_MEMORY_TYPE_UNKNOWN);
 
     // What it works with.
@@ -96,6 +104,7 @@ class OneSided {
     EndpointTable& endpoints;
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
+    DirectPath& direct;
 
     /**
      * Submit an operation. Where operations are done when their call returns, a program that waits
@@ -109,9 +118,8 @@ class OneSided {
     static constexpr uint32_t kTurn = 64;
 
     bool is_turn() { return ++operations_ % kTurn == 0; }
-    ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params,
-                           bool is_put);
-    ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation, bool is_put);
+    ucs_status_ptr_t start(Endpoint& endpoint, RmaOperation operation, const OpParams& params);
+    ucs_status_t start_implicit(Endpoint& endpoint, const RmaOperation& operation);
 
     uint32_t operations_ = 0;
 };

@@ -20,12 +20,6 @@ ucs::MemoryDetector* device_of(uint32_t type) {
 
 }  // namespace
 
-bool DirectPath::is_near(Endpoint& endpoint, const Buffer& buffer) {
-    if (buffer.device_bytes().empty()) return false;
-    const uct::DeviceType type = endpoint.one_sided_lane().attributes.device_type;
-    return type == uct::DeviceType::kSharedMemory || type == uct::DeviceType::kSelf;
-}
-
 DirectPath::Peer& DirectPath::Described::peer(uint64_t uuid) {
     const auto known = std::ranges::find(peers, uuid, &Peer::uuid);
     return known != peers.end() ? *known : peers.emplace_back(Peer{uuid});
@@ -40,18 +34,16 @@ DirectPath::Described& DirectPath::note(const ucs::MemoryExport& description) {
     return described;
 }
 
-bool DirectPath::pays(Endpoint& endpoint, const Buffer& buffer) {
+bool DirectPath::is_mapped(Endpoint& endpoint, const Buffer& buffer) {
     const std::span<std::byte> bytes = buffer.device_bytes();
-    if (bytes.size() >= kLeast) return true;
     ucs::MemoryExport description;
     if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), description)) return false;
     Peer& peer = note(description).peer(endpoint.remote_uuid());
     return peer.is_direct || std::has_single_bit(++peer.short_messages);
 }
 
-bool DirectPath::describe(Endpoint& endpoint, const Buffer& buffer,
+bool DirectPath::describe(Endpoint& endpoint, std::span<const std::byte> bytes,
                           ucs::MemoryExport* description) {
-    const std::span<std::byte> bytes = buffer.device_bytes();
     if (!ucs::MemoryDetectors::export_memory(bytes.data(), bytes.size(), *description))
         return false;
     (void)note(*description).peer(endpoint.remote_uuid());
@@ -70,24 +62,62 @@ void DirectPath::tell_freed(ucs::Time now) {
         const auto& [buffer, described] = entry;
         ucs::MemoryDetector* const device = device_of(described.type);
         if (device != nullptr && !device->is_freed(buffer, described.base)) return false;
-        const MemoryFreed freed{described.type, described.process, buffer};
         if (!described.has_handle) return true;
         for (const Peer& peer : described.peers) {
             Endpoint* const endpoint = endpoints_.find(peer.uuid);
-            if (endpoint != nullptr)
-                endpoint->send_control(AmId::kMemoryFreed, std::as_bytes(std::span(&freed, 1)));
+            if (endpoint == nullptr) continue;
+            const MemoryNews freed{endpoint->local_uuid(), described.type,
+                                   described.process,      buffer,
+                                   described.base,         MemoryNews::kFreed};
+            endpoint->send_control(AmId::kMemoryNews, std::as_bytes(std::span(&freed, 1)));
         }
         return true;
     });
 }
 
-bool DirectPath::start(Request& receive, const ucs::MemoryExport& from, void* to, size_t length) {
-    ucs::MemoryDetector* const device = device_of(from.type);
-    ucs::AsyncCopy* copy = nullptr;
-    if (device == nullptr || device->fetch(from, to, length, &copy) != UCS_OK) return false;
-    copies_.push_back({&receive, copy});
+bool DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
+    copies_.push_back({&request, copy});
     work_.notify();
     return true;
+}
+
+bool DirectPath::fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length) {
+    ucs::MemoryDetector* const device = device_of(from.type);
+    ucs::AsyncCopy* copy = nullptr;
+    return device != nullptr && device->fetch(from, to, length, &copy) == UCS_OK &&
+           add(request, copy);
+}
+
+bool DirectPath::store(Request& request, const ucs::MemoryExport& to, const void* from,
+                       size_t length) {
+    ucs::MemoryDetector* const device = device_of(to.type);
+    ucs::AsyncCopy* copy = nullptr;
+    return device != nullptr && device->store(to, from, length, &copy) == UCS_OK &&
+           add(request, copy);
+}
+
+size_t DirectPath::transfer(Request& request, std::span<const ucs::DevicePiece> pieces,
+                            bool is_store) {
+    ucs::MemoryDetector* const device = device_of(pieces.front().there->type);
+    ucs::AsyncCopy* copy = nullptr;
+    size_t begun = 0;
+    if (device != nullptr && device->transfer(pieces, is_store, &begun, &copy) == UCS_OK)
+        (void)add(request, copy);
+    return begun;
+}
+
+void DirectPath::tell_in_use(Endpoint& endpoint, const ucs::MemoryExport& description) {
+    const MemoryNews news{endpoint.local_uuid(), description.type, description.process,
+                          description.buffer,    description.base, MemoryNews::kInUse};
+    endpoint.send_control_greeted(AmId::kMemoryNews, std::as_bytes(std::span(&news, 1)));
+}
+
+void DirectPath::wait_for(Request& request) {
+    std::erase_if(copies_, [&](const Copy& copy) {
+        if (copy.request != &request) return false;
+        while (copy.copy->test() == UCS_INPROGRESS) sched_yield();
+        return true;
+    });
 }
 
 void DirectPath::wait() {
@@ -97,9 +127,18 @@ void DirectPath::wait() {
     copies_.clear();
 }
 
-void DirectPath::forget(const MemoryFreed& freed) {
-    ucs::MemoryDetector* const device = device_of(freed.type);
-    if (device != nullptr) device->forget(freed.process, freed.buffer);
+void DirectPath::hear(const MemoryNews& news) {
+    ucs::MemoryDetector* const device = device_of(news.type);
+    if (device == nullptr) return;
+    if (news.event == MemoryNews::kFreed) return device->forget(news.process, news.buffer);
+    // What peers say of memory that does not exist is not remembered.
+    if (device->is_freed(news.buffer, news.base)) return;
+    Described& described = described_[news.buffer];
+    described.type = news.type;
+    described.has_handle = true;
+    described.process = news.process;
+    described.base = news.base;
+    (void)described.peer(news.from);
 }
 
 }  // namespace ucp

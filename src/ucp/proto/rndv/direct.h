@@ -19,40 +19,46 @@
 namespace ucp {
 
 /**
- * Announced device memory that the receiver's devices read by themselves: the direct way of a
- * rendezvous, within a host.
+ * Device memory of one side of a rendezvous that the other side's devices read or write by
+ * themselves: the direct way, within a host.
  *
  *   sender                                  receiver
  *   RTS (description of memory)  ----->     copies from it; no way to it yet: asks for the data
  *                                           as ever, and has the way opened for later messages
  *   done                         <-----     ATS
- *   memory is freed              ----->     MemoryFreed: closes the way
+ *   memory is freed              ----->     MemoryNews: closes the way
+ *
+ * What is not in device memory, or not in memory that others can open, is written instead:
+ *
+ *   RTS                          ----->
+ *   copies into it; no way yet:  <-----     RTR (description of memory)
+ *   sends the data as ever
+ *   done                         ----->     ATP
+ *                                <-----     memory is freed: MemoryNews
+ *
+ * One-sided operations find the description in the remote key, and tell its owner that they use it.
  *
  * Copies under way are looked at in each progress. Thread rule: the worker's.
  */
 class DirectPath {
   public:
-    /** Shorter messages are announced only where the direct way is known to exist. */
-    static constexpr size_t kLeast = 8192;
-
     DirectPath(DeferredWork& work, EndpointTable& endpoints) : work_(work), endpoints_(endpoints) {}
     DirectPath(const DirectPath&) = delete;
     DirectPath& operator=(const DirectPath&) = delete;
 
     // --- the sender ---
 
-    /** May the peer's devices reach this buffer? */
-    static bool is_near(Endpoint& endpoint, const Buffer& buffer);
     /**
-     * Is it worth an announcement? Long buffers are; of short ones, once the peer has read that
-     * allocation by itself. Until then the first, second, fourth and so on tries.
+     * Has the peer read the buffer's allocation by itself? Until it has, yes at the first, second,
+     * fourth and so on time, so that it comes to know of it.
      */
-    bool pays(Endpoint& endpoint, const Buffer& buffer);
+    bool is_mapped(Endpoint& endpoint, const Buffer& buffer);
     /**
-     * Describe such a buffer for the peer, who is told when the memory has been freed.
+     * Describe device memory for the peer, who is told when it has been freed.
      * @return false: it cannot be described
      */
-    bool describe(Endpoint& endpoint, const Buffer& buffer, ucs::MemoryExport* description);
+    bool describe(Endpoint& endpoint, std::span<const std::byte> bytes,
+                  ucs::MemoryExport* description);
     /** The peer has read the described allocation by itself, or asked for the data. */
     void answered(uint64_t allocation, uint64_t peer, bool is_direct);
     /** From time to time: tells peers what has been freed. */
@@ -61,11 +67,22 @@ class DirectPath {
             tell_freed(now);
     }
 
-    // --- the receiver ---
+    // --- who copies ---
 
-    /** Begin to copy announced bytes to a receive's buffer. @return false: there is no way now */
-    bool start(Request& receive, const ucs::MemoryExport& from, void* to, size_t length);
-    /** Gives the receives whose copies have ended to `ended(Request&, ucs_status_t)`. */
+    /** Begin to copy described bytes to a request's buffer. @return false: there is no way now */
+    bool fetch(Request& request, const ucs::MemoryExport& from, void* to, size_t length);
+    /** The same from a request's buffer into described memory. */
+    bool store(Request& request, const ucs::MemoryExport& to, const void* from, size_t length);
+    /**
+     * The same of the first of many pieces. @return how many
+     * @param is_store  into described memory
+     */
+    size_t transfer(Request& request, std::span<const ucs::DevicePiece> pieces, bool is_store);
+    /** Memory that a remote key describes is used: its owner is to say when it is freed. */
+    static void tell_in_use(Endpoint& endpoint, const ucs::MemoryExport& description);
+    /** If the request has a copy under way: waits for its end. Nobody hears of it. */
+    void wait_for(Request& request);
+    /** Gives the requests whose copies have ended to `ended(Request&, ucs_status_t)`. */
     template <typename Ended>
     unsigned run_deferred(Ended ended) {
         unsigned count = 0;
@@ -74,15 +91,15 @@ class DirectPath {
         std::erase_if(looked_at, [&](const Copy& copy) {
             const ucs_status_t status = copy.copy->test();
             if (status == UCS_INPROGRESS) return false;
-            ended_.emplace_back(copy.receive, status);
+            ended_.emplace_back(copy.request, status);
             return true;
         });
         looked_at.insert(looked_at.end(), copies_.begin(), copies_.end());
         copies_ = std::move(looked_at);
         if (!copies_.empty()) work_.notify();
-        for (const auto& [receive, status] : std::exchange(ended_, {})) {
+        for (const auto& [request, status] : std::exchange(ended_, {})) {
             ++count;
-            ended(*receive, status);
+            ended(*request, status);
         }
         return count;
     }
@@ -90,8 +107,8 @@ class DirectPath {
     /** The worker goes: waits for the devices. Nobody hears of the ends. */
     void wait();
 
-    /** A peer's MemoryFreed. */
-    static void forget(const MemoryFreed& freed);
+    /** What a peer says of memory of its own, or of this process. */
+    void hear(const MemoryNews& news);
 
   private:
     static constexpr ucs::Duration kInterval{20'000'000};  //!< between looks for freed memory
@@ -111,10 +128,11 @@ class DirectPath {
         Peer& peer(uint64_t uuid);
     };
     struct Copy {
-        Request* receive;
+        Request* request;
         ucs::AsyncCopy* copy;
     };
 
+    bool add(Request& request, ucs::AsyncCopy* copy);
     Described& note(const ucs::MemoryExport& description);
     void tell_freed(ucs::Time now);
 

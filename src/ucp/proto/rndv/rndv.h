@@ -12,6 +12,7 @@
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
 #include "ucp/mem/domain_set.h"
+#include "ucp/proto/eager/eager.h"
 #include "ucp/proto/rndv/direct.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 
@@ -29,7 +30,8 @@
 //   sends fragments     <-----       RTR (no key)
 //   done                ----->       DATA ...
 //
-// Device memory within a host may go directly (direct.h); otherwise it goes by copy.
+// Device memory within a host may be read by the receiver's device (kDirect, direct.h); otherwise
+// it goes by copy.
 //
 // RTS and DATA are messages among the application's, in its order; the others are control messages.
 // Requests are named by slots with generations; each answer is checked against the endpoint that
@@ -48,14 +50,13 @@ struct RndvHeader {
 class Rendezvous {
   public:
     Rendezvous(RequestPool& pool, EndpointTable& table, const RailTable& paths, DomainSet& set,
-               bulk::Engine& engine, RndvScheme way, bool has_threshold)
+               bulk::Engine& engine, RndvScheme way)
         : requests(pool),
           endpoints(table),
           rails(paths),
           domains(set),
           bulk(engine),
           scheme(way),
-          has_user_threshold(has_threshold),
           direct(pool.work(), table) {}
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
@@ -66,23 +67,29 @@ class Rendezvous {
     /**
      * Make a request a rendezvous send; the caller submits it. The request owns the opened buffer.
      *
+     * @param protocol  the table's for that buffer: kDirect describes it to the peer's devices
      * @param am  null: kRndvRts with `envelope` as tag; else the user's header of an active message
      * @param user_memory  the handle that came with the buffer, or null
      */
-    void begin_send(Request& request, const Packer& buffer, uint64_t envelope, const RndvHeader* am,
-                    Memory* user_memory);
+    void begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
+                    uint64_t envelope, const RndvHeader* am, Memory* user_memory);
     /** Fetch announced data into a request made by open_receive(); its end may come at once. */
     void receive(Request& request, std::span<const std::byte> announcement);
-    /** May a buffer be described to the peer, so that its devices read it? */
-    bool can_be_direct(Endpoint& endpoint, const Buffer& buffer) const {
-        return buffer.type_class() == DatatypeClass::kDevice &&
-               (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
-               DirectPath::is_near(endpoint, buffer);
-    }
-    /** Is that better than to send at once what the table of protocols does not announce? */
-    bool is_direct(Endpoint& endpoint, const Buffer& buffer) {
-        return !has_user_threshold && can_be_direct(endpoint, buffer) &&
-               direct.pays(endpoint, buffer);
+    /** What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped. */
+    select::BufferClass buffer_class(Endpoint& endpoint, select::Operation operation,
+                                     const Packer& buffer, const Memory* memory) {
+        const select::BufferClass kind = ucp::buffer_class(buffer, memory);
+        if (kind != select::BufferClass::kDevice) [[likely]]
+            return kind;
+        const auto is_direct = [&](select::BufferClass which) {
+            return endpoint.protocols().find(operation, which, select::Situation::kAlone,
+                                             buffer.length()) == select::Protocol::kDirect;
+        };
+        // What the peer has read is asked for only where it decides.
+        return is_direct(select::BufferClass::kMapped) && !is_direct(kind) &&
+                       direct.is_mapped(endpoint, buffer)
+                   ? select::BufferClass::kMapped
+                   : kind;
     }
     /** Ends the receives that devices have filled. */
     unsigned run_deferred();
@@ -96,7 +103,6 @@ class Rendezvous {
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
     const RndvScheme scheme;
-    const bool has_user_threshold;  //!< UCX_RNDV_THRESH says what is announced
     DirectPath direct;
 
   private:

@@ -10,6 +10,7 @@
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -43,25 +44,37 @@ void tell_sender(Rendezvous& rndv, uint64_t sender, uint64_t request, ucs_status
 /**
  * Ask the sender for the bytes from `offset` on. With `offer` it may put them; the registration is
  * our own then, so that it ends with the receive and no late put finds the buffer.
+ * @param exported  the buffer, for the sender's devices; or null
  */
-void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t offset, bool offer) {
+void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t offset, bool offer,
+                const ucs::MemoryExport* exported = nullptr) {
     TagReceive& receive = request.part<TagReceive>();
     receive.arrived = offset;
     request.endpoint = &endpoint;
     RndvRtr rtr{};
     rtr.request = receive.sender_request;
     rtr.from = endpoint.local_uuid();
-    rtr.receiver = endpoint.requests().name(request);
     rtr.offset = offset;
     rtr.end = receive.wanted;
-    if (offer) rndv.bulk.register_for_peer(endpoint, *receive.memory, receive.wanted);
-    const size_t key_length = offer ? packed_key_size(*receive.memory) : 0;
-    std::vector<std::byte> message(sizeof(rtr) + key_length);
+    size_t key_length = 0;
+    std::vector<std::byte> message;
+    try {
+        if (offer) rndv.bulk.register_for_peer(endpoint, *receive.memory, receive.wanted);
+        key_length = offer ? packed_key_size(*receive.memory) : 0;
+        rtr.export_length = exported == nullptr ? 0 : sizeof(*exported);
+        message.resize(sizeof(rtr) + key_length + rtr.export_length);
+        rtr.receiver = endpoint.requests().name(request);
+    } catch (const std::bad_alloc&) {
+        tell_sender(rndv, receive.sender, receive.sender_request, UCS_ERR_NO_MEMORY);
+        return request.complete(UCS_ERR_NO_MEMORY);
+    }
     if (offer) {
         rtr.address = reinterpret_cast<uintptr_t>(receive.buffer.data()) + offset;
         rtr.key_length = static_cast<uint32_t>(key_length);
         pack_key(*receive.memory, std::span(message).subspan(sizeof(rtr)));
     }
+    if (exported != nullptr)
+        std::memcpy(message.data() + sizeof(rtr) + key_length, exported, sizeof(*exported));
     std::memcpy(message.data(), &rtr, sizeof(rtr));
     endpoint.send_control(AmId::kRndvRtr, message);
 }
@@ -98,6 +111,10 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
 
 void get_finished(Request& request) {
     RndvGet get = request.part<RndvGet>();
+    if (Trace* trace = Trace::active()) {
+        trace->end("rendezvous", "rendezvous get", 0, &request,
+                   {{"status", ucs_status_string(request.status)}});
+    }
     delete get.remote;
     Request& receive = *get.receive;
     TagReceive& part = receive.part<TagReceive>();
@@ -138,14 +155,19 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     const Lane lane = endpoint.one_sided_lane();
     if (!announcement.has_key || (lane.attributes.capabilities & uct::kGetZcopy) == 0) return false;
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
-    std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    if (!remote ||
-        remote->open(rndv.domains, announcement.key, rndv.rails.domain_pairs(endpoint, pairs)) !=
-            UCS_OK ||
-        remote->find(lane.domains) == uct::kInvalidRemoteKey)
+    if (!remote) return false;
+    try {
+        std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
+        if (remote->open(rndv.domains, announcement.key,
+                         rndv.rails.domain_pairs(endpoint, pairs)) != UCS_OK ||
+            remote->find(lane.domains) == uct::kInvalidRemoteKey)
+            return false;
+        if (needs_handle(rndv, lane) &&
+            !prepare_memory(rndv, receive, lane, uct::PeerRights::kNone))
+            return false;
+    } catch (const std::bad_alloc&) {
         return false;
-    if (needs_handle(rndv, lane) && !prepare_memory(rndv, receive, lane, uct::PeerRights::kNone))
-        return false;
+    }
     Request* get = rndv.requests.allocate();
     if (get == nullptr) return false;
     get->emplace<RndvGet>(&rndv, &request, remote.release(), announcement.rts.address, size_t{0});
@@ -153,7 +175,11 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     get->post = post_get;
     get->callback_kind = Request::CallbackKind::kInternal;
     get->on_finish.internal = get_finished;
-    get->flags |= Request::kOneSided;
+    get->order = Request::Order::kOneSided;
+    if (Trace* trace = Trace::active()) {
+        trace->begin("rendezvous", "rendezvous get", endpoint.local_uuid(), get,
+                     {{"bytes", receive.wanted}});
+    }
     endpoint.start(*get);
     return true;
 }
@@ -216,14 +242,32 @@ void* whole_buffer(const TagReceive& receive) {
     return bytes.empty() ? nullptr : bytes.data();
 }
 
-ucs_status_t on_memory_freed(void*, void* data, size_t length, uct::ReceiveDescriptor*) {
-    MemoryFreed freed;
+/** The sender's memory: once it is mapped, devices here read it. */
+bool is_openable(const Announcement& announcement) {
+    return announcement.has_export && announcement.exported.has_handle != 0;
+}
+
+/** May the sender's devices write to a receive's buffer, which is device memory? */
+bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
+                     ucs::MemoryExport* exported) {
+    const TagReceive& receive = request.part<TagReceive>();
+    const std::span<std::byte> bytes = receive.buffer.device_bytes();
+    if (bytes.empty() || rndv.scheme == RndvScheme::kAm) return false;
+    const LaneUse& use = endpoint.configuration().use(Role::kMessages, UCS_MEMORY_TYPE_CUDA);
+    return use.service == Service::kByDevices &&
+           rndv.direct.describe(endpoint, bytes.first(receive.wanted), exported) &&
+           exported->has_handle != 0;
+}
+
+ucs_status_t on_memory_news(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    MemoryNews news;
     std::span<const std::byte> rest;
-    if (!read_header(data, length, &freed, &rest) || !rest.empty()) {
-        ucs::log_warn("malformed news of freed memory of {} bytes dropped", length);
+    if (!read_header(data, length, &news, &rest) || !rest.empty() ||
+        news.event > MemoryNews::kInUse) {
+        ucs::log_warn("malformed news of device memory of {} bytes dropped", length);
         return UCS_OK;
     }
-    DirectPath::forget(freed);
+    static_cast<Rendezvous*>(arg)->direct.hear(news);
     return UCS_OK;
 }
 
@@ -232,6 +276,7 @@ ucs_status_t on_memory_freed(void*, void* data, size_t length, uct::ReceiveDescr
 unsigned Rendezvous::run_deferred() {
     if (!direct.has_copies()) return 0;
     return direct.run_deferred([this](Request& request, ucs_status_t status) {
+        if (!is_receive(request)) return requests.answered(request, status);
         const TagReceive& receive = request.part<TagReceive>();
         tell_sender(*this, receive.sender, receive.sender_request, status);
         request.complete(status);
@@ -257,7 +302,7 @@ void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
         return request.complete(UCS_OK);
     }
     if (announcement.has_export && scheme != RndvScheme::kAm && whole_buffer(receive) != nullptr &&
-        direct.start(request, announcement.exported, whole_buffer(receive), receive.wanted))
+        direct.fetch(request, announcement.exported, whole_buffer(receive), receive.wanted))
         return;
     const bool contiguous = receive.buffer.is_contiguous();
     if (contiguous && (scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet) &&
@@ -267,7 +312,10 @@ void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     bool offer = contiguous && scheme != RndvScheme::kAm && announcement.has_key &&
                  (lane.attributes.capabilities & uct::kPutZcopy) != 0;
     if (offer) offer = prepare_memory(*this, receive, lane, uct::PeerRights::kWrite);
-    ask_sender(*this, *endpoint, request, 0, offer);
+    ucs::MemoryExport exported;
+    const bool is_described =
+        !is_openable(announcement) && describe_target(*this, *endpoint, request, &exported);
+    ask_sender(*this, *endpoint, request, 0, offer, is_described ? &exported : nullptr);
 }
 
 void Rendezvous::refuse(const RndvRts& rts, ucs_status_t status) {
@@ -278,7 +326,7 @@ void Rendezvous::add_handlers(InterfaceSet& interfaces) {
     add_send_handlers(interfaces);
     interfaces.set_handler(AmId::kRndvData, on_data, this);
     interfaces.set_handler(AmId::kRndvAtp, on_atp, this);
-    interfaces.set_handler(AmId::kMemoryFreed, on_memory_freed, this);
+    interfaces.set_handler(AmId::kMemoryNews, on_memory_news, this);
 }
 
 }  // namespace ucp

@@ -8,6 +8,7 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -21,8 +22,10 @@ struct RndvSend {
     uint64_t envelope;
     RndvHeader header;  //!< the user's, in the user's memory
     bool is_am;
+    bool is_direct = false;   //!< the peer's device is to read the buffer
     bool announcing = false;  //!< inside the call that posts the RTS
     bool asked = false;       //!< an RTR came: data is on its way, no answer will follow
+    bool is_storing = false;  //!< our device writes into the receiver's memory
     bool stuck = false;       //!< a generic datatype gives no more bytes
     uint64_t described = 0;   //!< the allocation of device memory that the peer may read
     uint64_t receiver = 0;    //!< the receiver's request
@@ -38,9 +41,25 @@ Memory* memory_of(const RndvSend& send) {
     return send.user_memory != nullptr ? send.user_memory : send.memory;
 }
 
+/** Worker ids are tracks; a request that was never submitted has none. */
+uint64_t track_of(const Request& request) {
+    return request.endpoint == nullptr ? 0 : request.endpoint->local_uuid();
+}
+
+/** How the data went. */
+std::string_view way_of(const RndvSend& send) {
+    if (send.is_storing) return "direct";
+    if (send.asked) return send.remote != nullptr ? "put" : "copy";
+    return send.is_direct ? "direct" : "get";
+}
+
 void finish_send(Request& request) {
     RndvSend& send = request.part<RndvSend>();
-    if (send.asked && (send.remote != nullptr || request.status != UCS_OK)) {
+    if (Trace* trace = Trace::active()) {
+        trace->end("rendezvous", "rendezvous send", track_of(request), &request,
+                   {{"way", way_of(send)}, {"status", ucs_status_string(request.status)}});
+    }
+    if (send.asked && (send.remote != nullptr || send.is_storing || request.status != UCS_OK)) {
         const RndvDone done{send.receiver, request.endpoint->local_uuid(),
                             static_cast<int8_t>(request.status)};
         request.endpoint->send_control(AmId::kRndvAtp, std::as_bytes(std::span(&done, 1)));
@@ -83,9 +102,9 @@ size_t pack_rts(void* destination, void* arg) {
         }
     }
     ucs::MemoryExport description;
-    if (send.rndv->can_be_direct(*request.endpoint, send.buffer) &&
+    if (send.is_direct &&
         sizeof(rts) + sizeof(description) + send.header.length <= lane.attributes.am.max_bcopy &&
-        send.rndv->direct.describe(*request.endpoint, send.buffer, &description)) {
+        send.rndv->direct.describe(*request.endpoint, send.buffer.device_bytes(), &description)) {
         std::memcpy(out, &description, sizeof(description));
         out += sizeof(description);
         rts.export_length = sizeof(description);
@@ -119,7 +138,7 @@ ucs_status_t post_rts(Request& request, const Lane& lane) {
     const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_rts, &pack);
     send.announcing = false;
     if (sent < 0) return static_cast<ucs_status_t>(sent);
-    if (!send.asked) return UCS_OK;
+    if (!send.asked || send.is_storing) return UCS_OK;
     --request.count;  // the answer's reference: it came, and posting goes on
     return UCS_INPROGRESS;
 }
@@ -175,7 +194,7 @@ ucs_status_t go_on_with_data(Request& request) {
     if (status != UCS_OK) return status;
     delete send.remote;
     send.remote = nullptr;
-    request.flags &= ~uint32_t{Request::kOneSided};
+    request.order = Request::Order::kMessage;
     request.post = post_data;
     return UCS_INPROGRESS;
 }
@@ -236,6 +255,25 @@ ucs_status_t on_ats(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     return UCS_OK;
 }
 
+/** The peer may have its buffer back only when no device writes there any more. */
+void abort_store(Request& request, ucs_status_t status) {
+    request.part<RndvSend>().rndv->direct.wait_for(request);
+    request.complete(status);
+}
+
+/** Have our device write the bytes that are asked for; the end of the copy is the answer. */
+bool start_store(Rendezvous& rndv, Request& request, const ucs::MemoryExport& to) {
+    RndvSend& send = request.part<RndvSend>();
+    const std::span<std::byte> on_device = send.buffer.device_bytes();
+    if (!send.buffer.is_contiguous() && on_device.empty()) return false;
+    auto* const from =
+        on_device.empty() ? static_cast<std::byte*>(send.buffer.data()) : on_device.data();
+    if (!rndv.direct.store(request, to, from + send.offset, send.end - send.offset)) return false;
+    send.is_storing = true;
+    request.abort = abort_store;
+    return true;
+}
+
 ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     Rendezvous& rndv = *static_cast<Rendezvous*>(arg);
     ClearToSend message;
@@ -256,6 +294,9 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     send.receiver = rtr.receiver;
     send.offset = rtr.offset;
     send.end = rtr.end;
+    if (message.has_export && rndv.scheme != RndvScheme::kAm &&
+        start_store(rndv, *request, message.exported))
+        return UCS_OK;
     request->post = post_data;
     if (message.has_key && send.buffer.is_contiguous()) {
         const Lane lane = request->endpoint->one_sided_lane();
@@ -272,7 +313,7 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         if (send.remote != nullptr) {
             send.put_address = rtr.address - rtr.offset;
             request->post = post_put;
-            request->flags |= Request::kOneSided;
+            request->order = Request::Order::kOneSided;
         }
     }
     rndv.requests.unname(*request);
@@ -283,15 +324,21 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
 
 }  // namespace
 
-void Rendezvous::begin_send(Request& request, const Packer& buffer, uint64_t envelope,
-                            const RndvHeader* am, Memory* user_memory) {
+void Rendezvous::begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
+                            uint64_t envelope, const RndvHeader* am, Memory* user_memory) {
     RndvSend& send = request.emplace<RndvSend>();
-    request.protocol = "rendezvous";
+    send.is_direct = protocol == select::Protocol::kDirect;
+    request.protocol = send.is_direct ? "direct" : "rendezvous";
+    request.cleanup = finish_send;
     send.rndv = this;
     send.buffer = buffer;
     send.envelope = envelope;
     send.is_am = am != nullptr;
     if (am != nullptr) send.header = *am;
+    if (Trace* trace = Trace::active()) {
+        trace->begin("rendezvous", "rendezvous send", track_of(request), &request,
+                     {{"bytes", buffer.length()}, {"protocol", request.protocol}});
+    }
     if (buffer.is_contiguous() && scheme != RndvScheme::kAm && buffer.length() > 0) {
         const bool covered =
             user_memory != nullptr && user_memory->allows(UCP_MEM_MAP_PROT_REMOTE_READ) &&
@@ -304,7 +351,6 @@ void Rendezvous::begin_send(Request& request, const Packer& buffer, uint64_t env
         }
     }
     request.post = post_rts;
-    request.cleanup = finish_send;
     request.flags |= Request::kNeedsGreeting;
     requests.await_answer(request);
 }

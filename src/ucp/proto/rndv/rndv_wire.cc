@@ -16,10 +16,6 @@ bool parse_key(std::span<const std::byte> bytes, uint64_t address, uint64_t leng
            length <= header.length - (address - header.address);
 }
 
-}  // namespace
-
-namespace {
-
 bool parse_export(std::span<const std::byte> bytes, uint64_t length,
                   ucs::MemoryExport* description) {
     if (bytes.size() != sizeof(*description)) return false;
@@ -52,9 +48,16 @@ bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message)
     std::span<const std::byte> rest;
     if (!read_header(bytes.data(), bytes.size(), &rtr, &rest)) return false;
     if (rtr.request == 0 || rtr.receiver == 0 || rtr.from == 0) return false;
-    if (rtr.offset >= rtr.end || rtr.key_length != rest.size()) return false;
+    if (rtr.offset >= rtr.end || uint64_t{rtr.key_length} + rtr.export_length != rest.size())
+        return false;
+    const uint64_t length = rtr.end - rtr.offset;
     message->has_key = rtr.key_length != 0;
-    return !message->has_key || parse_key(rest, rtr.address, rtr.end - rtr.offset, &message->key);
+    message->has_export = rtr.export_length != 0;
+    if (message->has_export &&
+        !parse_export(rest.subspan(rtr.key_length), length, &message->exported))
+        return false;
+    return !message->has_key ||
+           parse_key(rest.first(rtr.key_length), rtr.address, length, &message->key);
 }
 
 bool parse_done(std::span<const std::byte> bytes, RndvDone* done) {

@@ -36,7 +36,10 @@ struct RndvDone {
     int8_t status;
 };
 
-/** Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put. */
+/**
+ * Asks for the bytes [offset, end): kRndvRtr. A remote key follows if they may be put, and the
+ * description of device memory if the sender's devices may write there.
+ */
 struct RndvRtr {
     uint64_t request;   //!< the sender's
     uint64_t from;      //!< the receiver's uuid
@@ -45,13 +48,21 @@ struct RndvRtr {
     uint64_t end;
     uint64_t address;  //!< of byte `offset`
     uint32_t key_length;
+    uint32_t export_length;
 };
 
-/** The sender has freed device memory that it once described: kMemoryFreed. */
-struct MemoryFreed {
+/** Of device memory that was described, in a message or a remote key: kMemoryNews. */
+struct MemoryNews {
+    enum Event : uint8_t {
+        kFreed,  //!< its owner has freed it: who has mapped it gives it up
+        kInUse,  //!< the sender maps it, and has to be told when it is freed
+    };
+    uint64_t from;     //!< uuid
     uint32_t type;     //!< ucs_memory_type_t
-    uint64_t process;  //!< as in ucs::MemoryExport
+    uint64_t process;  //!< these three as in ucs::MemoryExport
     uint64_t buffer;
+    uint64_t base;
+    uint8_t event;
 };
 
 /** A piece of the data: kRndvData. */
@@ -88,6 +99,8 @@ struct ClearToSend {
     RndvRtr rtr{};
     bool has_key = false;
     PackedKey key;
+    bool has_export = false;
+    ucs::MemoryExport exported{};  //!< holds at least the bytes asked for
 };
 bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message);
 

@@ -67,7 +67,7 @@ void Stream::keep(const std::byte* data, size_t length) {
             if (made == nullptr) {
                 // Later bytes must not take the place of these.
                 ucs::log_error("no memory for {} bytes of a stream: its endpoint fails", length);
-                endpoint_.fail(UCS_ERR_NO_MEMORY);
+                endpoint_.reset(UCS_ERR_NO_MEMORY);
                 close();
                 return;
             }

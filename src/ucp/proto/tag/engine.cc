@@ -9,11 +9,15 @@
 namespace ucp {
 
 void TagEngine::clear() {
-    matcher_.drain_expected([&](ExpectedReceive& expected) {
-        Request& request = unfolded(expected);
+    const auto give_up = [&](Request& request) {
         release_receive(request);
-        if ((request.flags & Request::kFreed) != 0) requests_.recycle(request);
-    });
+        if (request.holder == Request::Holder::kNobody) requests_.recycle(request);
+    };
+    for (; !copies_.empty(); copies_.pop_front()) {
+        give_up(*copies_.front().receive);
+        free(*copies_.front().message);
+    }
+    matcher_.drain_expected([&](ExpectedReceive& expected) { give_up(unfolded(expected)); });
     matcher_.remove_unexpected_if(
         [](UnexpectedMessage&) { return true; },
         [&](UnexpectedMessage& message) { free(static_cast<TagMessage&>(message)); });
@@ -46,7 +50,6 @@ Request* TagEngine::begin(void* buffer, size_t count, const OpParams& params,
         requests_.give_back(*request, *status);
         return nullptr;
     }
-    request->flags |= Request::kReceive | Request::kInCall;
     return request;
 }
 
@@ -88,7 +91,7 @@ ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag
         matcher_.post(receive);
     } else {
         matcher_.remove(*message);
-        give(*request, static_cast<TagMessage&>(*message));
+        give(*request, static_cast<TagMessage&>(*message), params);
     }
     return requests_.end_call(*request, params);
 }
@@ -104,14 +107,14 @@ ucs_status_ptr_t TagEngine::receive_message(TagMessage& message, void* buffer, s
     ucs_status_t status = UCS_OK;
     Request* request = begin(buffer, count, params, &status);
     if (request == nullptr) return UCS_STATUS_PTR(status);
-    give(*request, message);
+    give(*request, message, params);
     return requests_.end_call(*request, params);
 }
 
 /** The message has left the queues; it is consumed. */
-void TagEngine::give(Request& receive, TagMessage& message) {
+void TagEngine::give(Request& receive, TagMessage& message, const OpParams& params) {
     if (message.kind != TagMessageKind::kRendezvous) {
-        receive_kept(receive, message);
+        receive_kept(receive, message, params.has(UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL));
         return;
     }
     matched(receive, message.tag, message.length);

@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "ucp/base/request.h"
 #include "ucp/base/wire.h"
-#include "ucp/proto/eager/eager.h"
-#include "ucp/proto/eager/reassembly.h"
+#include "ucp/proto/match/message_times.h"
 #include "ucp/proto/match/receive.h"
-#include "ucp/proto/rndv/rndv.h"
+#include "ucp/proto/rndv/message_protocol.h"
 #include "ucp/proto/tag/turns.h"
 #include "ucs/datastruct/memory_pool.h"
 
@@ -40,22 +40,24 @@ struct TagMessage : UnexpectedMessage {
 enum class TagMode : uint8_t { kNormal, kSync };
 
 /** Tagged messages of a worker: sending, the queues, and what happens when the two sides meet. */
-class TagEngine {
+class TagEngine : MessageProtocol {
   public:
-    TagEngine(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
-              Reassembly& reassembly, const EagerRules& eager)
-        : requests_(requests),
-          endpoints_(endpoints),
-          rndv_(rndv),
-          reassembly_(reassembly),
-          eager_(eager) {}
+    /** @param services  of the messages; @param times  outlives the engine */
+    template <typename... Services>
+    explicit TagEngine(MessageTimes& times, Services&... services)
+        : MessageProtocol(services...), times_(times) {}
     ~TagEngine() { clear(); }
-    TagEngine(const TagEngine&) = delete;
-    TagEngine& operator=(const TagEngine&) = delete;
 
     void add_handlers(InterfaceSet& interfaces);
+    /** The worker ends: the program need keep no buffer of a receive. */
+    void stop_copies() { copies_are_stopped_ = true; }
     /** Receives and messages that wait go: the worker does. */
     void clear();
+    /** A piece of a long message that had no receive when it came goes to the one that took it. */
+    unsigned run_deferred();
+
+    /** What a call copies of a message that was kept, so that none takes long. */
+    static constexpr size_t kPiece = 128 * 1024;
 
     // --- the user's calls ---
 
@@ -104,11 +106,14 @@ class TagEngine {
     [[gnu::noinline]] ucs_status_ptr_t receive_any(void* buffer, size_t count, Tag tag, Tag mask,
                                                    const OpParams& params);
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
-    void give(Request& receive, TagMessage& message);
+    void give(Request& receive, TagMessage& message, const OpParams& params);
 
-    bool goes_by_rndv(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
+    void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode,
+                     const OpParams& params);
+    select::Protocol protocol_of(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
     select::Situation situation(const Endpoint& endpoint);
-    void receive_kept(Request& receive, TagMessage& message);
+    void receive_kept(Request& receive, TagMessage& message, bool at_once);
+    void end_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);
     void arrived(Request* receive, Tag tag, const std::byte* payload, size_t length,
                  uint64_t sync_sender, uint64_t sync_request);
@@ -123,11 +128,16 @@ class TagEngine {
     static ucs_status_t on_announcement(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor* descriptor);
 
-    RequestPool& requests_;
-    EndpointTable& endpoints_;
-    Rendezvous& rndv_;
-    Reassembly& reassembly_;
-    const EagerRules& eager_;
+    /** A long message on its way from where it was kept to its receive. */
+    struct KeptCopy {
+        Request* receive;
+        TagMessage* message;
+        size_t done;  //!< bytes
+    };
+
+    MessageTimes& times_;
+    std::deque<KeptCopy> copies_;  //!< the first one is under way
+    bool copies_are_stopped_ = false;
     Turns turns_;  //!< of long messages
     uint64_t receives_ = 0;
     Matcher matcher_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "ucp/proto/tag/engine.h"
 #include "ucs/log/log.h"
@@ -17,6 +18,7 @@ namespace {
 struct TagSend : EagerSend {
     uint64_t tag = 0;
     bool is_sync = false;
+    uint64_t peer = 0;  //!< worker that acknowledges it
 };
 
 ucs_status_t post_tag(Request& request, const Lane& lane) {
@@ -32,6 +34,7 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
             return post_eager_piece(request, send, lane, {AmId::kTagShort, header, {}, total});
         }
     } else {
+        send.peer = request.endpoint->remote_uuid();
         const TagSyncHeader header{send.tag, request.endpoint->local_uuid(), request.wire_id};
         const auto bytes = std::as_bytes(std::span(&header, 1));
         if (total <= eager_room(send, lane, bytes.size(), 0)) {
@@ -59,6 +62,15 @@ ucs_status_t TagEngine::on_sync_ack(void* arg, void* data, size_t length, uct::R
     if (request == nullptr || request->post != post_tag) {
         ucs::log_debug("an acknowledgement of nothing was dropped");
         return UCS_OK;
+    }
+    // The endpoint that it was sent on may be gone.
+    const uint64_t peer = request->part<TagSend>().peer;
+    if (const Endpoint* endpoint = self.endpoints_.find(peer)) {
+        InterfaceSet& interfaces = endpoint->host().interfaces;
+        if (!interfaces.may_be_from(peer)) {
+            interfaces.refuse_sender(AmId::kTagSyncAck, peer);
+            return UCS_OK;
+        }
     }
     self.requests_.answered(*request, UCS_OK);
     return UCS_OK;
@@ -194,6 +206,8 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
     }
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
     if (Request* receive = self.take_expected(header.tag)) {
+        self.times_.begin(receive->part<TagReceive>(), header.id.sender, select::Way::kAtOnce,
+                          header.total, bytes);
         matched(*receive, header.tag, header.total);
         store(*receive, 0, payload, bytes);
         self.acknowledge(header.id.sender, header.sync_request);
@@ -232,6 +246,8 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
     }
     const Tag tag = announcement.rts.envelope;
     if (Request* request = self.take_expected(tag)) {
+        self.times_.begin(request->part<TagReceive>(), announcement.rts.sender,
+                          select::Way::kAnnounced, announcement.rts.length, 0);
         matched(*request, tag, announcement.rts.length);
         self.rndv_.receive(*request, bytes);
         return UCS_OK;
@@ -260,19 +276,46 @@ select::Situation TagEngine::situation(const Endpoint& endpoint) {
     return is_alone ? select::Situation::kAlone : select::Situation::kAmongOthers;
 }
 
-bool TagEngine::goes_by_rndv(Endpoint& endpoint, const Packer& buffer, const Memory* memory) {
+namespace {
+
+/** What was learned decides, where there is a choice: else the table's protocol. */
+select::Protocol learned_protocol(const LearnedLane& learned, select::Situation situation,
+                                  size_t length, select::Protocol usual) {
+    using select::Protocol;
+    using select::Way;
+    constexpr auto kTag = select::Operation::kTag;
+    const select::Ways* ways = learned.ways(kTag, situation, length);
+    if (ways == nullptr) return usual;
+    const Way usual_way = is_announced(usual) ? Way::kAnnounced : Way::kAtOnce;
+    const Way way = learned.costs->choose(select::LearnedCosts::class_of(kTag, situation, length),
+                                          *ways, length, usual_way);
+    if (way == usual_way) return usual;
+    return way == Way::kAtOnce ? Protocol::kCopy : Protocol::kRendezvous;
+}
+
+}  // namespace
+
+select::Protocol TagEngine::protocol_of(Endpoint& endpoint, const Packer& buffer,
+                                        const Memory* memory) {
     using select::Situation;
-    const select::ProtocolTable& protocols = endpoint.protocols();
-    const select::BufferClass kind = buffer_class(buffer, memory);
-    const auto is_announced = [&](Situation situation) {
-        return is_rendezvous(
-            protocols.find(select::Operation::kTag, kind, situation, buffer.length()));
+    constexpr auto kTag = select::Operation::kTag;
+    const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
+    const auto in_situation = [&](Situation situation) {
+        return endpoint.protocols().find(kTag, kind, situation, buffer.length());
     };
-    const bool alone = is_announced(Situation::kAlone);
-    const bool among_others = is_announced(Situation::kAmongOthers);
-    const bool is_long =
-        alone == among_others || situation(endpoint) == Situation::kAlone ? alone : among_others;
-    return is_long || rndv_.is_direct(endpoint, buffer);
+    const select::Protocol alone = in_situation(Situation::kAlone);
+    const select::Protocol among_others = in_situation(Situation::kAmongOthers);
+    const bool is_plain =
+        kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
+    const LearnedLane* learned = endpoint.learned();
+    if (learned != nullptr && is_plain &&
+        learned->ways(kTag, Situation::kAlone, buffer.length()) != nullptr) {
+        const Situation when = situation(endpoint);
+        const select::Protocol usual = when == Situation::kAlone ? alone : among_others;
+        return learned_protocol(*learned, when, buffer.length(), usual);
+    }
+    const bool is_same = is_announced(alone) == is_announced(among_others);
+    return is_same || situation(endpoint) == Situation::kAlone ? alone : among_others;
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
@@ -282,19 +325,29 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    if (goes_by_rndv(endpoint, packer, memory)) {
-        rndv_.begin_send(*request, packer, tag, nullptr, memory);
-        return endpoint.submit(*request, params);
-    }
-    auto& send = make_eager<TagSend>(*request, eager_, packer, params);
-    send.tag = tag;
-    send.is_sync = mode == TagMode::kSync;
-    request->post = post_tag;
-    if (send.is_sync) {
-        request->flags |= Request::kNeedsGreeting;
-        requests_.await_answer(*request);
+    const select::Protocol protocol = protocol_of(endpoint, packer, memory);
+    try {
+        if (is_announced(protocol)) {
+            rndv_.begin_send(*request, protocol, packer, tag, nullptr, memory);
+        } else {
+            begin_eager(*request, packer, tag, mode, params);
+        }
+    } catch (const std::bad_alloc&) {
+        requests_.undo(*request);
+        throw;
     }
     return endpoint.submit(*request, params);
+}
+
+void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode,
+                            const OpParams& params) {
+    auto& send = make_eager<TagSend>(request, eager_, packer, params);
+    send.tag = tag;
+    send.is_sync = mode == TagMode::kSync;
+    request.post = post_tag;
+    if (!send.is_sync) return;
+    request.flags |= Request::kNeedsGreeting;
+    requests_.await_answer(request);
 }
 
 void TagEngine::add_handlers(InterfaceSet& interfaces) {
@@ -310,11 +363,41 @@ void TagEngine::add_handlers(InterfaceSet& interfaces) {
 /**
  * Give a receive the data of an eager message that was kept, acknowledge it if its sender asked,
  * and free the message. Completes the receive, or leaves it waiting for the later fragments.
+ * @param at_once  however long it is; else a long one goes in pieces, one in each progress
  */
-void TagEngine::receive_kept(Request& receive, TagMessage& message) {
+void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once) {
     matched(receive, message.tag, message.length);
-    store(receive, 0, message.data, message.arrived);
     acknowledge(message.sync_sender, message.sync_request);
+    if (message.arrived > kPiece && !at_once) {
+        try {
+            copies_.push_back({&receive, &message, 0});
+            requests_.work().notify();
+            return;
+        } catch (const std::bad_alloc&) {
+            ucs::log_debug("no memory to put a copy off: it is made at once");
+        }
+    }
+    store(receive, 0, message.data, message.arrived);
+    end_kept(receive, message);
+}
+
+unsigned TagEngine::run_deferred() {
+    if (copies_.empty() || copies_are_stopped_) return 0;
+    auto& [receive, message, done] = copies_.front();
+    // Fragments may go on coming meanwhile; they are stored behind those that are here.
+    const size_t piece = std::min(kPiece, message->arrived - done);
+    store(*receive, done, message->data + done, piece);
+    done += piece;
+    const bool is_done = done == message->arrived;
+    const KeptCopy copy = copies_.front();
+    if (is_done) copies_.pop_front();
+    if (!copies_.empty()) requests_.work().notify();
+    if (is_done) end_kept(*copy.receive, *copy.message);
+    return 1;
+}
+
+/** What has come of the message is in the receive's buffer. */
+void TagEngine::end_kept(Request& receive, TagMessage& message) {
     if (message.kind == TagMessageKind::kFragmented) {
         reassembly_.redirect(message.id, sink_to(kReceiveSink, &receive));
     } else {

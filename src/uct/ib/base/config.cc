@@ -20,16 +20,20 @@ constexpr ucs::config::Field<C> kCommon[] = {
                                 "Work requests of one send queue for each that asks for a "
                                 "completion, where nobody waits for one earlier.",
                                 {.least = "1"}),
-    field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call."),
+    field<&C::tx_max_poll>("TX_MAX_POLL", "16", "Send completions taken by one progress call.",
+                           {"1", "64"}),
     field<&C::tx_min_inline>("TX_MIN_INLINE", "64",
                              "Bytes that a work request can at least carry inside itself; the "
                              "limit of the short protocols, header of 9 bytes included."),
     field<&C::rx_queue_len>("RX_QUEUE_LEN", "4095",
-                            "Receive buffers of an interface, shared by all its peers."),
+                            "Receive buffers of an interface, shared by all its peers.",
+                            {.least = "16"}),
     field<&C::rx_queue_initial>("RX_QUEUE_INITIAL", "512",
                                 "Receive buffers posted at first; doubled whenever a burst uses up "
-                                "half of them, up to RX_QUEUE_LEN."),
-    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages or packets taken by one progress call."),
+                                "half of them, up to RX_QUEUE_LEN.",
+                                {.least = "16"}),
+    field<&C::rx_max_poll>("RX_MAX_POLL", "16", "Messages or packets taken by one progress call.",
+                           {"1", "64"}),
     field<&C::segment_size>("SEG_SIZE", "8256",
                             "The limit of an active message, and the size of the buffers that it "
                             "is copied to; datagrams are cut at the path MTU. The same on all "
@@ -53,7 +57,8 @@ constexpr ucs::config::Field<C> kConnected[] = {
                          "together: the length of their completion queue."),
     field<&C::tx_min_sge>("TX_MIN_SGE", "5",
                           "Pieces of memory that one work request can carry, a message's header "
-                          "included; 2 to 5."),
+                          "included.",
+                          {"2", "5"}),
     field<&C::max_rd_atomic>("MAX_RD_ATOMIC", "4",
                              "Reads and atomics that one queue pair keeps in flight."),
     field<&C::retry_count>("RETRY_COUNT", "7", "Retransmissions before a peer counts as dead.",

@@ -84,8 +84,8 @@ ucs_status_t IbInterface::open_queues(const ReceiveLayout& layout) {
     if (channel_) {
         fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
         send_cq_.reset(ibv_create_cq(context, send_entries, nullptr, channel_.get(), 0));
-        receive_cq_.reset(ibv_create_cq(context, static_cast<int>(std::max(receive_length, 16u)),
-                                        nullptr, channel_.get(), 0));
+        receive_cq_.reset(
+            ibv_create_cq(context, static_cast<int>(receive_length), nullptr, channel_.get(), 0));
     }
     bounce_chunks_ = std::make_unique<RegisteredChunks>(domain_.pd(), BounceBuffer::kKeyOffset);
     bounce_ = std::make_unique<ucs::MemoryPool>(ucs::MemoryPool::Options{
@@ -134,6 +134,12 @@ uint32_t IbInterface::add_queue(SendQueue& queue) {
     uint32_t slot;
     if (free_slots_.empty()) {
         slot = static_cast<uint32_t>(queues_.size());
+        const auto make_room = [&](auto& list) {
+            if (list.capacity() <= slot) list.reserve(std::max<size_t>(2 * slot, 8));
+        };
+        make_room(queues_);
+        make_room(tokens_);
+        make_room(free_slots_);  // so that a queue can always be removed
         queues_.push_back(nullptr);
         tokens_.push_back(slot);
     } else {
@@ -146,6 +152,7 @@ uint32_t IbInterface::add_queue(SendQueue& queue) {
 }
 
 void IbInterface::remove_queue(uint32_t token) {
+    if (token == 0) return;  // it was never added
     queues_[token & kSlotMask] = nullptr;
     free_slots_.push_back(token & kSlotMask);
 }
@@ -194,8 +201,8 @@ unsigned IbInterface::poll_receives() {
         for (const ibv_wc& completion : kept) arrived(completion);
         return static_cast<unsigned>(kept.size());
     }
-    const int found = ibv_poll_cq(
-        receive_cq_.get(), static_cast<int>(std::min(config_.rx_max_poll, kMaxPoll)), completions);
+    const int found =
+        ibv_poll_cq(receive_cq_.get(), static_cast<int>(config_.rx_max_poll), completions);
     for (int i = 0; i < found; ++i) arrived(completions[i]);
     return static_cast<unsigned>(std::max(found, 0));
 }
@@ -208,8 +215,8 @@ unsigned IbInterface::poll_sends() {
         for (const ibv_wc& completion : kept) completed(completion);
         return static_cast<unsigned>(kept.size());
     }
-    const int found = ibv_poll_cq(
-        send_cq_.get(), static_cast<int>(std::min(config_.tx_max_poll, kMaxPoll)), completions);
+    const int found =
+        ibv_poll_cq(send_cq_.get(), static_cast<int>(config_.tx_max_poll), completions);
     for (int i = 0; i < found; ++i) completed(completions[i]);
     return static_cast<unsigned>(std::max(found, 0));
 }

@@ -42,7 +42,7 @@ class IbInterface : public Interface {
     const Device::Path& path() const { return path_; }
     const TransportConfig& config() const { return config_; }
     /** Pieces of memory of one work request: UCX_IB_TX_MIN_SGE. */
-    unsigned max_sge() const { return std::clamp(config_.tx_min_sge, 2u, kMaxSge); }
+    unsigned max_sge() const { return config_.tx_min_sge; }
     const InterfaceParams& params() const { return params_; }
     CompletionCredits& credits() { return credits_; }
     ibv_cq* send_cq() const { return send_cq_.get(); }

@@ -57,7 +57,7 @@ uint32_t ReceiveBuffer::local_key() const {
 
 bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t message_size,
                         size_t front) {
-    capacity_ = std::max(capacity, kBatch);
+    capacity_ = capacity;
     message_size_ = message_size;
     front_ = front;
     chunks_ = std::make_unique<ReceiveChunks>(pd, ReceiveBuffer::kKeyOffset);
@@ -72,7 +72,7 @@ bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t 
     attributes.attr.max_sge = 1;
     srq_.reset(ibv_create_srq(pd, &attributes));
     if (!srq_) return false;
-    target_ = std::clamp(initial, kBatch, capacity_);
+    target_ = std::min(initial, capacity_);
     refill_slow();
     return posted_ > 0;
 }

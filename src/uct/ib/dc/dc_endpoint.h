@@ -56,8 +56,9 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         DciPool& pool = interface_.pool();
         Dci& dci = pool.at(dci_);
         if (pool.is_special() || !dci.queue.has_plain_room() || pool.is_over_quota(dci))
-            [[unlikely]]
+            [[unlikely]] {
             return nullptr;
+        }
         return &dci.queue;
     }
     bool post_plain(SendQueue& queue, std::span<const ibv_data_buf, 2> pieces) {

@@ -38,6 +38,8 @@ class SentPacket : public boost::intrusive::list_base_hook<
     };
 
     uint32_t number() const { return record.number; }
+    /** Its last transmission was not the first. */
+    bool was_resent() const { return record.was_resent; }
 
     Record record;
 };

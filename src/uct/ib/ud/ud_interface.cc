@@ -136,7 +136,7 @@ void UdInterface::set_message_limits(uint32_t max_inline) {
     attributes_.get = {};
 
     backlog_limit_ = config_.tx_queue_len;
-    max_held_ = static_cast<int>(std::max(config_.rx_queue_len / 4, 4u));
+    max_held_ = static_cast<int>(config_.rx_queue_len / 4);
     short_packets_ = std::make_unique<ucs::MemoryPool>(ucs::MemoryPool::Options{
         .name = "short packets",
         .object_size = Packet::payload_offset() + kShortHeader + attributes_.am.max_short,

@@ -31,6 +31,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
     int event_fd() const override { return events_.get(); }
+    uint64_t retransmissions() const override { return retransmissions_; }
     /** Owed acknowledgements leave first: whoever sleeps does not keep others waiting. */
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
@@ -41,6 +42,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     ucs::Time clock() const { return params_.clock.now(); }
     SendQueue& queue() { return *queue_; }
     PendingQueue& pending() { return pending_; }
+    void count_retransmission() { ++retransmissions_; }
     ucs::ObjectPool<AcknowledgementWaiter>& waiters() { return waiters_; }
     /** Packets that a peer keeps before it refuses more. */
     uint32_t backlog_limit() const { return backlog_limit_; }
@@ -128,6 +130,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     uint32_t backlog_limit_ = 0;
     int held_ = 0, max_held_ = 0;
     uint64_t last_start_ = 0;
+    uint64_t retransmissions_ = 0;
     std::unique_ptr<ucs::MemoryPool> short_packets_;
     std::unique_ptr<RegisteredChunks> packet_chunks_;
     std::unique_ptr<ucs::MemoryPool> packets_;

@@ -84,6 +84,8 @@ void Peer::post(Packet& packet) {
     connection_->address(&header, interface_.hello());
     connection_->receiver().acknowledge(&header, false);
     connection_->sender().transmitted(packet, interface_.clock());
+    if (packet.was_resent()) [[unlikely]]
+        interface_.count_retransmission();
     std::byte* const begin = packet.payload() - header.length();
     header.write(begin);
     const size_t length = header.length() + packet.size;

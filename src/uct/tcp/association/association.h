@@ -69,7 +69,9 @@ class Association final : public AssociationHook, public Watched {
     Buffers& buffers() const { return context_.buffers; }
     Attention& attention() const { return context_.attention; }
     AssociationOwner& owner() const { return context_.owner; }
-    uint64_t peer() const { return peer_; }
+    uint64_t peer() const { return identity_.name; }
+    /** Whom its messages are from. */
+    PeerIdentity& identity() { return identity_; }
     /** Tells this association from earlier and later ones of the interface; never 0. */
     uint32_t number() const { return number_; }
     /** The peer's; 0 until it is known. */
@@ -78,6 +80,18 @@ class Association final : public AssociationHook, public Watched {
     bool is_mapped() const { return mapped_; }
     bool is_failed() const { return status_ != UCS_OK; }
     ucs_status_t status() const { return status_; }
+
+    /** The peer is a guest: it connects, and is never called. One connection has to do. */
+    bool is_guest() const { return is_guest_; }
+    void set_guest() {
+        is_guest_ = true;
+        usable_ = 1;
+    }
+    /** What the peer says is read and thrown away: it is not invited any more. */
+    bool is_shut() const { return is_shut_; }
+    void set_shut(bool is_shut) { is_shut_ = is_shut; }
+    /** Nobody listens to the peer. */
+    bool is_deaf() const { return is_shut_ || context_.rail.is_leaving(); }
 
     /** Where the peer listens; known from the first endpoint on. */
     struct Target {
@@ -241,10 +255,12 @@ class Association final : public AssociationHook, public Watched {
 
     const AssociationContext context_;
     const ucs::Duration patience_;  //!< user_timeout()
-    const uint64_t peer_;
+    PeerIdentity identity_;
     uint32_t number_;
     uint32_t peer_number_ = 0;
     const bool mapped_;
+    bool is_guest_ = false;
+    bool is_shut_ = false;
     uint8_t usable_;  //!< connections that may be used
     uint8_t next_bulk_ = 0;
     uint8_t fenced_ = 0;    //!< bit i: connection i has one-sided operations before the fence

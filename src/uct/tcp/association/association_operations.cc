@@ -2,6 +2,7 @@
 // What an association awaits the peer's answer for: one-sided operations, flushes, fences.
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "uct/base/gather.h"
 #include "uct/tcp/association/association.h"
@@ -33,9 +34,15 @@ RemoteOperation* Association::start_operation(RemoteOperation::Kind kind,
     size_t slot = first_free_;
     while (slot < operations_.size() && operations_[slot] != nullptr) ++slot;
     if (slot == kMostSlots) return nullptr;
+    if (slot == operations_.size()) {
+        try {
+            operations_.push_back(nullptr);
+        } catch (const std::bad_alloc&) {
+            return nullptr;
+        }
+    }
     RemoteOperation* made = context_.buffers.operations.create(kind);
     if (made == nullptr) return nullptr;
-    if (slot == operations_.size()) operations_.push_back(nullptr);
     operations_[slot] = made;
     first_free_ = slot + 1;
     ++operation_count_;

@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 
 /** It is looked after so often. */
 constexpr ucs::Duration kWatch = milliseconds(25);
+/** So often at most it is looked for hosts that are gone. */
+constexpr ucs::Duration kDropInterval = milliseconds(200);
 /** An answer to what was sent again may still be on its way: so long, or two round trips. */
 constexpr ucs::Duration kAnswerTime = milliseconds(50);
 /** After the kernel has given a connection up, other ways have so long. */
@@ -217,27 +219,44 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
     }
 }
 
-void Session::check(ucs::Time now) {
-    next_check_ = now + kWatch;
-    association_.drop_silent(now);
-    if (is_over_ || !connection_.is_open()) return;
+/**
+ * How things are with what was sent. It is not asked again before an answer that is awaited can be
+ * missed: many sessions that are busy cost few calls of the system.
+ * @return whether nothing is left to look after
+ */
+bool Session::ask_kernel(ucs::Time now) {
     bool is_idle = is_home_, is_stuck = false;
-    ucs::Duration patience = kAnswerTime;
+    silence_patience_ = kAnswerTime;
+    ucs::Duration quiet{};
     trim();
     for (unsigned i = 0; i < Association::kMaxConnections; ++i) {
         const TcpConnection* connection = association_.existing(i);
-        if (connection == nullptr || under_way(connection->socket()) == 0) continue;
+        if (connection == nullptr) continue;
+        const Answers answers = Answers::of(connection->socket());
+        if (!answers.is_awaited) continue;
         is_idle = false;
-        ucs::Duration round_trip{};
-        if (!is_silent(connection->socket(), &round_trip)) continue;
+        quiet = std::max(quiet, answers.quiet);
+        if (!answers.is_silent) continue;
         is_stuck = true;
-        patience = std::max(patience, 2 * round_trip);
+        silence_patience_ = std::max(silence_patience_, 2 * answers.round_trip);
     }
     if (!is_stuck) silent_since_ = ucs::kNever;
     if (is_stuck && silent_since_ == ucs::kNever) silent_since_ = now;
-    if (history_.size() > 0) is_idle = false;
-    if (is_stuck) {
-        if (now - silent_since_ >= patience) suspect("no answer");
+    is_idle = is_idle && history_.size() == 0;
+    next_question_ = is_stuck || is_idle ? now : now + std::max(Answers::kSilence - quiet, kWatch);
+    return is_idle;
+}
+
+void Session::check(ucs::Time now) {
+    next_check_ = now + kWatch;
+    if (now >= next_drop_) {
+        next_drop_ = now + kDropInterval;
+        association_.drop_silent(now);
+    }
+    if (is_over_ || !connection_.is_open()) return;
+    const bool is_idle = now >= next_question_ && ask_kernel(now);
+    if (silent_since_ != ucs::kNever) {
+        if (now - silent_since_ >= silence_patience_) suspect("no answer");
     } else if (rail_.has_carrier() || !is_home_) {
         trouble_since_ = ucs::kNever;
     } else {

@@ -125,6 +125,7 @@ class Session final : public EventTarget, public Timer, public Watched {
 
     ucs::Time now() const;
     void trim();
+    bool ask_kernel(ucs::Time now);
     void set_phase(Phase phase, ucs::Duration span);
     bool is_near(const Course& course) const;
     std::vector<Course> courses(bool with_present) const;
@@ -158,6 +159,9 @@ class Session final : public EventTarget, public Timer, public Watched {
     bool is_going_home_ = false;
     ucs::Time next_try_{}, next_home_{};
     ucs::Time silent_since_ = ucs::kNever, trouble_since_ = ucs::kNever;
+    ucs::Duration silence_patience_{};  //!< with a silence that has begun
+    ucs::Time next_question_{};         //!< to the kernel, what it has got rid of
+    ucs::Time next_drop_{};             //!< of connections whose peer's host is gone
     size_t next_trim_ = kTrimStep;
     Way way_, home_;
     Course course_{};

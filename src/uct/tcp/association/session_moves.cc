@@ -229,6 +229,7 @@ void Session::go_on(Socket socket, bool is_new) {
     tries_ = turn_ = home_tries_ = 0;
     was_refused_ = false;
     trouble_since_ = ucs::kNever;
+    next_question_ = {};
     next_try_ = next_home_ = now() + 2 * kRetry;
     connection_.resume(std::move(socket), is_new);
     if (is_over_) return;

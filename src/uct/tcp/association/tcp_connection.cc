@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 #include "uct/tcp/association/association.h"
@@ -78,6 +79,7 @@ void TcpConnection::fail_later(ucs_status_t status) {
 }
 
 void TcpConnection::start() {
+    if (association_.is_guest()) return;  // it is the guest who connects
     Rail& rail = association_.rail();
     const auto& target = association_.target();
     was_open_ = false;
@@ -221,7 +223,7 @@ void TcpConnection::on_deadline() {
 
 void TcpConnection::report_failure(ucs_status_t status) {
     close();
-    if (was_open_) {
+    if (was_open_ || has_lost_output_) {
         association_.fail(status);
     } else {
         association_.connect_failed(*this, status);
@@ -295,18 +297,16 @@ void TcpConnection::adopt(Socket socket, bool is_new, bool resumes) {
 }
 
 unsigned TcpConnection::on_event(uint32_t events) {
-    switch (state_) {
-        case State::kConnecting:
-            on_connected();
-            return 1;
-        case State::kGreeting:
-            on_greeting();
-            return 1;
-        case State::kOpen:
-            break;
-        default:
-            return 0;
+    if (state_ == State::kConnecting || state_ == State::kGreeting) {
+        try {
+            state_ == State::kConnecting ? on_connected() : on_greeting();
+        } catch (const std::bad_alloc&) {
+            // What has been read of the handshake is lost: the next one may find memory.
+            if (!is_open()) retry();
+        }
+        return 1;
     }
+    if (state_ != State::kOpen) return 0;
     unsigned count = 0;
     if ((events & ~uint32_t{EPOLLOUT}) != 0) count = receive();
     if (is_open() && (events & EPOLLOUT) != 0) {

@@ -179,7 +179,8 @@ class TcpConnection final : public EventTarget, public Timer {
     bool bulk_expected_ = false;  //!< read headers alone: the payload goes to its place
     size_t segment_ = 0;          //!< bytes that come in one packet, at most
     bool peer_left_ = false;
-    bool was_open_ = false;  //!< since it was last begun
+    bool was_open_ = false;         //!< since it was last begun
+    bool has_lost_output_ = false;  //!< for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
     bool has_faulted_ = false;  //!< the kernel could not read what was to be sent
     uint8_t leave_sent_ = 0;    //!< bytes of the farewell

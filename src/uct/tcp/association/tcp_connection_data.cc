@@ -95,7 +95,10 @@ void TcpConnection::send(std::span<const iovec> pieces, size_t length,
         if (taken == length) [[likely]]
             return;
     }
-    if (!queue_.append(pieces, taken, owner)) fail_later(UCS_ERR_NO_MEMORY);
+    if (!queue_.append(pieces, taken, owner)) {
+        has_lost_output_ = true;
+        fail_later(UCS_ERR_NO_MEMORY);
+    }
     want_output();
 }
 
@@ -373,12 +376,15 @@ void TcpConnection::deliver(const wire::Frame& frame) {
         violation("a message of no kind");
         return;
     }
-    if (rail.is_leaving()) return;
+    if (association_.is_deaf()) return;
     // The buffer stays while the handler runs, even if the handler ends the connection.
     ReceiveBuffer* buffer = input_;
     ++buffer->references;
     ReceiveDescriptor* descriptor = pool.descriptor(buffer);
-    if (dispatch_am(rail.am_table(), frame.id, data, frame.length, descriptor)) pool.keep();
+    if (dispatch_am_from(rail.am_table(), association_.identity(), frame.id, data, frame.length,
+                         descriptor)) {
+        pool.keep();
+    }
     pool.release(buffer);
 }
 
@@ -389,7 +395,7 @@ void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fix
     if (frame.type == wire::FrameType::kPut) {
         payload_.is_put = true;
         payload_.put = read_as<wire::Put>(fixed);
-        if (association_.rail().is_leaving()) {
+        if (association_.is_deaf()) {
             payload_.dropped = true;
         } else if (!Landing(association_, &payload_.put, 0).covers(payload_.left)) {
             payload_.dropped = true;
@@ -459,7 +465,7 @@ void TcpConnection::finish_payload() {
 }
 
 void TcpConnection::handle(const wire::Frame& frame, const std::byte* fixed) {
-    if (association_.rail().is_leaving() && frame.type != wire::FrameType::kLeave) return;
+    if (association_.is_deaf() && frame.type != wire::FrameType::kLeave) return;
     switch (frame.type) {
         case wire::FrameType::kGet:
             answer_get(*this, association_, read_as<wire::Get>(fixed));

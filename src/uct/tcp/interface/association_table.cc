@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/base/gather.h"
 
 namespace uct::tcp {
 
 Association& AssociationTable::make(uint64_t peer, bool mapped) {
     auto* made = new Association(context_, peer, mapped);
+    if (guests_.contains(peer)) made->set_guest();
     associations_.push_back(*made);
     if (mapped) by_peer_.emplace(peer, made);
     return *made;
@@ -29,6 +31,30 @@ void AssociationTable::unmap(Association& association) {
     if (!association.is_mapped()) return;
     const auto found = by_peer_.find(association.peer());
     if (found != by_peer_.end() && found->second == &association) by_peer_.erase(found);
+}
+
+// --- guests
+
+ucs_status_t AssociationTable::invite(uint64_t guest, wire::Secret* secret) {
+    const auto known = guests_.find(guest);
+    if (known != guests_.end()) {
+        *secret = known->second;
+        return UCS_OK;
+    }
+    // One that was invited before, and has not left yet, comes back.
+    const auto found = by_peer_.find(guest);
+    const bool is_other = found != by_peer_.end() && !found->second->is_guest();
+    if (is_other || guest == context_.rail.id()) return UCS_ERR_REJECTED;
+    *secret = {ucs::unique_id(), ucs::unique_id()};
+    guests_.emplace(guest, *secret);
+    if (found != by_peer_.end()) found->second->set_shut(false);
+    return UCS_OK;
+}
+
+void AssociationTable::end_invitation(uint64_t guest) {
+    guests_.erase(guest);
+    const auto found = by_peer_.find(guest);
+    if (found != by_peer_.end()) found->second->set_shut(true);
 }
 
 void AssociationTable::cut_off(uint64_t peer) {
@@ -120,7 +146,11 @@ Association* AssociationTable::resumed_by(const wire::Hello& hello) const {
 }
 
 std::optional<wire::Key> AssociationTable::key_for(const wire::Hello& hello) const {
-    if ((hello.flags & wire::kResumes) == 0) return context_.rail.key_of(context_.rail.secret());
+    if ((hello.flags & wire::kResumes) == 0) {
+        const auto guest = guests_.find(hello.sender);
+        return context_.rail.key_of(guest == guests_.end() ? context_.rail.secret()
+                                                           : guest->second);
+    }
     const Association* association = resumed_by(hello);
     if (association == nullptr) return std::nullopt;
     return association->session_key();
@@ -158,7 +188,9 @@ void AssociationTable::welcome(const Admission& admission, Socket socket, bool i
         association->set_peer_number(hello.association);
         if (hello.connection == 0) association->set_session_key(admission.session_key());
         welcome.association = association->number();
-        welcome.flags = association->is_mapped() ? context_.rail.session_flags() : uint8_t{0};
+        // Sessions look for other ways to the peer, and guests are never called.
+        const bool has_session = association->is_mapped() && !association->is_guest();
+        welcome.flags = has_session ? context_.rail.session_flags() : uint8_t{0};
     }
     const bool sent = admission.send(socket, welcome);
     Session* session =
@@ -167,6 +199,7 @@ void AssociationTable::welcome(const Admission& admission, Socket socket, bool i
         session->begin_again(std::move(socket), is_new);
     } else if (sent && association != nullptr) {
         const bool resumes = hello.connection == 0 && association->is_mapped() &&
+                             !association->is_guest() &&
                              context_.rail.keeps_sessions_with(static_cast<uint8_t>(hello.flags));
         association->connection(hello.connection).adopt(std::move(socket), is_new, resumes);
     }

@@ -38,6 +38,9 @@ class AssociationTable final : public AssociationOwner {
     void welcome(const Admission& admission, Socket socket, bool is_new);
     /** As Rail::key_for(). */
     std::optional<wire::Key> key_for(const wire::Hello& hello) const;
+    /** As GuestHost::invite(). @return UCS_OK: `secret` is what lets the guest in */
+    ucs_status_t invite(uint64_t guest, wire::Secret* secret);
+    void end_invitation(uint64_t guest);
     /** As Interface::cut_off(). */
     void cut_off(uint64_t peer);
     ucs_status_t flush(Completion* completion);
@@ -58,7 +61,8 @@ class AssociationTable final : public AssociationOwner {
     const AssociationContext context_;
     List associations_;
     std::unordered_map<uint64_t, Association*> by_peer_;
-    std::unordered_map<uint64_t, uint32_t> cut_off_;  //!< by peer: its last one that was cut
+    std::unordered_map<uint64_t, wire::Secret> guests_;  //!< by name: what lets them in
+    std::unordered_map<uint64_t, uint32_t> cut_off_;     //!< by peer: its last one that was cut
     uint32_t last_number_ = 0;
     bool has_changed_ = false;
 };

@@ -138,7 +138,8 @@ ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
     const auto target = read_target(remote);
     if (!target) return UCS_ERR_UNREACHABLE;
     Association& association = associations_.to(target->listener.id);
-    if (!association.target()) association.set_target(*target);
+    // A guest that is invited again has another secret.
+    association.set_target(*target);
     *endpoint = std::make_unique<TcpEndpoint>(association);
     return UCS_OK;
 }
@@ -148,6 +149,34 @@ ucs_status_t TcpInterface::cut_off(const RemoteAddress& remote, uint64_t) {
     if (!listener) return UCS_ERR_INVALID_PARAM;
     associations_.cut_off(listener->id);
     return UCS_OK;
+}
+
+ucs_status_t TcpInterface::guest_address(std::span<std::byte> address) const {
+    if (address.size() < ListenerAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    ListenerAddress own = listener_address();
+    own.secret = {};
+    own.write(address);
+    return UCS_OK;
+}
+
+ucs_status_t TcpInterface::invite(const RemoteAddress& guest, std::span<std::byte> address) {
+    if (address.size() < ListenerAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
+    const auto target = read_target(guest);
+    if (!target) return UCS_ERR_UNREACHABLE;
+    ListenerAddress own = listener_address();
+    const ucs_status_t status = associations_.invite(target->listener.id, &own.secret);
+    if (status == UCS_OK) own.write(address);
+    return status;
+}
+
+void TcpInterface::end_invitation(const RemoteAddress& guest) {
+    const auto listener = ListenerAddress::read(guest.interface);
+    if (listener) associations_.end_invitation(listener->id);
+}
+
+uint64_t TcpInterface::name_of(const RemoteAddress& remote) const {
+    const auto listener = ListenerAddress::read(remote.interface);
+    return listener ? listener->id : 0;
 }
 
 // --- progress

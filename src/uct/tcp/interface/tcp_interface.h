@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "uct/api/guests.h"
 #include "uct/tcp/interface/association_table.h"
 #include "uct/tcp/interface/tcp_listener.h"
 
@@ -25,7 +26,7 @@ namespace uct::tcp {
  * Connections, associations and handshakes are freed at the end of progress() only, so that
  * completions and handlers may do what they like.
  */
-class TcpInterface final : public Interface, public Rail {
+class TcpInterface final : public Interface, public GuestHost, public Rail {
   public:
     static constexpr std::string_view kTransport = "tcp";
     static constexpr TransportDeclaration kDeclaration{
@@ -50,7 +51,14 @@ class TcpInterface final : public Interface, public Rail {
     }
     ucs_status_t flush(Completion* completion) override { return associations_.flush(completion); }
     ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
+    uint64_t name_of(const RemoteAddress& remote) const override;
     bool is_link_up() const override { return has_carrier(); }
+    bool is_at(const ucs::net::IpAddress& address) const override {
+        return device().address == address;
+    }
+    ucs_status_t guest_address(std::span<std::byte> address) const override;
+    ucs_status_t invite(const RemoteAddress& guest, std::span<std::byte> address) override;
+    void end_invitation(const RemoteAddress& guest) override;
     int event_fd() const override { return events_.descriptor(); }
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 #include "uct/tcp/network/options.h"
@@ -28,12 +29,16 @@ unsigned Handshake::on_event(uint32_t events) {
     const ssize_t got = socket_.receive(bytes + received_, length - received_);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     received_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
-    if (got <= 0) {
-        refuse("it left without a word");
-    } else if (proves) {
-        if (received_ == length) on_proof();
-    } else {
-        on_hello();
+    try {
+        if (got <= 0) {
+            refuse("it left without a word");
+        } else if (proves) {
+            if (received_ == length) on_proof();
+        } else {
+            on_hello();
+        }
+    } catch (const std::bad_alloc&) {
+        if (!is_over()) refuse("there is no memory for it");
     }
     return 1;
 }
@@ -161,8 +166,12 @@ void TcpListener::accept_one(Socket socket) {
         }
     }
     tune(socket, rail_.config());
-    auto* made = new Handshake(*this, std::move(socket),
-                               ucs::deadline(rail_.now(), rail_.config().hello_timeout));
+    auto* made = new (std::nothrow) Handshake(
+        *this, std::move(socket), ucs::deadline(rail_.now(), rail_.config().hello_timeout));
+    if (made == nullptr) {
+        ucs::log_warn("{}: no memory for who connects", rail_.device().name);
+        return;  // who finds the connection closed tries again
+    }
     handshakes_.push_back(*made);
     ++count_;
     if (!events_.watch(made->descriptor(), *made, EPOLLIN, true)) {

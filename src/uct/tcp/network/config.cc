@@ -10,11 +10,13 @@ using C = Config;
 
 constexpr ucs::config::Field<C> kFields[] = {
     field<&C::tx_seg_size>("TX_SEG_SIZE", "8kb",
-                           "Size of a copy-out buffer: the limit of a message that is copied."),
+                           "Size of a copy-out buffer: the limit of a message that is copied.",
+                           {"1k", "1g"}),
     field<&C::rx_seg_size>("RX_SEG_SIZE", "64kb",
                            "Size of a receive buffer: the limit of an active message. The same on "
-                           "all hosts of a job."),
-    field<&C::max_iov>("MAX_IOV", "6", "Pieces of memory in one zero-copy operation, 1 to 16."),
+                           "all hosts of a job.",
+                           {"1k", "1g"}),
+    field<&C::max_iov>("MAX_IOV", "6", "Pieces of memory in one zero-copy operation.", {"1", "16"}),
     field<&C::sendv_thresh>("SENDV_THRESH", "2kb",
                             "Short messages from this size on are handed to the kernel where they "
                             "are; smaller ones are first copied behind their header."),
@@ -25,13 +27,16 @@ constexpr ucs::config::Field<C> kFields[] = {
                        "Go on while a connection is being made; n: wait for it in the call that "
                        "needs it."),
     field<&C::max_poll>("MAX_POLL", "4",
-                        "Reads from one connection in one progress call, while it has more."),
+                        "Reads from one connection in one progress call, while it has more.",
+                        {.least = "1"}),
     field<&C::max_conn_retries>("MAX_CONN_RETRIES", "25",
                                 "How often a connection that breaks before it is agreed on is "
                                 "tried again."),
     field<&C::nodelay>("NODELAY", "y", "Send small messages at once (no Nagle algorithm)."),
-    field<&C::sndbuf>("SNDBUF", "auto", "Send buffer of a socket. auto: the kernel sizes it."),
-    field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it."),
+    field<&C::sndbuf>("SNDBUF", "auto", "Send buffer of a socket. auto: the kernel sizes it.",
+                      {.most = "1g"}),
+    field<&C::rcvbuf>("RCVBUF", "auto", "Receive buffer of a socket. auto: the kernel sizes it.",
+                      {.most = "1g"}),
     field<&C::send_ahead>("SEND_AHEAD", "128kb",
                           "Bytes of large transfers that the kernel takes from a connection ahead "
                           "of what it can send: few, so that they are still in the cache when "
@@ -45,10 +50,12 @@ constexpr ucs::config::Field<C> kFields[] = {
                        "Address families, best first, of an interface with several addresses."),
     field<&C::keepidle>("KEEPIDLE", "10s",
                         "Silence after which the kernel asks whether the peer lives, in whole "
-                        "seconds; inf: never."),
+                        "seconds; inf: never.",
+                        {.least = "1s"}),
     field<&C::keepcnt>("KEEPCNT", "3", "Questions without an answer before a peer counts as dead.",
-                       {.most = "127"}),
-    field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds."),
+                       {"1", "127"}),
+    field<&C::keepintvl>("KEEPINTVL", "2s", "Time between such questions, in whole seconds.",
+                         {.least = "1s"}),
     field<&C::user_timeout>("USER_TIMEOUT", "auto",
                             "How long the kernel of a peer may leave packets unanswered before "
                             "the peer counts as dead. One whose program does not read answers. "
@@ -58,23 +65,28 @@ constexpr ucs::config::Field<C> kFields[] = {
                         "lost. try: where either end has several; y: also over the same one, when "
                         "a connection breaks."),
     field<&C::connections>("CONNECTIONS", "2",
-                           "Connections to one peer interface, 1 to 8. Messages keep to the first; "
-                           "large remote reads and writes go over all of them."),
+                           "Connections to one peer interface. Messages keep to the first; "
+                           "large remote reads and writes go over all of them.",
+                           {"1", "8"}),
     field<&C::stripe_size>("STRIPE_SIZE", "256kb",
                            "Large remote reads and writes are cut into pieces of this size, each "
-                           "to the connection with the least to send."),
+                           "to the connection with the least to send.",
+                           {"1k", "1g"}),
     field<&C::tx_queue_len>("TX_QUEUE_LEN", "64",
                             "Zero-copy operations, and copy-out buffers, that wait on a connection "
-                            "before its endpoints have to."),
+                            "before its endpoints have to.",
+                            {.least = "1"}),
     field<&C::conn_timeout>("CONN_TIMEOUT", "10s",
                             "How long a connection may take to come up. A peer whose program is "
-                            "busy answers later: its kernel must be there."),
+                            "busy answers later: its kernel must be there.",
+                            {.most = "1h"}),
     field<&C::hello_timeout>("HELLO_TIMEOUT", "3s",
                              "How long somebody who connects may take to prove that it belongs to "
                              "the job."),
     field<&C::max_handshakes>("MAX_HANDSHAKES", "128",
                               "Connections that have yet to prove it, at most; the oldest gives "
-                              "way to the newest."),
+                              "way to the newest.",
+                              {.least = "1"}),
     field<&C::job_key>("JOB_KEY", "",
                        "A word that all processes of a job share, asked for besides the secret "
                        "that each worker address carries. It never travels; as long as `openssl "

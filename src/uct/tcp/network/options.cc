@@ -25,12 +25,11 @@ void set(Socket& socket, int level, int option, int value, const char* name) {
 }
 
 /** Sent again without an answer, and nothing heard for so long: the way is in doubt. */
-constexpr unsigned kSilence = 200;  // milliseconds, as the kernel counts
 
 int whole_seconds(ucs::Duration span) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(
         std::min(span, ucs::Duration(std::chrono::hours(9))));
-    return std::max(1, static_cast<int>(seconds.count()));
+    return static_cast<int>(seconds.count());
 }
 
 void set_keep_alive(Socket& socket, const Config& config) {
@@ -42,14 +41,11 @@ void set_keep_alive(Socket& socket, const Config& config) {
 }
 
 void set_buffers(Socket& socket, const Config& config) {
-    constexpr size_t kMost = 1u << 30;
     if (config.sndbuf) {
-        set(socket, SOL_SOCKET, SO_SNDBUF,
-            static_cast<int>(std::min<size_t>(*config.sndbuf, kMost)), "SO_SNDBUF");
+        set(socket, SOL_SOCKET, SO_SNDBUF, static_cast<int>(*config.sndbuf), "SO_SNDBUF");
     }
     if (config.rcvbuf) {
-        set(socket, SOL_SOCKET, SO_RCVBUF,
-            static_cast<int>(std::min<size_t>(*config.rcvbuf, kMost)), "SO_RCVBUF");
+        set(socket, SOL_SOCKET, SO_RCVBUF, static_cast<int>(*config.rcvbuf), "SO_RCVBUF");
     }
 }
 
@@ -134,8 +130,7 @@ Socket start_connect(const NetworkDevice& device, const SocketAddress& to, bool 
     }
     *cause = 0;
     if (!config.conn_nb) {
-        const auto limit = std::chrono::ceil<std::chrono::milliseconds>(
-            std::min(config.conn_timeout, ucs::Duration(std::chrono::hours(1))));
+        const auto limit = std::chrono::ceil<std::chrono::milliseconds>(config.conn_timeout);
         made.wait(POLLOUT, static_cast<int>(limit.count()));
     }
     return made;
@@ -147,14 +142,19 @@ size_t under_way(const Socket& socket) {
                                                                        : 0;
 }
 
-bool is_silent(const Socket& socket, ucs::Duration* round_trip) {
-    if (under_way(socket) == 0) return false;
+Answers Answers::of(const Socket& socket) {
+    Answers answers;
+    answers.is_awaited = under_way(socket) != 0;
     tcp_info info{};
     socklen_t length = sizeof(info);
-    if (getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-    if (round_trip != nullptr) *round_trip = std::chrono::microseconds(info.tcpi_rtt);
-    return (info.tcpi_retransmits >= 1 || info.tcpi_probes >= 2) &&
-           info.tcpi_last_ack_recv >= kSilence;
+    if (!answers.is_awaited ||
+        getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
+        return answers;
+    answers.quiet = std::chrono::milliseconds(info.tcpi_last_ack_recv);
+    answers.round_trip = std::chrono::microseconds(info.tcpi_rtt);
+    answers.is_silent =
+        (info.tcpi_retransmits >= 1 || info.tcpi_probes >= 2) && answers.quiet >= kSilence;
+    return answers;
 }
 
 }  // namespace uct::tcp

@@ -38,10 +38,21 @@ ucs::Duration user_timeout(const Config& config);
 /** Bytes that the other end's kernel has not acknowledged. */
 size_t under_way(const Socket& socket);
 
-/**
- * Are there such bytes, were they sent again, and was nothing heard for a while?
- * @param round_trip  of the connection, in its opinion
- */
-bool is_silent(const Socket& socket, ucs::Duration* round_trip = nullptr);
+/** What the kernel knows of the answers to what a connection has sent. */
+struct Answers {
+    /** A connection is silent at the earliest so long after the last answer. */
+    static constexpr ucs::Duration kSilence = std::chrono::milliseconds(200);
+
+    bool is_awaited = false;  //!< there are bytes that the other end's kernel has not acknowledged
+    bool is_silent = false;   //!< they were sent again, and nothing was heard for kSilence
+    ucs::Duration quiet{};    //!< since the last answer, if one is awaited
+    ucs::Duration round_trip{};  //!< in the kernel's opinion
+
+    /** Two system calls; one if no answer is awaited. */
+    static Answers of(const Socket& socket);
+};
+inline bool is_silent(const Socket& socket) {
+    return Answers::of(socket).is_silent;
+}
 
 }  // namespace uct::tcp

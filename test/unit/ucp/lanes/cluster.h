@@ -43,6 +43,9 @@ class Node : public ucp::lanes::Sink {
     void create_lane(Peer peer) override;
     void connect_lane(Peer peer, std::span<const std::uint8_t> address) override;
     void destroy_lane(Peer peer) override;
+    void keep_lane(Peer peer) override;
+    void take_lane(Peer peer) override;
+    void drop_kept_lane(const PeerId& peer) override;
     void start_tx_switch(Peer peer, const Message& mark) override;
     void open_tx_window(Peer peer) override { pump(peer); }
     void open_rx_gate(Peer peer) override;
@@ -67,13 +70,17 @@ class Node : public ucp::lanes::Sink {
     void on_arrived(Peer to);  // one of this node's packets left the dedicated lane
     void lane_broke(Peer to, std::uint64_t remote_uid);
 
+    // In slots, or parked; without the kept ones.
     std::uint64_t lanes_alive() const;
+    // Its transport has lost the lane kept for that peer, if there is one.
+    void lose_kept(Peer peer);
 
     struct Endpoint {
         // Of the dedicated lane. 0: there is none.
         std::uint64_t uid = 0;
         std::uint64_t remote_uid = 0;
         bool connected = false;
+        std::uint64_t was_connected_to = 0;  // a lane that was kept
         bool flushing = false;
         std::uint64_t on_dedicated = 0;  // posted there and not yet arrived
         std::uint64_t wanted = 0;        // messages the program has sent
@@ -88,6 +95,13 @@ class Node : public ucp::lanes::Sink {
         bool closed = false;
     };
     std::map<Peer, Endpoint> endpoints;
+    struct Kept {
+        std::uint64_t uid;
+        std::uint64_t remote_uid;
+    };
+    std::map<Peer, Kept> kept;
+    std::uint64_t lanes_made = 0;
+    std::uint64_t strangers = 0;  // lanes taken back whose peer had another one
     Negotiator negotiator;
     std::size_t index;
     std::uint64_t worker;
@@ -156,6 +170,8 @@ class Cluster {
     std::function<void()> on_step;
     // Chance, in percent, that a lane cannot be made.
     unsigned create_failures = 0;
+    // Lanes that the adapter of a node has at most, the kept ones included.
+    std::size_t most_lanes = SIZE_MAX;
 
   private:
     struct Due {

@@ -19,6 +19,7 @@ Message sample(MessageType type) {
     if (type == MessageType::kRequest || type == MessageType::kDeny) {
         message.floor = {77, {0x1111111122222222, 0x3333333344444444, 5}};
     }
+    if (type == MessageType::kRequest || type == MessageType::kAccept) message.kept = 0x0a0b0c0d;
     if (type == MessageType::kDeny) message.deny = DenyReason::kOutranked;
     if (type == MessageType::kWithdraw) message.withdraw = WithdrawReason::kClosing;
     if (type == MessageType::kLane) {
@@ -55,7 +56,11 @@ TEST(LanesMessages, LayoutIsLittleEndianAndVersioned) {
     Message score;
     score.type = MessageType::kScore;
     score.local = 0x0807060504030201;
-    EXPECT_EQ((std::vector<std::uint8_t>{1, 1, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8}), wire(score));
+    EXPECT_EQ((std::vector<std::uint8_t>{2, 1, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8}), wire(score));
+    Message accept = sample(MessageType::kAccept);
+    EXPECT_EQ((std::vector<std::uint8_t>{2, 3, 16, 0, 0xbb, 0xaa, 0x99, 0x88, 8,    7,
+                                         6, 5, 4,  3, 2,    1,    0x0d, 0x0c, 0x0b, 0x0a}),
+              wire(accept));
 }
 
 TEST(LanesMessages, TruncatedOrLongerIsAnError) {

@@ -24,6 +24,7 @@ class NegotiatorFixture : public ::testing::Test {
         config_.min_score = 10;
         config_.min_residence = 0;
         config_.request_pings = 1;
+        config_.keep = 0;
     }
     void start(std::uint64_t worker, std::uint32_t cap = 1) {
         own_ = worker;

@@ -249,6 +249,80 @@ TEST_F(LanesNegotiatorStates, AFailedLaneIsAnErrorOnlyWhileItMayCarryMessages) {
     EXPECT_EQ("2:destroy", sink_->take());
 }
 
+TEST_F(LanesNegotiatorStates, AFullLaneIsLeftOnceItsDirectionHasMoved) {
+    in_every_state([&](LinkState from) {
+        negotiator_->on_lane_full(kPeer);
+        const bool is_left = from == LinkState::kEstablished || from == LinkState::kSwitching;
+        EXPECT_EQ(is_left ? "2:stop 2:flush" : "", sink_->take());
+        EXPECT_EQ(is_left ? LinkState::kDemoting : from, state());
+        EXPECT_TRUE(negotiator_->consistent());
+    });
+    // The peer has acknowledged nothing yet.
+    start(worker_);
+    bring_to(LinkState::kSwitching);
+    deliver(Type::kMark);
+    sink_->take();
+    negotiator_->on_lane_full(kPeer);
+    EXPECT_EQ("2:stop 2:flush", sink_->take());
+    EXPECT_EQ(Reason::kFull, negotiator_->find(kPeer)->reason);
+    // It is not asked for again at once.
+    EXPECT_GE(negotiator_->find(kPeer)->retry_at, now_ + config_.retry_after);
+}
+
+// The peer has sent READY and computes since: its direction is still to move when it wakes.
+TEST_F(LanesNegotiatorStates, AFullLaneIsLeftBeforeThePeerHasMovedToIt) {
+    start(worker_);
+    bring_to(LinkState::kSwitching);
+    negotiator_->on_lane_full(kPeer);
+    negotiator_->on_marker_posted(kPeer);
+    negotiator_->on_flushed(kPeer);
+    EXPECT_EQ("2:stop 2:flush", sink_->take());
+    EXPECT_EQ(LinkState::kDemoting, state());
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, deliver(Type::kDmark));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, deliver(Type::kFlushed));
+    // It wakes: moves here, finds the markers, and goes back.
+    EXPECT_EQ(UCS_OK, deliver(Type::kMark));
+    EXPECT_EQ("2:MARK_ACK 2:gate", sink_->take());
+    EXPECT_EQ(UCS_OK, deliver(Type::kMarkAck));
+    EXPECT_EQ(UCS_OK, deliver(Type::kDmark));
+    EXPECT_EQ("2:early 2:DMARK_ACK", sink_->take());
+    EXPECT_EQ(UCS_OK, deliver(Type::kDmarkAck));
+    EXPECT_EQ("2:resume 2:FLUSHED", sink_->take());
+    EXPECT_TRUE(negotiator_->consistent());
+    EXPECT_EQ(UCS_OK, deliver(Type::kFlushed));
+    EXPECT_EQ("2:destroy", sink_->take());
+    EXPECT_EQ(LinkState::kReleasing, state());
+}
+
+// The same seen from the other end, whose own MARK has no room when DMARK comes.
+TEST_F(LanesNegotiatorStates, APeerThatLeavesAtOnceIsFollowedWhenTheMarkerIsPosted) {
+    start(worker_);
+    bring_to(LinkState::kReady);
+    deliver(Type::kReady);
+    deliver(Type::kMark);
+    sink_->take();
+    EXPECT_EQ(UCS_OK, deliver(Type::kDmark));
+    EXPECT_EQ("2:early", sink_->take());
+    EXPECT_EQ(LinkState::kSwitching, state());
+    EXPECT_TRUE(negotiator_->consistent());
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, deliver(Type::kDmark));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, deliver(Type::kFlushed));
+    negotiator_->on_lane_full(kPeer);  // nothing was posted there
+    EXPECT_EQ(LinkState::kSwitching, state());
+    negotiator_->on_marker_posted(kPeer);
+    EXPECT_EQ("2:stop 2:flush 2:DMARK_ACK", sink_->take());
+    EXPECT_EQ(LinkState::kDemoting, state());
+    EXPECT_EQ(Reason::kPeer, negotiator_->find(kPeer)->reason);
+    negotiator_->on_marker_posted(kPeer);
+    EXPECT_EQ(UCS_OK, deliver(Type::kMarkAck));
+    EXPECT_EQ(UCS_OK, deliver(Type::kDmarkAck));
+    negotiator_->on_flushed(kPeer);
+    EXPECT_EQ("2:resume 2:FLUSHED", sink_->take());
+    EXPECT_EQ(UCS_OK, deliver(Type::kFlushed));
+    EXPECT_EQ("2:destroy", sink_->take());
+    EXPECT_TRUE(negotiator_->consistent());
+}
+
 TEST_F(LanesNegotiatorStates, CloseInEveryStateEndsInClosedOnce) {
     in_every_state([&](LinkState from) {
         negotiator_->on_close(kPeer);

@@ -26,6 +26,9 @@ class Recorder : public ucp::lanes::Sink {
         connected_to.assign(address.begin(), address.end());
     }
     void destroy_lane(Peer peer) override { add(peer, "destroy"); }
+    void keep_lane(Peer peer) override { add(peer, "keep"); }
+    void take_lane(Peer peer) override { add(peer, "take"); }
+    void drop_kept_lane(const ucp::lanes::PeerId& peer) override { add(peer.worker / 10, "drop"); }
     void start_tx_switch(Peer peer, const Message& mark) override { add(peer, "switch"); }
     void open_tx_window(Peer peer) override { add(peer, "window"); }
     void open_rx_gate(Peer peer) override { add(peer, "gate"); }

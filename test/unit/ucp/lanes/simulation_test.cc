@@ -500,24 +500,42 @@ TEST(LanesSimulation, ClosesAtRandom) {
     }
 }
 
+// Neighbours send much to each other, all others a little, until that has settled.
+void settle_with_trickle(Cluster& cluster, std::size_t workers) {
+    for (std::size_t a = 0; a < workers; ++a) {
+        for (std::size_t b = 0; b < workers; ++b) {
+            if (a != b) cluster.measured[{a, b}] = (a ^ 1) == b ? 1'000'000 : 1'000;
+        }
+    }
+    cluster.sample_every(kInterval);
+    cluster.run(3000 * kMillisecond);
+    cluster.check_quiet();
+    ASSERT_EQ("", first_error(cluster));
+}
+
 // A few hot links and many that send a little: slots stay empty rather than go to the trickle.
 TEST(LanesSimulation, TrickleStaysScalable) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         Config config;
         config.cap = 4;
         Cluster cluster(16, config, seed);
-        for (std::size_t a = 0; a < 16; ++a) {
-            for (std::size_t b = 0; b < 16; ++b) {
-                if (a != b) cluster.measured[{a, b}] = (a ^ 1) == b ? 1'000'000 : 1'000;
-            }
-        }
-        cluster.sample_every(kInterval);
-        cluster.run(3000 * kMillisecond);
-        cluster.check_quiet();
-        ASSERT_EQ("", first_error(cluster)) << "seed " << seed;
+        ASSERT_NO_FATAL_FAILURE(settle_with_trickle(cluster, 16)) << "seed " << seed;
         Pairs hot;
         for (std::size_t a = 0; a < 16; a += 2) hot.insert({a, a + 1});
         ASSERT_EQ(hot, admitted(cluster)) << "seed " << seed;
+    }
+}
+
+// With slots for all even those that send a little have one, and keep it.
+TEST(LanesSimulation, TrickleTakesFreeSlots) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        Config config;
+        config.cap = 4;
+        Cluster cluster(5, config, seed);
+        ASSERT_NO_FATAL_FAILURE(settle_with_trickle(cluster, 5)) << "seed " << seed;
+        ASSERT_EQ(all_links(cluster), admitted(cluster)) << "seed " << seed;
+        // One promotion at each end.
+        ASSERT_EQ(20u, cluster.switches()) << "seed " << seed;
     }
 }
 

@@ -333,10 +333,11 @@ TEST_F(RegistrationCaching, RandomOrderFindsNothingStale) {
                 }
                 for (unsigned i = first; i < first + count; ++i)
                     ASSERT_EQ(ages[handle][i - page_of(region->begin)], age[i]);
-                if (random() % 4 == 0 && held.size() < 4)
+                if (random() % 4 == 0 && held.size() < 4) {
                     held.emplace_back(region, 0u);
-                else
+                } else {
                     cache().put(*region);
+                }
             }
         }
         ASSERT_LE(cache().regions(), 8u);

@@ -56,6 +56,13 @@ LaneFigures shared_memory() {
     return lanes;
 }
 
+/** The same, with devices that may read each other's memory. */
+LaneFigures beside_devices() {
+    LaneFigures lanes = shared_memory();
+    lanes.device_reads = true;
+    return lanes;
+}
+
 LaneFigures without(LaneFigures lanes, uint32_t capabilities) {
     lanes.capabilities &= ~capabilities;
     return lanes;
@@ -64,7 +71,8 @@ LaneFigures without(LaneFigures lanes, uint32_t capabilities) {
 constexpr Operation kAllOperations[] = {Operation::kTag, Operation::kActiveMessage,
                                         Operation::kStream, Operation::kPut, Operation::kGet};
 constexpr BufferClass kAllBuffers[] = {BufferClass::kContiguous, BufferClass::kRegistered,
-                                       BufferClass::kPacked, BufferClass::kDevice};
+                                       BufferClass::kPacked, BufferClass::kDevice,
+                                       BufferClass::kMapped};
 constexpr Situation kSituations[] = {Situation::kAlone, Situation::kAmongOthers};
 
 /** Every power of two and its neighbours. */
@@ -115,6 +123,7 @@ std::vector<LaneFigures> all_lanes() {
             adapter(1),
             adapter(2),
             shared_memory(),
+            beside_devices(),
             without(adapter(1), kOneSided | kChains),
             without(adapter(1), uct::kAmZcopy | uct::kPutShort | uct::kPutBcopy | uct::kGetBcopy),
             without(adapter(2), uct::kPutBcopy | uct::kPutZcopy | uct::kGetZcopy | kChains),
@@ -158,7 +167,8 @@ size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Threshol
     return SIZE_MAX;
 }
 
-const std::set<Protocol> kAnnounced{Protocol::kRendezvous, Protocol::kRendezvousBulk};
+const std::set<Protocol> kAnnounced{Protocol::kRendezvous, Protocol::kRendezvousBulk,
+                                    Protocol::kDirect};
 
 size_t announced_from(const LaneFigures& lanes, Situation situation = Situation::kAlone,
                       const CostModel& costs = CostModel::fixed()) {
@@ -226,19 +236,38 @@ size_t zero_copy_from(const LaneFigures& lanes, Operation operation, BufferClass
     return first_of(lanes, CostModel::fixed(), {}, operation, {Protocol::kZeroCopy}, buffer);
 }
 
-TEST(Rendezvous, OfDeviceMemoryWithinAHostIsForThePeersDevice) {
-    const auto from = [](const LaneFigures& lanes, const Thresholds& thresholds) {
-        return first_of(lanes, CostModel::fixed(), thresholds, Operation::kTag, kAnnounced,
-                        BufferClass::kDevice);
+TEST(Direct, IsTakenWhereDevicesReadEachOthersMemory) {
+    const auto from = [](const LaneFigures& lanes, const Thresholds& thresholds,
+                         BufferClass buffer = BufferClass::kDevice) {
+        return first_of(lanes, CostModel::fixed(), thresholds, Operation::kTag, {Protocol::kDirect},
+                        buffer);
     };
-    EXPECT_EQ(from(shared_memory(), {}), 8u << 10);
-    EXPECT_EQ(from(adapter(1), {}), announced_from(adapter(1)));
+    EXPECT_EQ(from(beside_devices(), {}), 8u << 10);
+    EXPECT_EQ(from(beside_devices(), {}, BufferClass::kMapped), 0u);
+    EXPECT_EQ(from(beside_devices(), {}, BufferClass::kContiguous), SIZE_MAX);
+    EXPECT_EQ(from(beside_devices(), {}, BufferClass::kPacked), SIZE_MAX);
+    EXPECT_EQ(from(shared_memory(), {}), SIZE_MAX);
+    EXPECT_EQ(from(adapter(1), {}), SIZE_MAX);
     Thresholds thresholds;
-    thresholds.may_read = false;
-    EXPECT_EQ(from(shared_memory(), thresholds), announced_from(shared_memory()));
-    thresholds.may_read = true;
     thresholds.rendezvous = 100;
-    EXPECT_EQ(from(shared_memory(), thresholds), 100u);
+    EXPECT_EQ(from(beside_devices(), thresholds), 100u);
+    EXPECT_EQ(from(beside_devices(), thresholds, BufferClass::kMapped), 100u);
+    // The longest message of all is announced, whatever the user says.
+    thresholds.rendezvous = SIZE_MAX;
+    EXPECT_TRUE(ProtocolTable(beside_devices(), CostModel::fixed(), thresholds)
+                    .find(Operation::kTag, BufferClass::kDevice, Situation::kAlone, SIZE_MAX) ==
+                Protocol::kDirect);
+    thresholds = {};
+    thresholds.may_read = false;
+    EXPECT_EQ(from(beside_devices(), thresholds), SIZE_MAX);
+}
+
+TEST(Rendezvous, OfDeviceMemoryIsStagedWhereNoDeviceReadsIt) {
+    for (const LaneFigures& lanes : {adapter(1), shared_memory()}) {
+        EXPECT_EQ(first_of(lanes, CostModel::fixed(), {}, Operation::kTag, kAnnounced,
+                           BufferClass::kDevice),
+                  announced_from(lanes));
+    }
 }
 
 TEST(ZeroCopy, OfMessagesPaysWhereRegisteringTakesLessThanACopy) {
@@ -313,6 +342,11 @@ TEST(ProtocolReport, SaysWhatEachRangeTakesAndWhyTheNextBestLost) {
     std::string text = describe_protocols(shared_memory(), costs, thresholds, "# ");
     for (const char* part : {"# tag ", "# active message ", "# put ", "rendezvous", "measured",
                              "assumed", "copy takes", "set"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    }
+    EXPECT_EQ(text.find("direct"), std::string::npos) << text;
+    text = describe_protocols(beside_devices(), costs, {}, "");
+    for (const char* part : {"of a device   ", "of a device, mapped", "direct", "copy takes"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
     text = describe_protocols(adapter(1), costs, {}, "");

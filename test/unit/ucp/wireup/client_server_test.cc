@@ -20,107 +20,10 @@
 #include "ucp/wireup/frame.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/wireup/server.h"
 
 namespace ucp::test {
 namespace {
-
-constexpr ucp_request_param_t kNothing{};
-
-sockaddr_storage loopback(int family) {
-    sockaddr_storage storage{};
-    if (family == AF_INET) {
-        auto* in = reinterpret_cast<sockaddr_in*>(&storage);
-        in->sin_family = AF_INET;
-        in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    } else {
-        auto* in = reinterpret_cast<sockaddr_in6*>(&storage);
-        in->sin6_family = AF_INET6;
-        in->sin6_addr = in6addr_loopback;
-    }
-    return storage;
-}
-
-ucs_sock_addr_t as_parameter(const sockaddr_storage& address) {
-    return {reinterpret_cast<const sockaddr*>(&address),
-            static_cast<socklen_t>(address.ss_family == AF_INET ? sizeof(sockaddr_in)
-                                                                : sizeof(sockaddr_in6))};
-}
-
-/** One side's endpoint, and what its error callback has said. */
-struct Side {
-    ucp_ep_h endpoint = nullptr;
-    ucs_status_t error = UCS_OK;
-    unsigned errors = 0;
-
-    ucp_ep_params_t params() {
-        ucp_ep_params_t params{};
-        params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler.arg = this;
-        params.err_handler.cb = [](void* arg, ucp_ep_h endpoint, ucs_status_t status) {
-            auto& side = *static_cast<Side*>(arg);
-            EXPECT_EQ(endpoint, side.endpoint);
-            side.error = status;
-            ++side.errors;
-        };
-        return params;
-    }
-};
-
-/** Worker 0 listens. */
-class Server {
-  public:
-    explicit Server(Cluster& cluster, int family = AF_INET) : cluster_(cluster) {
-        const sockaddr_storage where = loopback(family);
-        ucp_listener_params_t params{};
-        params.field_mask =
-            UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-        params.sockaddr = as_parameter(where);
-        params.conn_handler = {[](ucp_conn_request_h request, void* arg) {
-                                   static_cast<Server*>(arg)->requests.push_back(request);
-                               },
-                               this};
-        EXPECT_EQ(ucp_listener_create(cluster.worker(0), &params, &listener_), UCS_OK);
-        ucp_listener_attr_t attr{};
-        attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
-        EXPECT_EQ(ucp_listener_query(listener_, &attr), UCS_OK);
-        address = attr.sockaddr;
-    }
-    ~Server() { stop(); }
-    void stop() {
-        if (listener_ != nullptr) ucp_listener_destroy(std::exchange(listener_, nullptr));
-    }
-
-    void call(Side& client, size_t from = 1, unsigned flags = 0) {
-        ucp_ep_params_t params = client.params();
-        params.field_mask |= UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-        params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | flags;
-        params.sockaddr = as_parameter(address);
-        ASSERT_EQ(ucp_ep_create(cluster_.worker(from), &params, &client.endpoint), UCS_OK);
-    }
-    ucp_conn_request_h next_request() {
-        EXPECT_TRUE(cluster_.until([&] { return !requests.empty(); }));
-        if (requests.empty()) return nullptr;
-        const ucp_conn_request_h request = requests.front();
-        requests.erase(requests.begin());
-        return request;
-    }
-    void accept(Side& server, size_t at = 0) {
-        ucp_ep_params_t params = server.params();
-        params.field_mask |= UCP_EP_PARAM_FIELD_CONN_REQUEST;
-        params.conn_request = next_request();
-        ASSERT_NE(params.conn_request, nullptr);
-        ASSERT_EQ(ucp_ep_create(cluster_.worker(at), &params, &server.endpoint), UCS_OK);
-    }
-    ucp_listener_h listener() const { return listener_; }
-
-    sockaddr_storage address{};
-    std::vector<ucp_conn_request_h> requests;
-
-  private:
-    Cluster& cluster_;
-    ucp_listener_h listener_ = nullptr;
-};
 
 uint64_t receive_number(Cluster& cluster, size_t at, ucp_tag_t tag) {
     uint64_t number = 0;
@@ -130,7 +33,7 @@ uint64_t receive_number(Cluster& cluster, size_t at, ucp_tag_t tag) {
     return number;
 }
 
-void exchange(Cluster& cluster, const Side& from, size_t to, uint64_t number) {
+void exchange(Cluster& cluster, const ConnectionEnd& from, size_t to, uint64_t number) {
     const ucs_status_ptr_t sending =
         ucp_tag_send_nbx(from.endpoint, &number, sizeof(number), 7, &kNothing);
     ASSERT_FALSE(UCS_PTR_IS_ERR(sending));
@@ -151,7 +54,7 @@ TEST_P(Families, ConnectAndExchange) {
     }
     Cluster cluster(2);
     Server server(cluster, GetParam());
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     // What is sent before the peer is known waits for it: tags, and bytes of a stream.
     const uint64_t early = 41;
@@ -212,7 +115,7 @@ TEST(ClientServer, EndpointsByWorkerAddressHaveNoSocket) {
 TEST(ClientServer, TellsWhoAsks) {
     Cluster cluster(2);
     Server server(cluster);
-    Side client;
+    ConnectionEnd client;
     server.call(client, 1, UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID);
     const ucp_conn_request_h request = server.next_request();
     ucp_conn_request_attr_t attr{};
@@ -226,7 +129,7 @@ TEST(ClientServer, TellsWhoAsks) {
     EXPECT_EQ(std::memcmp(&attr.client_address, &own.local_sockaddr, sizeof(sockaddr_in)), 0);
     EXPECT_EQ(ucp_listener_reject(server.listener(), request), UCS_OK);
 
-    Side silent;
+    ConnectionEnd silent;
     server.call(silent);
     const ucp_conn_request_h second = server.next_request();
     EXPECT_EQ(ucp_conn_request_query(second, &attr), UCS_ERR_UNSUPPORTED);
@@ -237,7 +140,7 @@ TEST(ClientServer, TellsWhoAsks) {
 TEST(ClientServer, ARejectedClientLearnsOfIt) {
     Cluster cluster(2);
     Server server(cluster);
-    Side client;
+    ConnectionEnd client;
     server.call(client);
     uint64_t number = 1;
     const ucs_status_ptr_t sending =
@@ -253,7 +156,7 @@ TEST(ClientServer, NobodyListens) {
     Cluster cluster(2);
     Server server(cluster);
     server.stop();
-    Side client;
+    ConnectionEnd client;
     server.call(client);
     ASSERT_TRUE(cluster.until([&] { return client.errors != 0; }));
     EXPECT_EQ(client.error, UCS_ERR_NOT_CONNECTED);
@@ -275,7 +178,7 @@ TEST(ClientServer, AnAddressIsTaken) {
 TEST(ClientServer, AnotherWorkerMayAccept) {
     Cluster cluster(3);
     Server server(cluster);
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client, 1);
     server.accept(accepted, 2);
     exchange(cluster, client, 2, 5);
@@ -285,13 +188,13 @@ TEST(ClientServer, AnotherWorkerMayAccept) {
 TEST(ClientServer, TheAcceptHandlerGetsEndpoints) {
     Cluster cluster(2);
     const sockaddr_storage where = loopback(AF_INET);
-    Side accepted, client;
+    ConnectionEnd accepted, client;
     ucp_listener_params_t params{};
     params.field_mask =
         UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_ACCEPT_HANDLER;
     params.sockaddr = as_parameter(where);
     params.accept_handler = {
-        [](ucp_ep_h endpoint, void* arg) { static_cast<Side*>(arg)->endpoint = endpoint; },
+        [](ucp_ep_h endpoint, void* arg) { static_cast<ConnectionEnd*>(arg)->endpoint = endpoint; },
         &accepted};
     ucp_listener_h listener = nullptr;
     ASSERT_EQ(ucp_listener_create(cluster.worker(0), &params, &listener), UCS_OK);
@@ -312,7 +215,7 @@ TEST(ClientServer, TheAcceptHandlerGetsEndpoints) {
 TEST(ClientServer, AForcedCloseIsNoticedToo) {
     Cluster cluster(2);
     Server server(cluster);
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     server.accept(accepted);
     exchange(cluster, client, 0, 5);
@@ -328,7 +231,7 @@ TEST(ClientServer, BothMayCloseAtOnce) {
     Cluster cluster(2);
     Server server(cluster);
     for (int round = 0; round < 20; ++round) {
-        Side client, accepted;
+        ConnectionEnd client, accepted;
         server.call(client);
         server.accept(accepted);
         exchange(cluster, client, 0, 5);
@@ -343,7 +246,7 @@ TEST(ClientServer, BothMayCloseAtOnce) {
 TEST(ClientServer, ConnectionsOfOnePairHaveStreamsOfTheirOwn) {
     Cluster cluster(2);
     Server server(cluster);
-    Side clients[3], accepted[3];
+    ConnectionEnd clients[3], accepted[3];
     for (int index = 0; index < 3; ++index) {
         server.call(clients[index]);
         server.accept(accepted[index]);
@@ -380,7 +283,7 @@ TEST(ClientServer, ConnectionsOfOnePairHaveStreamsOfTheirOwn) {
 TEST(ClientServer, ConnectionsArePromotedLikeOthers) {
     Cluster cluster(2);
     Server server(cluster);
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     server.accept(accepted);
     exchange(cluster, client, 0, 1);
@@ -409,7 +312,7 @@ class Stranger {
     ~Stranger() { close(socket_); }
     Stranger(const Stranger&) = delete;
     void say(const std::string& bytes) {
-        EXPECT_EQ(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+        EXPECT_EQ(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(bytes.size()));
     }
     /** Has the other end hung up? Collects what it said. */
@@ -435,7 +338,7 @@ TEST(ClientServer, StrangersAreRefusedAndOthersServed) {
     Stranger talker(server.address), silent(server.address), hasty(server.address);
     talker.say("GET / HTTP/1.1\r\nHost: nobody\r\n\r\n");
     hasty.say("SLCS");
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     server.accept(accepted);
     exchange(cluster, client, 0, 5);
@@ -457,11 +360,11 @@ TEST(ClientServer, AClientOfSomethingElseFails) {
     getsockname(other, reinterpret_cast<sockaddr*>(&where), &length);
     Server server(cluster);
     server.address = where;
-    Side client;
+    ConnectionEnd client;
     server.call(client);
     cluster.steps(10);
     const int called = accept(other, nullptr, nullptr);
-    ASSERT_EQ(send(called, "220 ready when you are, what is it?\r\n", 37, 0), 37);
+    ASSERT_EQ(::send(called, "220 ready when you are, what is it?\r\n", 37, 0), 37);
     ASSERT_TRUE(cluster.until([&] { return client.errors != 0; }));
     EXPECT_EQ(client.error, UCS_ERR_NOT_CONNECTED);
     close(called);
@@ -501,7 +404,7 @@ TEST(ClientServer, WithoutDescriptorsCallersAreRefusedAndTheListenerRests) {
         EXPECT_FALSE(manager->has_work());
     }
     EXPECT_TRUE(log.contains("no descriptor is left"));
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     server.accept(accepted);
     exchange(cluster, client, 0, 5);
@@ -519,7 +422,7 @@ TEST(ClientServer, IdleCallersKeepNobodyOut) {
             if (i % 10 == 0) cluster.steps(2);
         }
         cluster.steps(100);
-        Side client, accepted;
+        ConnectionEnd client, accepted;
         server.call(client);
         server.accept(accepted);
         exchange(cluster, client, 0, 5);
@@ -542,7 +445,7 @@ TEST(ClientServer, WhoSharesTheJobKeyIsServed) {
     const JobKey key("ours");
     Cluster cluster(2);
     Server server(cluster);
-    Side client, accepted;
+    ConnectionEnd client, accepted;
     server.call(client);
     server.accept(accepted);
     exchange(cluster, client, 0, 5);
@@ -562,7 +465,7 @@ TEST(ClientServer, WhoHasAnotherJobKeyIsRefused) {
         std::optional<JobKey> key(both.substr(0, bar).c_str());
         Server server(cluster);
         key.emplace(both.substr(bar + 1).c_str());
-        Side client;
+        ConnectionEnd client;
         server.call(client);
         ASSERT_TRUE(cluster.until([&] { return client.errors != 0; }));
         EXPECT_EQ(client.error, UCS_ERR_REJECTED);

@@ -10,16 +10,15 @@
 #include <cstring>
 
 #include "ucp/api/ucp.h"
+#include "unit/ucp/no_options.h"
 
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 /** Two workers of this process that reach each other over TCP. */
-class Pair {
+class Family {
   public:
-    Pair() {
+    Family() {
         setenv("UCX_TLS", "tcp", 1);
         setenv("UCX_NET_DEVICES", "lo", 1);
         ucp_params_t params{};
@@ -75,19 +74,19 @@ class Pair {
 };
 
 TEST(Fork, AChildThatCleansUpTakesNothingFromItsParent) {
-    Pair pair;
-    pair.expect_traffic();
+    Family family;
+    family.expect_traffic();
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-        pair.end();
+        family.end();
         _exit(0);
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    for (int i = 0; i < 100; ++i) pair.expect_traffic();
-    pair.end();
+    for (int i = 0; i < 100; ++i) family.expect_traffic();
+    family.end();
 }
 
 }  // namespace

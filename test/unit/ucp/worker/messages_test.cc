@@ -28,8 +28,6 @@ ucp_request_param_t receive_into(Received& result) {
     return param;
 }
 
-constexpr ucp_request_param_t kNothing{};
-
 class MessageSizes : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(MessageSizes, ArriveWholeWhetherExpectedOrNot) {

@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t kThreads = 2;  //!< on each worker
 constexpr unsigned kSwitches = 4;
-constexpr ucp_request_param_t kNothing{};
 
 struct Side {
     std::unique_ptr<Context> context;

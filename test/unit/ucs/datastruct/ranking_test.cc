@@ -127,7 +127,7 @@ TEST_F(RankingTest, TheListenerPassesOverWhoMayNot) {
 }
 
 TEST_F(RankingTest, AFreePlaceIsNotForATrickle) {
-    start({.places = 4, .min_score = 5, .trickle_ratio = 100});
+    start({.places = 2, .min_score = 5, .trickle_ratio = 100});
     put(1, 10'000);
     put(2, 99);
     put(3, 100);
@@ -138,10 +138,27 @@ TEST_F(RankingTest, AFreePlaceIsNotForATrickle) {
     EXPECT_EQ(ranking_->admission(), 200u);
     ranking_->remove(members_[1]);
     EXPECT_EQ(ranking_->admission(), 5u);
-    start({.places = 4, .min_score = 5, .trickle_ratio = 100, .pinned = 1'000'000});
+    start({.places = 1, .min_score = 5, .trickle_ratio = 100, .pinned = 1'000'000});
     put(1, 1'000'000);
     put(2, 2'000);
     EXPECT_EQ(ranking_->admission(), 20u);
+}
+
+// A bound that follows from the best one is for places that are scarce; and those who have one keep
+// it until there are many more.
+TEST_F(RankingTest, WithPlacesForAllATrickleHasOne) {
+    start({.places = 2, .min_score = 5, .trickle_ratio = 100});
+    put(1, 10'000);
+    put(2, 10);
+    put(3, 4);  // not worth one anyhow
+    EXPECT_EQ(ranking_->admission(), 5u);
+    EXPECT_EQ(rank(), (std::vector<int>{1, 2}));
+    put(3, 5);
+    EXPECT_EQ(ranking_->admission(), 100u);
+    put(4, 5);
+    EXPECT_EQ(rank(), std::vector<int>{});
+    put(5, 5);
+    EXPECT_EQ(rank(), std::vector<int>{-2});
 }
 
 TEST_F(RankingTest, TheColdGoThoughNobodyWantsTheirPlaceWorstFirst) {
@@ -180,6 +197,17 @@ TEST_F(RankingTest, AtRestNobodyBeatsAnybodyWhateverTheChanges) {
             }
         }
     }
+}
+
+TEST_F(RankingTest, TheBestOfAllAreAmongTheBestOfEachRole) {
+    start({.places = 4});
+    for (int id = 1; id <= 20; ++id)
+        put(id, 10 * static_cast<Ranks::Score>(id), id % 2 == 0 ? Role::kCandidate : Role::kNone);
+    std::set<int> seen;
+    ranking_->for_best(3, [&](const Ranks::Member& member) {
+        EXPECT_TRUE(seen.insert(member.standing.rank.id).second);
+    });
+    EXPECT_EQ(seen, (std::set<int>{15, 16, 17, 18, 19, 20}));
 }
 
 }  // namespace

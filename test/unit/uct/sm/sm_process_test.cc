@@ -4,22 +4,54 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "uct/sm/component.h"
 #include "uct/sm/sm_domain.h"
 #include "unit/uct/child.h"
 #include "unit/uct/world.h"
 
+namespace {
+
+unsigned system_copies = 0;
+
+ssize_t count(long number, pid_t pid, const iovec* here, unsigned long here_count,
+              const iovec* there, unsigned long there_count, unsigned long flags) {
+    ++system_copies;
+    return syscall(number, pid, here, here_count, there, there_count, flags);
+}
+
+}  // namespace
+
+// In place of the C library's: these are counted.
+extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* here, unsigned long here_count,
+                                    const iovec* there, unsigned long there_count,
+                                    unsigned long flags) noexcept {
+    return count(SYS_process_vm_readv, pid, here, here_count, there, there_count, flags);
+}
+extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* here, unsigned long here_count,
+                                     const iovec* there, unsigned long there_count,
+                                     unsigned long flags) noexcept {
+    return count(SYS_process_vm_writev, pid, here, here_count, there, there_count, flags);
+}
+
 namespace uct::test {
 namespace {
 
 using namespace uct::sm;
 
+constexpr size_t kLarge = 1000 * 4096;
+
 struct Board {
-    std::byte device[64], interface[64], key[128], mapped_key[128];
-    uint64_t address, mapped_address;
+    std::byte device[64], interface[64], key[128], mapped_key[128], large_key[128];
+    uint64_t address, mapped_address, large_address;
     uint64_t word = 0;
 };
 
@@ -45,6 +77,10 @@ void offer(Board& board) {
     peer->domain->pack_remote_key(handle, {board.mapped_key, length});
     board.address = reinterpret_cast<uintptr_t>(own);
     board.mapped_address = reinterpret_cast<uintptr_t>(allocated);
+    auto* large = new std::byte[kLarge]();
+    peer->domain->register_memory(large, kLarge, PeerRights::kAll, &handle);
+    peer->domain->pack_remote_key(handle, {board.large_key, length});
+    board.large_address = reinterpret_cast<uintptr_t>(large);
 }
 
 class SmProcesses : public testing::Test {
@@ -105,6 +141,49 @@ TEST_F(SmProcesses, MemoryOfBothKindsIsReadAndWrittenWithinItsBounds) {
         }
         near.domain->release_remote_key(key);
     }
+}
+
+TEST_F(SmProcesses, ManyPiecesTakeOneCallOfTheSystem) {
+    constexpr size_t kPiece = 4096, kCount = kLarge / kPiece;
+    const RemoteKey key = unpack(board.large_key);
+    if (key == kInvalidRemoteKey) GTEST_SKIP() << "the kernel lets nobody at the other's memory";
+    std::vector<char> source(kLarge), target(kLarge);
+    for (size_t i = 0; i < kLarge; ++i) source[i] = static_cast<char>(i * 7 + i / kPiece);
+    std::vector<ChainPiece> pieces;
+    for (size_t i = 0; i < kCount; ++i) {
+        pieces.push_back({source.data() + i * kPiece, kPiece, nullptr,
+                          board.large_address + (kCount - 1 - i) * kPiece, key});
+    }
+    const auto copy_all = [&](bool is_put) {
+        system_copies = 0;
+        for (size_t done = 0; done < kCount;) {
+            const std::span<const ChainPiece> rest = std::span(pieces).subspan(done);
+            const ssize_t taken = is_put ? endpoint->put_pieces(rest) : endpoint->get_pieces(rest);
+            if (taken < 0) return static_cast<ucs_status_t>(taken);
+            if (taken == 0) near.interface->progress();
+            done += static_cast<size_t>(taken);
+        }
+        return UCS_OK;
+    };
+    EXPECT_EQ(copy_all(true), UCS_OK);
+    EXPECT_LE(system_copies, 2u);
+    for (size_t i = 0; i < kCount; ++i) pieces[i].local = target.data() + i * kPiece;
+    EXPECT_EQ(copy_all(false), UCS_OK);
+    EXPECT_LE(system_copies, 2u);
+    EXPECT_EQ(target, source);
+
+    // Each piece is held to the range of its own key, and to what is mapped here.
+    const uint64_t good = pieces[300].remote;
+    pieces[300].remote = board.large_address + kLarge - kPiece + 1;
+    std::ranges::fill(target, 'x');
+    EXPECT_EQ(copy_all(false), UCS_ERR_INVALID_ADDR);
+    EXPECT_TRUE(std::equal(target.begin(), target.begin() + 300 * kPiece, source.begin()));
+    EXPECT_EQ(target[300 * kPiece], 'x');
+    pieces[300].remote = good;
+    pieces[300].local = nullptr;
+    EXPECT_EQ(copy_all(false), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(target[301 * kPiece], 'x');
+    near.domain->release_remote_key(key);
 }
 
 TEST_F(SmProcesses, AKeyThatNamesTheReaderItselfOpensNothing) {

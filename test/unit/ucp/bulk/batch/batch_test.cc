@@ -9,7 +9,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
 constexpr size_t kFrom = 0;
 constexpr size_t kTo = 1;
 
@@ -97,6 +96,8 @@ constexpr Ability kAbilities[] = {
     {"ordered_chains", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy |
                            uct::kGetBcopy | uct::kGetZcopy | uct::kPutChain | uct::kGetChain |
                            uct::kOrderedChain},
+    {"pieces", kMessages | uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy | uct::kGetBcopy |
+                   uct::kGetZcopy | uct::kPieces},
 };
 
 Cluster::Options options_of(const Ability& ability, uint64_t seed, double trouble) {
@@ -124,6 +125,52 @@ TEST_P(Batch, ThousandsOfPiecesLandWhereTheyBelong) {
     ASSERT_EQ(pair.cluster.finish(pair.start(false, pieces)), UCS_OK);
     pair.expect_equal(pieces);
     EXPECT_NE(pair.remote.bytes, std::vector<uint8_t>(pair.remote.bytes.size()));
+}
+
+TEST(BatchOfCopies, TakesManyPiecesACallAndLongOnesByThemselves) {
+    Cluster::Options options;
+    options.fabric.capabilities = kAbilities[4].capabilities;
+    options.fabric.pieces_at_once = 1000;
+    Pair pair(8 << 20, options);
+    pair.local.fill(3);
+    const auto& counters = pair.cluster.fabric.counters(uct::mock::Kind::kScalable);
+    std::vector<ucpx_piece_t> pieces;
+    for (size_t i = 0; i < 1000; ++i) pieces.push_back(pair.piece(i * 4096, i * 4096, 4096));
+    ASSERT_EQ(pair.cluster.finish(pair.start(true, pieces)), UCS_OK);
+    pair.expect_equal(pieces);
+    EXPECT_LE(counters.copies, 2u);
+    EXPECT_EQ(counters.put, 0u);
+    EXPECT_EQ(counters.am, 0u);
+
+    const size_t far = 5 << 20;
+    pieces = {pair.piece(far, far, 100), pair.piece(far + 100, far + 100, 100000),
+              pair.piece(far + 100100, far + 100100, 1000)};
+    ASSERT_EQ(pair.cluster.finish(pair.start(true, pieces, 5)), UCS_OK);
+    pair.expect_equal(pieces);
+    EXPECT_GT(counters.put, 0u);
+    ASSERT_TRUE(pair.cluster.until([&] { return pair.notified.size() == 1; }));
+}
+
+TEST(BatchOfCopies, TheFirstPieceThatIsRefusedEndsIt) {
+    Cluster::Options options;
+    options.fabric.capabilities = kAbilities[4].capabilities;
+    Pair pair(1 << 20, options);
+    pair.local.fill(3);
+    Region other(pair.cluster.context(kTo), 4096);
+    other.open(pair.endpoint());
+    other.unmap();
+    for (const bool is_put : {true, false}) {
+        std::vector<ucpx_piece_t> pieces;
+        for (size_t i = 0; i < 100; ++i) pieces.push_back(pair.piece(i * 4096, i * 4096, 4096));
+        pieces[70].rkey = other.key;
+        pieces[70].remote_addr = other.address();
+        EXPECT_EQ(pair.cluster.finish(pair.start(is_put, pieces, 5)), UCS_ERR_REJECTED);
+        EXPECT_TRUE(pair.notified.empty());
+        for (size_t i = 0; i < 70; ++i) ASSERT_TRUE(is_equal(pieces[i]));
+        EXPECT_FALSE(is_equal(pieces[71]));
+        pair.local.fill(4);
+    }
+    other.close();
 }
 
 /** The pieces as UCX's interface takes them. */

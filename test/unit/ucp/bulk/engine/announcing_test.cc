@@ -19,7 +19,7 @@ size_t threshold_of(ucp_ep_h endpoint) {
     for (const auto& range : unwrap(endpoint).protocols().ranges(select::Operation::kTag,
                                                                  select::BufferClass::kContiguous,
                                                                  select::Situation::kAlone)) {
-        if (select::is_rendezvous(range.protocol)) return range.first;
+        if (select::is_announced(range.protocol)) return range.first;
     }
     return SIZE_MAX;
 }

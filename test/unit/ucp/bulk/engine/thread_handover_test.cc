@@ -93,7 +93,7 @@ class Handover : public testing::Test, private PathOwner {
     }
     uint64_t moved() const { return counters_.bytes; }
 
-    Device device_;
+    FakeDevice device_;
 
   private:
     void path_failed(Path&, ucs_status_t) override { proxy_.reset(); }

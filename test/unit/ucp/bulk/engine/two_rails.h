@@ -12,7 +12,7 @@
 namespace ucp::bulk::test {
 
 inline constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
-inline constexpr ucp_request_param_t kNothing{};
+using ucp::test::kNothing;
 
 /** Two workers on devices that carry chains, slices of 4 KiB, and memory of the second. */
 class BulkCluster {

@@ -42,7 +42,7 @@ class Threads : public testing::Test {
     ~Threads() override {
         for (const auto& queue_pair : queue_pairs_) queue_pair->thread.close(*queue_pair);
         for (auto& thread : threads_) thread.reset();
-        for (const Device& device : devices_) EXPECT_EQ(device.endpoints, 0u);
+        for (const FakeDevice& device : devices_) EXPECT_EQ(device.endpoints, 0u);
     }
 
     BulkThread::Params params(size_t index) {
@@ -95,7 +95,7 @@ class Threads : public testing::Test {
     ucp::test::Cluster cluster_;
     ThreadEvents events_;
     ThreadCounters counters_;
-    std::array<Device, 2> devices_;
+    std::array<FakeDevice, 2> devices_;
     std::array<FakeDomain, 2> domains_{FakeDomain(devices_[0]), FakeDomain(devices_[1])};
     Shard shard_;
     SharedQueue queue_{shard_};
@@ -375,6 +375,7 @@ TEST_F(Threads, RunOnTheProcessorsThatTheyAreGiven) {
 
 TEST_F(Threads, WhereNoThreadMayBeStartedNothingIsLeft) {
     BulkThread::Params without = params(0);
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): the type of the member
     without.spawn = [](std::function<void()>) -> std::thread {
         throw std::system_error(EAGAIN, std::generic_category());
     };

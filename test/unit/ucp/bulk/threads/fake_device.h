@@ -16,7 +16,7 @@
 namespace ucp::bulk::test {
 
 /** What the device does; changed by the test while the thread runs. */
-struct Device {
+struct FakeDevice {
     std::atomic<unsigned> room{64};  //!< pieces taken by a chain; 0: none now
     std::atomic<bool> is_silent{false};
     std::atomic<bool> is_broken{false};
@@ -55,7 +55,7 @@ class FakeEndpoint final : public uct::RefusingEndpoint {
 
 class FakeInterface final : public uct::Interface {
   public:
-    FakeInterface(Device& device, const uct::InterfaceParams& params)
+    FakeInterface(FakeDevice& device, const uct::InterfaceParams& params)
         : device_(device), params_(params) {}
 
     ucs_status_t get_device_address(std::span<std::byte>) const override { return UCS_OK; }
@@ -102,10 +102,10 @@ class FakeInterface final : public uct::Interface {
         std::erase(endpoints_, endpoint);
         --device_.endpoints;
     }
-    Device& device() { return device_; }
+    FakeDevice& device() { return device_; }
 
   private:
-    Device& device_;
+    FakeDevice& device_;
     const uct::InterfaceParams params_;
     std::vector<FakeEndpoint*> endpoints_;
 };
@@ -125,7 +125,7 @@ inline ssize_t FakeEndpoint::post(std::span<const uct::ChainPiece> pieces, uct::
 
 class FakeDomain final : public uct::MemoryDomain {
   public:
-    explicit FakeDomain(Device& device) : device_(device) {}
+    explicit FakeDomain(FakeDevice& device) : device_(device) {}
 
     const uct::MemoryDomainAttributes& attributes() const override { return attributes_; }
     ucs_status_t register_memory(void*, size_t, uct::PeerRights, uct::MemoryHandle**) override {
@@ -143,7 +143,7 @@ class FakeDomain final : public uct::MemoryDomain {
     }
 
   private:
-    Device& device_;
+    FakeDevice& device_;
     const uct::MemoryDomainAttributes attributes_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -13,8 +14,6 @@
 
 namespace ucp::test {
 namespace {
-
-constexpr ucp_request_param_t kNothing{};
 
 /** Sends numbered messages and checks that they come in order. */
 class Pinger {
@@ -372,6 +371,61 @@ TEST(LaneSwitch, LeavingALaneStopsNoSender) {
                    cluster.lane_state(endpoint) == UCPX_LANE_STATE_SCALABLE;
         }));
         EXPECT_EQ(cluster.fabric.dedicated_endpoints(cluster.uuid(0)), 0u);
+    }
+}
+
+// The peer's program computes, and its end of the dedicated lane is full: what follows leaves the
+// program all the same, while the scalable lane has room.
+TEST(LaneSwitch, ASenderLeavesTheFullLaneOfASleeper) {
+    constexpr unsigned kMessages = 100;
+    for (const LaneMode mode : {LaneMode::kDynamic, LaneMode::kDedicated}) {
+        Cluster::Options options;
+        options.tick = std::chrono::microseconds(20);
+        options.fabric.receive_buffers = 64;
+        options.fabric.transmit_depth = 16;
+        options.config.lanes = mode;
+        Cluster cluster(2, options);
+        const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+        ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+        ASSERT_TRUE(cluster.until([&] {
+            return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED &&
+                   cluster.lane_state(cluster.endpoint(1, 0)) == UCPX_LANE_STATE_ESTABLISHED;
+        }));
+        cluster.hold_still(1);
+        std::vector<uint64_t> numbers(kMessages);
+        std::vector<ucs_status_ptr_t> sends;
+        for (unsigned count = 0; count < kMessages; ++count) {
+            numbers[count] = count;
+            sends.push_back(ucp_tag_send_nbx(endpoint, &numbers[count], 8, 7, &kNothing));
+        }
+        const auto are_done = [&] {
+            return std::ranges::all_of(sends, [](ucs_status_ptr_t send) {
+                return !UCS_PTR_IS_PTR(send) || ucp_request_check_status(send) != UCS_INPROGRESS;
+            });
+        };
+        EXPECT_FALSE(cluster.until(are_done, 900));  // 18 ms: it has patience
+        EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_ESTABLISHED);
+        if (mode == LaneMode::kDynamic) {
+            EXPECT_TRUE(cluster.until(are_done, 800));
+            EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
+        } else {
+            // It was told to use no other.
+            EXPECT_FALSE(cluster.until(are_done, 5000));
+            EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_ESTABLISHED);
+        }
+        cluster.hold_still(SIZE_MAX);
+        for (uint64_t count = 0; count < kMessages; ++count) {
+            uint64_t number = ~uint64_t{0};
+            ASSERT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(1), &number, 8, 7,
+                                                      ~uint64_t{0}, &kNothing)),
+                      UCS_OK);
+            ASSERT_EQ(number, count);
+        }
+        for (const ucs_status_ptr_t send : sends) EXPECT_EQ(cluster.finish(send), UCS_OK);
+        const auto end =
+            mode == LaneMode::kDynamic ? UCPX_LANE_STATE_SCALABLE : UCPX_LANE_STATE_ESTABLISHED;
+        EXPECT_TRUE(cluster.until([&] { return cluster.lane_state(endpoint) == end; }));
+        EXPECT_EQ(cluster.counters(0).failures, 0u);
     }
 }
 

@@ -9,8 +9,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 struct Handled {
     ucp_worker_h worker;
     unsigned calls = 0;

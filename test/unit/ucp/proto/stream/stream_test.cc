@@ -14,8 +14,6 @@
 namespace ucp::test {
 namespace {
 
-constexpr ucp_request_param_t kNothing{};
-
 ucp_request_param_t with_flags(uint32_t flags, ucp_datatype_t datatype = ucp_dt_make_contig(1)) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE;

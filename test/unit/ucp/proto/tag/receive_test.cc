@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cstring>
 #include <deque>
 
@@ -141,6 +142,92 @@ TEST(TagReceive, ProbeTakesTheMessageOutOfMatching) {
         EXPECT_EQ(other, second);
         EXPECT_EQ(calls, 1);
         for (ucs_status_ptr_t sending : sends) EXPECT_EQ(cluster.wait(sending), UCS_OK);
+    }
+}
+
+// A receive that takes a long message that was kept copies nothing in its call, and a piece in each
+// progress, so that none of them takes long.
+TEST(TagReceive, ALongKeptMessageIsCopiedInPieces) {
+    Settings settings;
+    settings.rndv_threshold = 1 << 30;
+    Cluster cluster(settings);
+    const Bytes data(16 << 20, 7);
+    for (const size_t room : {data.size(), data.size() / 2}) {
+        for (const bool is_probed : {false, true}) {
+            const ucs_status_ptr_t sending = send(cluster, data, 5);
+            EXPECT_EQ(cluster.wait(sending), UCS_OK);
+            cluster.settle();
+            Bytes target(room);
+            ucs_status_ptr_t receiving = nullptr;
+            if (is_probed) {
+                ucp_tag_recv_info_t info{};
+                const ucp_request_param_t param{};
+                ucp_tag_message_h message =
+                    ucp_tag_probe_nb(cluster.b().handle(), 5, ~0ul, 1, &info);
+                ASSERT_NE(message, nullptr);
+                receiving = ucp_tag_msg_recv_nbx(cluster.b().handle(), target.data(), room, message,
+                                                 &param);
+            } else {
+                receiving = receive(cluster, target, 5, ~0ul);
+            }
+            size_t copied = 0, calls = 0;
+            while (ucp_request_check_status(receiving) == UCS_INPROGRESS) {
+                const size_t before = copied;
+                while (copied < room && target[copied] != 0) ++copied;
+                ASSERT_LE(copied - before, calls == 0 ? 0 : TagEngine::kPiece);
+                ASSERT_LE(++calls, 2 * data.size() / TagEngine::kPiece);
+                ucp_worker_progress(cluster.b().handle());
+            }
+            EXPECT_GE(calls, data.size() / TagEngine::kPiece);
+            EXPECT_EQ(cluster.wait(receiving),
+                      room < data.size() ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+            EXPECT_TRUE(std::ranges::all_of(target, [](uint8_t byte) { return byte == 7; }));
+        }
+    }
+}
+
+// What asks for its end in the call gets it.
+TEST(TagReceive, ALongKeptMessageIsCopiedAtOnceForWhoAsksForThat) {
+    Settings settings;
+    settings.rndv_threshold = 1 << 30;
+    Cluster cluster(settings);
+    const Bytes data(1 << 20, 7);
+    EXPECT_EQ(cluster.wait(send(cluster, data, 5)), UCS_OK);
+    cluster.settle();
+    Bytes target(data.size());
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    EXPECT_EQ(ucp_tag_recv_nbx(cluster.b().handle(), target.data(), target.size(), 5, ~0ul, &param),
+              nullptr);
+    EXPECT_EQ(target, data);
+}
+
+// A worker may go, and fragments may come, while a kept message is copied.
+TEST(TagReceive, FragmentsMayComeWhileAKeptMessageIsCopied) {
+    for (const bool is_left : {false, true}) {
+        Settings settings;
+        settings.rndv_threshold = 1 << 30;
+        settings.fabric.poll_batch = 1;
+        Cluster cluster(settings);
+        const Bytes data = pattern(2 << 20, 3);
+        const ucs_status_ptr_t sending = send(cluster, data, 5);
+        ASSERT_TRUE(cluster.until([&] {
+            const auto* message = cluster.b().worker().tags().probe(5, ~0ul, false);
+            return message != nullptr && message->arrived > 3 * TagEngine::kPiece;
+        }));
+        Bytes target(data.size());
+        const ucs_status_ptr_t receiving = receive(cluster, target, 5, ~0ul);
+        EXPECT_EQ(ucp_request_check_status(receiving), UCS_INPROGRESS);
+        if (is_left) {
+            ucp_worker_progress(cluster.b().handle());
+            EXPECT_EQ(target[0], data[0]);
+            ucp_request_free(receiving);
+            ucp_request_free(sending);
+            continue;
+        }
+        EXPECT_EQ(cluster.wait(receiving), UCS_OK);
+        EXPECT_TRUE(target == data);
+        EXPECT_EQ(cluster.wait(sending), UCS_OK);
     }
 }
 

@@ -30,22 +30,6 @@ tcp::Config config_with(const Settings& settings) {
     return config;
 }
 
-/** @return whether an interface opens with that setting */
-bool opens_with(const std::string& name, const std::string& value) {
-    std::unique_ptr<MemoryDomain> domain;
-    EXPECT_EQ(tcp::component().open_domain("lo", &domain), UCS_OK);
-    ucs::config::Source source;
-    std::string error;
-    EXPECT_EQ(source.modify(name, value, error), UCS_OK);
-    ucs::VirtualClock clock;
-    ucs::Random random(1);
-    AmTable table{};
-    const InterfaceParams params{clock,   random, table, [](void*, Endpoint*, ucs_status_t) {},
-                                 nullptr, 1,      1,     &source};
-    std::unique_ptr<Interface> interface;
-    return domain->open_interface("tcp", params, &interface) == UCS_OK;
-}
-
 TEST(TcpKnobs, SendvThreshSaysFromWhichSizeOnMessagesAreNotCopied) {
     TcpWorld world(2, {{"TCP_SENDV_THRESH", "100"}});
     Endpoint& endpoint = world.connect(0, 1);
@@ -99,10 +83,15 @@ TEST(TcpKnobs, MaxIovIsHowManyPiecesAnOperationMayHave) {
         world.until([&] { return world.peer(1).received.size() == 2; });
         EXPECT_EQ(world.peer(1).received[1].data, message);
     }
-    ucs::LogCapture log(ucs::LogLevel::kError);
-    EXPECT_FALSE(opens_with("TCP_MAX_IOV", "0"));
-    EXPECT_FALSE(opens_with("TCP_MAX_IOV", "17"));
-    EXPECT_TRUE(log.contains("UCX_TCP_MAX_IOV"));
+}
+
+// What arrays and frames have room for.
+TEST(TcpKnobs, ValuesAreBroughtToTheirBounds) {
+    EXPECT_EQ(config_with({{"TCP_MAX_IOV", "17"}}).max_iov, tcp::ReferringOutput::kMaxPieces);
+    EXPECT_EQ(config_with({{"TCP_MAX_IOV", "0"}}).max_iov, 1u);
+    EXPECT_EQ(config_with({{"TCP_CONNECTIONS", "9"}}).connections, tcp::wire::kMaxConnections);
+    EXPECT_EQ(config_with({{"TCP_MAX_HANDSHAKES", "0"}}).max_handshakes, 1u);
+    EXPECT_EQ(config_with({{"TCP_STRIPE_SIZE", "1"}}).stripe_size, 1024u);
 }
 
 TEST(TcpKnobs, AfPrioChoosesAmongTheAddressesOfAnInterface) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/sm/process.h"
+#include "ucs/sys/process.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace uct::sm {
+namespace ucs {
 
 std::optional<Process> Process::find(uint32_t pid) {
     char path[32], text[1024];
@@ -51,4 +51,4 @@ uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-}  // namespace uct::sm
+}  // namespace ucs

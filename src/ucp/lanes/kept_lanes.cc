@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/lanes/kept_lanes.h"
+
+#include <cassert>
+
+namespace ucp::lanes {
+
+bool KeptLanes::is_on() const {
+    return !is_closed_ && context_.config.keep != 0 && context_.config.max_parked != 0;
+}
+
+Epoch KeptLanes::epoch_of(const LinkId& link) const {
+    const auto found = lanes_.find(link);
+    return found == lanes_.end() ? 0 : found->second.epoch;
+}
+
+void KeptLanes::add(const LinkId& link, Epoch epoch) {
+    const bool is_new = lanes_.insert({link, {epoch, context_.now, false}}).second;
+    assert(is_new);
+    static_cast<void>(is_new);
+    by_age_.insert({context_.now, link});
+}
+
+void KeptLanes::pin(const LinkId& link) {
+    const auto found = lanes_.find(link);
+    if (found == lanes_.end() || found->second.is_pinned) return;
+    found->second.is_pinned = true;
+    by_age_.erase({found->second.since, link});
+}
+
+void KeptLanes::unpin(const LinkId& link) {
+    const auto found = lanes_.find(link);
+    if (found == lanes_.end() || !found->second.is_pinned) return;
+    found->second.is_pinned = false;
+    by_age_.insert({found->second.since, link});
+}
+
+bool KeptLanes::take(const LinkId& link, Epoch epoch) {
+    const auto found = lanes_.find(link);
+    if (found == lanes_.end() || found->second.epoch != epoch) return false;
+    erase(found);
+    return true;
+}
+
+void KeptLanes::drop(const LinkId& link) {
+    const auto found = lanes_.find(link);
+    if (found == lanes_.end()) return;
+    erase(found);
+    context_.actions.drop_kept(
+        {link.low == context_.worker ? link.high : link.low, link.connection});
+}
+
+bool KeptLanes::drop_oldest() {
+    if (by_age_.empty()) return false;
+    const LinkId oldest = by_age_.begin()->second;
+    drop(oldest);
+    return true;
+}
+
+void KeptLanes::drop_expired() {
+    while (deadline() <= context_.now) drop_oldest();
+}
+
+void KeptLanes::close() {
+    is_closed_ = true;
+    while (!lanes_.empty()) {
+        const LinkId link = lanes_.begin()->first;
+        drop(link);
+    }
+}
+
+void KeptLanes::lose(const LinkId& link) {
+    const auto found = lanes_.find(link);
+    if (found != lanes_.end()) erase(found);
+}
+
+Time KeptLanes::deadline() const {
+    return by_age_.empty() ? kNever : end_of(by_age_.begin()->first);
+}
+
+Time KeptLanes::end_of(Time since) const {
+    const Time keep = context_.config.keep;
+    return keep < kNever - since ? since + keep : kNever;
+}
+
+void KeptLanes::erase(Lanes::iterator lane) {
+    by_age_.erase({lane->second.since, lane->first});
+    lanes_.erase(lane);
+}
+
+}  // namespace ucp::lanes

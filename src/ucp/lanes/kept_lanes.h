@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "ucp/lanes/context.h"
+#include "ucp/lanes/link.h"
+
+namespace ucp::lanes {
+
+// Lanes whose round has ended as agreed: still connected, nothing under way on them, in nobody's
+// slot. The next round of the link may take its lane back, whatever endpoint the link has by then.
+// docs/lanes.md, rules 32 to 34.
+//
+// A kept lane is known by the epoch of the round that it served last, the same at both ends. Each
+// end may drop its own at any time but while it is pinned; the sink destroys it.
+class KeptLanes {
+  public:
+    explicit KeptLanes(Context& context) : context_(context) {}
+
+    // False: no lane is worth keeping, it would be dropped at once.
+    bool is_on() const;
+    std::size_t size() const { return lanes_.size(); }
+    // Of the round that the lane kept of this link served last; 0: none is kept.
+    Epoch epoch_of(const LinkId& link) const;
+
+    // The sink has put the link's lane aside.
+    void add(const LinkId& link, Epoch epoch);
+    // A lane that a request or an agreement names stays until that is answered, or carried out.
+    void pin(const LinkId& link);
+    void unpin(const LinkId& link);
+    // The lane is the link's again. @return false if it is not there any more
+    bool take(const LinkId& link, Epoch epoch);
+
+    // No effect if there is none.
+    void drop(const LinkId& link);
+    // @return false if all that are kept, if any, are pinned
+    bool drop_oldest();
+    void drop_expired();
+    // From now on none is kept.
+    void close();
+    // The sink has lost it, and has nothing to destroy.
+    void lose(const LinkId& link);
+    // When drop_expired() has something to do next.
+    Time deadline() const;
+
+  private:
+    struct Lane {
+        Epoch epoch = 0;
+        Time since = 0;
+        bool is_pinned = false;
+    };
+    using Lanes = std::map<LinkId, Lane>;
+
+    Time end_of(Time since) const;
+    void erase(Lanes::iterator lane);
+
+    Context& context_;
+    Lanes lanes_;
+    std::set<std::pair<Time, LinkId>> by_age_;  // without the pinned
+    bool is_closed_ = false;
+};
+
+}  // namespace ucp::lanes

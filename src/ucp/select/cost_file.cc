@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucp/select/cost_file.h"
+
+#include <config.h>  // of the build
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
+#include "ucs/sys/environment.h"
+
+namespace ucp::select {
+namespace {
+
+constexpr size_t kLongestFile = 64 * 1024;
+constexpr std::string_view kFormat = "1";
+
+struct Figure {
+    std::string_view name;
+    CostEntry CostModel::*entry;
+};
+constexpr Figure kFigures[] = {{"copy", &CostModel::copy},
+                               {"pieces", &CostModel::pieces},
+                               {"system_copy", &CostModel::system_copy}};
+
+std::string_view take_word(std::string_view& line) {
+    const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    const size_t end = std::min(line.find(' ', begin), line.size());
+    const std::string_view word = line.substr(begin, end - begin);
+    line.remove_prefix(end);
+    return word;
+}
+
+struct OperationName {
+    std::string_view name;
+    Operation operation;
+};
+constexpr OperationName kLearnedOperations[] = {{"tag", Operation::kTag},
+                                                {"am", Operation::kActiveMessage}};
+struct SituationName {
+    std::string_view name;
+    Situation situation;
+};
+constexpr SituationName kSituationNames[] = {{"alone", Situation::kAlone},
+                                             {"among-others", Situation::kAmongOthers}};
+struct WayName {
+    std::string_view name;
+    Way way;
+};
+constexpr WayName kWayNames[] = {{"at-once", Way::kAtOnce}, {"announced", Way::kAnnounced}};
+
+/** The entry of that name; null: there is none. */
+template <typename Names>
+const auto* entry_of(const Names& names, std::string_view word) {
+    const auto* const found =
+        std::ranges::find_if(names, [&](const auto& each) { return each.name == word; });
+    return found == std::end(names) ? nullptr : found;
+}
+
+std::string format_learned(const LearnedFigure& figure) {
+    std::string_view operation, situation, way;
+    for (const auto& each : kLearnedOperations)
+        if (each.operation == figure.operation) operation = each.name;
+    for (const auto& each : kSituationNames)
+        if (each.situation == figure.situation) situation = each.name;
+    for (const auto& each : kWayNames)
+        if (each.way == figure.way) way = each.name;
+    return fmt::format("learned {} {} {} {} {} {:.4g}\n", figure.lane, operation, situation,
+                       figure.size, way, figure.factor);
+}
+
+/** No negative ones, and none that no machine has. */
+bool parse_number(std::string_view text, double most, double* number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    return error == std::errc() && end == text.data() + text.size() && std::isfinite(*number) &&
+           *number >= 0 && *number <= most;
+}
+
+/** @param line  behind its first word */
+bool parse_learned(std::string_view line, LearnedFigure* figure) {
+    figure->lane = take_word(line);
+    const auto* const operation = entry_of(kLearnedOperations, take_word(line));
+    const auto* const situation = entry_of(kSituationNames, take_word(line));
+    const std::string_view size = take_word(line);
+    const auto* const way = entry_of(kWayNames, take_word(line));
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), figure->size);
+    double factor = 0;
+    if (figure->lane.empty() || operation == nullptr || situation == nullptr || way == nullptr ||
+        error != std::errc() || end != size.data() + size.size() ||
+        figure->size >= LearnedCosts::kSizes || !parse_number(take_word(line), 1e3, &factor) ||
+        !take_word(line).empty())
+        return false;
+    figure->operation = operation->operation;
+    figure->situation = situation->situation;
+    figure->way = way->way;
+    figure->factor = static_cast<float>(factor);
+    return true;
+}
+
+std::string processor_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);) {
+        const size_t colon = line.find(": ");
+        if (line.starts_with("model name") && colon != std::string::npos)
+            return line.substr(colon + 2);
+    }
+    return "unknown";
+}
+
+/** A descriptor that is closed with its scope. */
+struct File {
+    explicit File(int number) : descriptor(number) {}
+    ~File() {
+        if (descriptor >= 0) close(descriptor);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    const int descriptor;
+};
+
+bool write_all(int descriptor, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(descriptor, text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        text.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+}
+
+void make_folders(const std::string& path) {
+    for (size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+        mkdir(path.substr(0, slash).c_str(), 0700);
+    }
+}
+
+}  // namespace
+
+CostOwner CostOwner::own() {
+    const long cores = sysconf(_SC_NPROCESSORS_CONF);
+    return {processor_name(), cores > 0 ? static_cast<unsigned>(cores) : 0, PACKAGE_VERSION};
+}
+
+std::string format_costs(const KeptCosts& costs, const CostOwner& owner) {
+    std::string text = fmt::format(
+        "# What this machine's processors need to move bytes, as Swiftlane has measured it\n"
+        "# (UCX_COSTS=keep, learn). Delete the file to have it measured anew;\n"
+        "# UCX_COSTS=/path/of/a/copy keeps to the figures of a copy. A figure is seconds for a "
+        "call\n"
+        "# and seconds for a byte; a learned one how many times the assumed time messages took:\n"
+        "# lane, operation, situation, class of length, way, times.\n"
+        "format {}\nversion {}\nprocessor {}\ncores {}\n",
+        kFormat, owner.version, owner.processor, owner.cores);
+    for (const Figure& figure : kFigures) {
+        const CostEntry& entry = costs.model.*figure.entry;
+        if (entry.origin == Origin::kAssumed) continue;
+        text += fmt::format("{} {:.4g} {:.4g}\n", figure.name, entry.base, entry.per_byte);
+    }
+    for (const LearnedFigure& figure : costs.learned) text += format_learned(figure);
+    return text;
+}
+
+std::string parse_costs(std::string_view text, const CostOwner& owner, Origin origin,
+                        KeptCosts* costs) {
+    constexpr double kMostBase = 1e-3, kMostPerByte = 1e-6;
+    KeptCosts read{costs->model, {}};
+    unsigned facts = 0, figures = 0;
+    const auto is_own = [&](std::string_view value, const std::string& expected) {
+        ++facts;
+        return value == expected;
+    };
+    while (!text.empty()) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (line.empty() || line.front() == '#') continue;
+        const std::string_view name = take_word(line);
+        const std::string_view rest = line.empty() ? line : line.substr(1);
+        if (name == "format" && !is_own(rest, std::string(kFormat))) return "another format";
+        if (name == "version" && !is_own(rest, owner.version)) return "another version's";
+        if (name == "processor" && !is_own(rest, owner.processor)) return "another processor's";
+        if (name == "cores" && !is_own(rest, std::to_string(owner.cores)))
+            return "of another number of cores";
+        if (name == "learned") {
+            LearnedFigure figure;
+            if (!parse_learned(rest, &figure)) return "a learned figure is none";
+            read.learned.push_back(std::move(figure));
+            ++figures;
+        }
+        for (const Figure& figure : kFigures) {
+            if (name != figure.name) continue;
+            CostEntry entry{0, 0, origin};
+            if (!parse_number(take_word(line), kMostBase, &entry.base) ||
+                !parse_number(take_word(line), kMostPerByte, &entry.per_byte) ||
+                !take_word(line).empty())
+                return fmt::format("{} has no figures", figure.name);
+            read.model.*figure.entry = entry;
+            ++figures;
+        }
+    }
+    if (facts != 4) return "it does not say whose figures these are";
+    if (figures == 0) return "no figures";
+    *costs = std::move(read);
+    return "";
+}
+
+std::string default_cost_file(const ucs::Environment& environment) {
+    const auto cache = environment.get("XDG_CACHE_HOME");
+    if (cache && cache->starts_with('/')) return *cache + "/swiftlane/costs";
+    const auto home = environment.get("HOME");
+    return home && home->starts_with('/') ? *home + "/.cache/swiftlane/costs" : "";
+}
+
+std::string load_costs(const std::string& path, const CostOwner& owner, Origin origin,
+                       KeptCosts* costs) {
+    const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat info {};
+    if (file.descriptor < 0 || fstat(file.descriptor, &info) != 0) return std::strerror(errno);
+    if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
+        (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return "it is not a file that only its user may write";
+    if (static_cast<size_t>(info.st_size) > kLongestFile) return "it is too long";
+    std::string text(static_cast<size_t>(info.st_size), '\0');
+    const ssize_t length = read(file.descriptor, text.data(), text.size());
+    if (length < 0) return std::strerror(errno);
+    text.resize(static_cast<size_t>(length));
+    return parse_costs(text, owner, origin, costs);
+}
+
+std::string save_costs(const std::string& path, const CostOwner& owner, const KeptCosts& costs) {
+    make_folders(path);
+    const std::string draft = fmt::format("{}.{}", path, getpid());
+    {
+        const File file(
+            open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+        if (file.descriptor < 0) return std::strerror(errno);
+        if (!write_all(file.descriptor, format_costs(costs, owner))) {
+            const int error = errno;
+            unlink(draft.c_str());
+            return std::strerror(error);
+        }
+    }
+    if (rename(draft.c_str(), path.c_str()) == 0) return "";
+    const int error = errno;
+    unlink(draft.c_str());
+    return std::strerror(error);
+}
+
+const KeptCosts& kept_costs() {
+    static const KeptCosts costs = [] {
+        const std::string path = default_cost_file(*ucs::runtime().environment);
+        const CostOwner owner = CostOwner::own();
+        KeptCosts kept;
+        const std::string problem =
+            path.empty() ? "no cache folder" : load_costs(path, owner, Origin::kKept, &kept);
+        if (problem.empty()) return kept;
+        ucs::log_debug("costs are measured: {}: {}", path, problem);
+        kept = {CostModel::measured(), {}};
+        if (path.empty() || kept.model.system_copy.origin != Origin::kMeasured) return kept;
+        if (const std::string error = save_costs(path, owner, kept); !error.empty())
+            ucs::log_debug("costs are not kept: {}: {}", path, error);
+        return kept;
+    }();
+    return costs;
+}
+
+void keep_learned(const std::vector<LearnedFigure>& learned) {
+    if (learned.empty()) return;
+    const std::string path = default_cost_file(*ucs::runtime().environment);
+    if (path.empty()) return;
+    const CostOwner owner = CostOwner::own();
+    // Others may have written since this process read it. Two that write at once lose one's
+    // figures.
+    KeptCosts kept;
+    if (!load_costs(path, owner, Origin::kKept, &kept).empty()) kept = {kept_costs().model, {}};
+    kept.learned = merge(std::move(kept.learned), learned);
+    if (const std::string error = save_costs(path, owner, kept); !error.empty())
+        ucs::log_debug("costs are not kept: {}: {}", path, error);
+}
+
+KeptCosts pinned_costs(const std::string& path) {
+    KeptCosts costs;
+    const std::string problem = load_costs(path, CostOwner::own(), Origin::kUser, &costs);
+    if (problem.empty()) return costs;
+    ucs::log_warn("UCX_COSTS={}: not believed: {}; costs are measured", path, problem);
+    return {CostModel::measured(), {}};
+}
+
+}  // namespace ucp::select

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/base/copy_queue.h"
+
+#include <algorithm>
+
+#include "ucs/type/bits.h"
+#include "uct/base/gather.h"
+
+namespace uct {
+
+namespace {
+
+/** Shorter copies say more of the call than of the rate. */
+constexpr size_t kTimed = 128 * 1024;
+constexpr double kNewest = 0.25;  //!< weight of the last copy in the average
+/** One that took much longer was interrupted. */
+constexpr double kInterrupted = 4;
+constexpr size_t kPage = 4096;
+
+size_t bytes_of_turn(double seconds_per_byte) {
+    const double bytes = ucs::seconds(CopyQueue::kTurn) / seconds_per_byte;
+    const auto most = static_cast<double>(CopyQueue::kMostBytes);
+    return ucs::align_down(static_cast<size_t>(std::min(bytes, most)), kPage);
+}
+
+}  // namespace
+
+ucs_status_t CopyQueue::advance(LocalCopy& copy, size_t bytes) {
+    const bool is_timed = bytes >= kTimed;
+    const ucs::Time begin = is_timed ? clock_.now() : ucs::Time();
+    for (size_t done = 0; done < bytes;) {
+        const Iov piece = copy.next(bytes - done);
+        const ucs_status_t status = move_(copy.direction(), piece, copy.remote(), copy.key());
+        if (status != UCS_OK) return status;
+        copy.advance(piece.length);
+        done += piece.length;
+    }
+    spend(bytes);
+    if (!is_timed) return UCS_OK;
+    const double took = ucs::seconds(clock_.now() - begin) / static_cast<double>(bytes);
+    if (took <= 0) return UCS_OK;  // virtual time
+    const double counted = std::min(took, kInterrupted * seconds_per_byte_);
+    seconds_per_byte_ += kNewest * (counted - seconds_per_byte_);
+    turn_ = std::max(bytes_of_turn(seconds_per_byte_), kSlice);
+    return UCS_OK;
+}
+
+/** Of a copy that is alone: what is left of the turn, or all if that is little more. */
+size_t CopyQueue::piece_of(size_t length) const {
+    const size_t piece = std::max(left_ > 0 ? static_cast<size_t>(left_) : 0, kSlice);
+    return length <= piece + piece / 2 ? length : piece;
+}
+
+ucs_status_t CopyQueue::start(CopyGroup& group, const LocalCopy& given, Completion* completion) {
+    if (given.left() == 0) return UCS_OK;
+    LocalCopy copy = given;
+    if (has_room() && (turns_.empty() || copy.left() <= kSlice)) {
+        const ucs_status_t status = advance(copy, piece_of(copy.left()));
+        if (status != UCS_OK || copy.left() == 0) return status;
+    }
+    CopyRecord* const record = add(group, copy, completion, false);
+    if (record == nullptr) return UCS_ERR_NO_MEMORY;
+    turns_.push_back(*record);
+    return UCS_INPROGRESS;
+}
+
+CopyRecord* CopyQueue::add(CopyGroup& group, const LocalCopy& copy, Completion* completion,
+                           bool is_flush) {
+    CopyRecord* const record = records_.create(copy, &group, completion, is_flush);
+    if (record != nullptr) group.records.push_back(*record);
+    return record;
+}
+
+ucs_status_t CopyQueue::flush(CopyGroup& group, Completion* completion) {
+    if (!group.has_copies()) return UCS_OK;
+    if (completion == nullptr) return UCS_INPROGRESS;
+    const LocalCopy nothing(CopyDirection::kPut, {}, 0, kInvalidRemoteKey);
+    return add(group, nothing, completion, true) == nullptr ? UCS_ERR_NO_MEMORY : UCS_INPROGRESS;
+}
+
+ucs_status_t CopyQueue::flush_all(Completion* completion) {
+    if (turns_.empty()) return UCS_OK;
+    ++visits_;
+    Gather* const gather = Gather::start(completion);
+    ucs_status_t status = UCS_OK;
+    for (CopyRecord& record : turns_) {
+        if (status != UCS_OK || record.group->visit == visits_) continue;
+        record.group->visit = visits_;
+        const ucs_status_t begun = flush(*record.group, gather->add());
+        if (begun == UCS_INPROGRESS) continue;
+        gather->cancel();
+        status = begun;
+    }
+    if (status == UCS_OK) return gather->finish();
+    gather->abandon();
+    return status;
+}
+
+// The group may be gone when a completion returns: it is not touched any more from then on.
+void CopyQueue::finish(CopyRecord& record, ucs_status_t status) {
+    CopyGroup& group = *record.group;
+    record.status = status;
+    group.records.erase(group.records.iterator_to(record));
+    done_.push_back(record);
+    if (status != UCS_OK) group.copy_failed(status);
+    while (group.has_copies() && group.records.front().is_flush) {
+        done_.push_back(group.records.front());
+        group.records.pop_front();
+    }
+    if (!group.has_copies()) group.copies_done();
+}
+
+void CopyQueue::complete_done() {
+    while (!done_.empty()) {
+        CopyRecord& record = done_.front();
+        done_.pop_front();
+        Completion* const completion = record.completion;
+        const ucs_status_t status = record.status;
+        records_.destroy(&record);
+        if (completion != nullptr) completion->complete(status);
+    }
+}
+
+void CopyQueue::cancel(CopyGroup& group) {
+    if (!group.has_copies()) return;
+    while (group.has_copies()) {
+        CopyRecord& record = group.records.front();
+        group.records.pop_front();
+        if (!record.is_flush) turns_.erase(turns_.iterator_to(record));
+        record.status = UCS_ERR_CANCELED;
+        done_.push_back(record);
+    }
+    complete_done();
+}
+
+unsigned CopyQueue::progress() {
+    left_ = static_cast<ptrdiff_t>(turn_);
+    unsigned ended = 0;
+    while (!turns_.empty() && has_room()) {
+        CopyRecord& record = turns_.front();
+        turns_.pop_front();
+        LocalCopy& copy = record.copy;
+        const bool is_alone = turns_.empty();
+        const ucs_status_t status =
+            advance(copy, is_alone ? piece_of(copy.left()) : std::min(copy.left(), kSlice));
+        if (status == UCS_OK && copy.left() != 0) {
+            turns_.push_back(record);
+            continue;
+        }
+        finish(record, status);
+        complete_done();
+        ++ended;
+    }
+    // Those who wait for room, and calls until the next progress, are not to wait for long copies.
+    left_ = std::max(left_, static_cast<ptrdiff_t>(kSlice));
+    return ended;
+}
+
+}  // namespace uct

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// UCX_COSTS=learn over the emulated adapter, in modelled time: figures that are wrong are found
+// out.
+
+#include <algorithm>
+#include <vector>
+
+#include "system/soft_world.h"
+#include "ucp/endpoint/endpoint.h"
+
+namespace ucp::test {
+namespace {
+
+using select::LearnedCosts;
+using select::Situation;
+using HowSent = select::Way;
+
+constexpr size_t kLength = 256 << 10;
+
+HowSent other_than(HowSent way) {
+    return way == HowSent::kAtOnce ? HowSent::kAnnounced : HowSent::kAtOnce;
+}
+
+/** Two workers that send each other windows of messages in turn, whose receives are posted. */
+class Exchange {
+  public:
+    explicit Exchange(const Config& config, unsigned window)
+        : world_(options(config)), buffers_(2 * window, std::vector<uint8_t>(kLength)) {
+        for (const size_t from : {0, 1}) cluster().endpoint(from, 1 - from);
+        turn();
+    }
+
+    /** Both ways once. @return its time */
+    ucs::Duration turn() {
+        const ucs::Time begin = cluster().clock.now();
+        for (const size_t from : {0, 1}) {
+            const size_t window = buffers_.size() / 2;
+            std::vector<ucs_status_ptr_t> all;
+            for (size_t i = 0; i < window; ++i) {
+                all.push_back(ucp_tag_recv_nbx(cluster().worker(1 - from), buffers_[i].data(),
+                                               kLength, 1, ~ucp_tag_t{0}, &kNothing));
+            }
+            for (size_t i = 0; i < window; ++i) {
+                all.push_back(ucp_tag_send_nbx(cluster().endpoint(from, 1 - from),
+                                               buffers_[window + i].data(), kLength, 1, &kNothing));
+            }
+            for (const ucs_status_ptr_t each : all) EXPECT_EQ(cluster().finish(each), UCS_OK);
+        }
+        return cluster().clock.now() - begin;
+    }
+    ucs::Duration turns(unsigned count) {
+        ucs::Duration sum{};
+        for (unsigned i = 0; i < count; ++i) sum += turn();
+        return sum / count;
+    }
+    const LearnedLane& learned(size_t from) {
+        return *unwrap(cluster().endpoint(from, 1 - from)).learned();
+    }
+    Cluster& cluster() { return world_.cluster; }
+
+  private:
+    static SoftWorld::Options options(const Config& config) {
+        SoftWorld::Options options;
+        options.traffic.workers = 2;
+        options.config = config;
+        options.tick = std::chrono::nanoseconds(200);
+        return options;
+    }
+
+    SoftWorld world_;
+    std::vector<std::vector<uint8_t>> buffers_;
+};
+
+Config learning() {
+    Config config = quiet_config();
+    config.costs = CostSource::kLearned;
+    return config;
+}
+
+Config set_to(HowSent way) {
+    Config config = quiet_config();
+    config.rndv_threshold = ucs::config::MemorySize{way == HowSent::kAtOnce ? SIZE_MAX : 0};
+    return config;
+}
+
+/** The average time of a turn if all messages go that way. */
+ucs::Duration time_of(HowSent way, unsigned window) {
+    return Exchange(set_to(way), window).turns(8);
+}
+
+LearnedCosts::Class class_of(Situation situation) {
+    return LearnedCosts::class_of(select::Operation::kTag, situation, kLength);
+}
+
+class Learning : public testing::Test {
+  protected:
+    void SetUp() override {
+        const ucs::Duration at_once = time_of(HowSent::kAtOnce, 1);
+        const ucs::Duration announced = time_of(HowSent::kAnnounced, 1);
+        least = std::min(at_once, announced);
+        good = at_once < announced ? HowSent::kAtOnce : HowSent::kAnnounced;
+        ASSERT_GT(std::max(at_once, announced), least + least / 5) << "the test says nothing";
+    }
+    HowSent choice(size_t from) {
+        const LearnedLane& learned = exchange.learned(from);
+        return learned.costs->best(which, *ways(from), kLength, bad());
+    }
+    const select::Ways* ways(size_t from) {
+        return exchange.learned(from).ways(select::Operation::kTag, Situation::kAlone, kLength);
+    }
+    void restore(HowSent way, double times) {
+        for (const size_t from : {0, 1})
+            exchange.learned(from).costs->restore(which, way, static_cast<float>(times));
+    }
+    HowSent bad() const { return other_than(good); }
+    bool is_right() { return choice(0) == good && choice(1) == good; }
+
+    const LearnedCosts::Class which = class_of(Situation::kAlone);
+    ucs::Duration least{};
+    HowSent good = HowSent::kAtOnce;
+    Exchange exchange{learning(), 1};
+};
+
+TEST_F(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
+    // The good one seems to take four times what the other does, or more.
+    const double ratio = ways(0)->assumed(bad()).at(kLength) / ways(0)->assumed(good).at(kLength);
+    restore(good, 4 * std::max(ratio, 1.0));
+    restore(bad(), 1);
+    for (const size_t from : {0, 1}) ASSERT_EQ(choice(from), bad());
+    const ucs::Time begin = exchange.cluster().clock.now();
+    while (!is_right() && exchange.cluster().clock.now() - begin < std::chrono::seconds(1))
+        exchange.turn();
+    const ucs::Duration took = exchange.cluster().clock.now() - begin;
+    RecordProperty("converged_us", static_cast<int>(took.count() / 1000));
+    EXPECT_TRUE(is_right());
+    // And it stays so.
+    exchange.turns(64);
+    EXPECT_TRUE(is_right());
+}
+
+TEST_F(Learning, TrialsCostLittle) {
+    // What the model's processors copy takes no time there, so the good way takes less than
+    // assumed.
+    restore(good, 0.1);
+    restore(bad(), 1);
+    ASSERT_TRUE(is_right());
+    exchange.turns(256);
+    EXPECT_LE(exchange.turns(512), least + least / 50);
+}
+
+TEST(LearningAmongOthers, IsAFunctionOfTheSeed) {
+    const auto factors = [] {
+        Exchange exchange(learning(), 16);
+        exchange.turns(40);
+        const LearnedCosts& costs = *exchange.learned(0).costs;
+        const LearnedCosts::Class which = class_of(Situation::kAmongOthers);
+        return std::pair(costs.factor(which, HowSent::kAtOnce),
+                         costs.factor(which, HowSent::kAnnounced));
+    };
+    const auto once = factors();
+    EXPECT_EQ(once, factors());
+    EXPECT_NE(once.first + once.second, 0);
+}
+
+TEST(NoLearning, IsTheDefault) {
+    Exchange exchange(quiet_config(), 1);
+    EXPECT_EQ(unwrap(exchange.cluster().endpoint(0, 1)).learned(), nullptr);
+}
+
+}  // namespace
+}  // namespace ucp::test

@@ -1,0 +1,764 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Memory runs out: of all that a step allocates, the k-th allocation fails, for each k until the
+// step gets by without. In start-up and connecting the same is done to system calls. No exception
+// may leave the C interface, and nothing may hang: what is lost ends its operation or its endpoint.
+
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "system/soft_wire.h"
+#include "ucs/log/log.h"
+#include "uct/self/component.h"
+#include "uct/sm/component.h"
+#include "uct/tcp/component.h"
+#include "unit/ucp/cluster.h"
+
+// --- allocations of this thread that are to fail ---
+
+namespace {
+
+enum class Resource { kMemory, kSystem };
+
+/** Not within calls of the test's own. */
+struct Injection {
+    bool is_armed = false;
+    Resource resource = Resource::kMemory;
+    uint64_t countdown = 0;  //!< allocations, or system calls, up to the one that fails
+    uint64_t failures = 0;   //!< how many fail from there on
+    uint64_t failed = 0;
+};
+thread_local constinit Injection injection;
+
+bool fails(Resource resource = Resource::kMemory, int error = ENOMEM) {
+    if (!injection.is_armed || injection.resource != resource || injection.failures == 0)
+        return false;
+    if (injection.countdown > 1) {
+        --injection.countdown;
+        return false;
+    }
+    --injection.failures;
+    ++injection.failed;
+    errno = error;
+    return true;
+}
+
+}  // namespace
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+constexpr bool kCanInject = false;
+#else
+constexpr bool kCanInject = true;
+
+namespace {
+
+template <typename Function>
+Function* next(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+bool call_fails(int error) {
+    return fails(Resource::kSystem, error);
+}
+
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_realloc(void* memory, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+
+void* malloc(size_t size) {
+    return fails() ? nullptr : __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+    return fails() ? nullptr : __libc_calloc(count, size);
+}
+void* realloc(void* memory, size_t size) {
+    return fails() ? nullptr : __libc_realloc(memory, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+    return fails() ? nullptr : __libc_memalign(alignment, size);
+}
+void* memalign(size_t alignment, size_t size) {
+    return fails() ? nullptr : __libc_memalign(alignment, size);
+}
+int posix_memalign(void** memory, size_t alignment, size_t size) {
+    void* const made = fails() ? nullptr : __libc_memalign(alignment, size);
+    if (made == nullptr) return ENOMEM;
+    *memory = made;
+    return 0;
+}
+
+// System calls that take something of the kernel's.
+
+int socket(int domain, int type, int protocol) noexcept {
+    static auto* const real = next<int(int, int, int)>("socket");
+    return call_fails(EMFILE) ? -1 : real(domain, type, protocol);
+}
+int bind(int socket, const sockaddr* address, socklen_t length) noexcept {
+    static auto* const real = next<int(int, const sockaddr*, socklen_t)>("bind");
+    return call_fails(EADDRINUSE) ? -1 : real(socket, address, length);
+}
+int listen(int socket, int backlog) noexcept {
+    static auto* const real = next<int(int, int)>("listen");
+    return call_fails(EADDRINUSE) ? -1 : real(socket, backlog);
+}
+int connect(int socket, const sockaddr* address, socklen_t length) {
+    static auto* const real = next<int(int, const sockaddr*, socklen_t)>("connect");
+    return call_fails(ENOBUFS) ? -1 : real(socket, address, length);
+}
+int accept4(int socket, sockaddr* address, socklen_t* length, int flags) {
+    static auto* const real = next<int(int, sockaddr*, socklen_t*, int)>("accept4");
+    return call_fails(EMFILE) ? -1 : real(socket, address, length, flags);
+}
+int setsockopt(int socket, int level, int name, const void* value, socklen_t length) noexcept {
+    static auto* const real = next<int(int, int, int, const void*, socklen_t)>("setsockopt");
+    return call_fails(ENOMEM) ? -1 : real(socket, level, name, value, length);
+}
+int epoll_create1(int flags) noexcept {
+    static auto* const real = next<int(int)>("epoll_create1");
+    return call_fails(EMFILE) ? -1 : real(flags);
+}
+int epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) noexcept {
+    static auto* const real = next<int(int, int, int, epoll_event*)>("epoll_ctl");
+    // To stop watching takes nothing.
+    const bool takes = operation != EPOLL_CTL_DEL;
+    return takes && call_fails(ENOSPC) ? -1 : real(epoll, operation, descriptor, event);
+}
+int pipe2(int* ends, int flags) noexcept {
+    static auto* const real = next<int(int*, int)>("pipe2");
+    return call_fails(EMFILE) ? -1 : real(ends, flags);
+}
+int eventfd(unsigned initial, int flags) noexcept {
+    static auto* const real = next<int(unsigned, int)>("eventfd");
+    return call_fails(EMFILE) ? -1 : real(initial, flags);
+}
+int timerfd_create(int clock, int flags) noexcept {
+    static auto* const real = next<int(int, int)>("timerfd_create");
+    return call_fails(EMFILE) ? -1 : real(clock, flags);
+}
+int memfd_create(const char* name, unsigned flags) noexcept {
+    static auto* const real = next<int(const char*, unsigned)>("memfd_create");
+    return call_fails(EMFILE) ? -1 : real(name, flags);
+}
+int ftruncate(int descriptor, off_t length) noexcept {
+    static auto* const real = next<int(int, off_t)>("ftruncate");
+    return call_fails(ENOSPC) ? -1 : real(descriptor, length);
+}
+int posix_fallocate(int descriptor, off_t offset, off_t length) {
+    static auto* const real = next<int(int, off_t, off_t)>("posix_fallocate");
+    return call_fails(ENOSPC) ? ENOSPC : real(descriptor, offset, length);
+}
+int open(const char* path, int flags, ...) {
+    static auto* const real = next<int(const char*, int, ...)>("open");
+    va_list rest;
+    va_start(rest, flags);
+    const auto mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
+    va_end(rest);
+    return call_fails(EMFILE) ? -1 : real(path, flags, mode);
+}
+void* mmap(void* address, size_t length, int protection, int flags, int descriptor,
+           off_t offset) noexcept {
+    static auto* const real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
+    return call_fails(ENOMEM) ? MAP_FAILED
+                              : real(address, length, protection, flags, descriptor, offset);
+}
+}
+#endif
+
+namespace ucp::test {
+namespace {
+
+/** While it lives, allocations of this thread are counted, and may fail. */
+class Armed {
+  public:
+    Armed() { injection.is_armed = true; }
+    ~Armed() { injection.is_armed = false; }
+    Armed(const Armed&) = delete;
+    Armed& operator=(const Armed&) = delete;
+};
+class Disarmed {
+  public:
+    Disarmed() : was_armed_(injection.is_armed) { injection.is_armed = false; }
+    ~Disarmed() { injection.is_armed = was_armed_; }
+    Disarmed(const Disarmed&) = delete;
+    Disarmed& operator=(const Disarmed&) = delete;
+
+  private:
+    const bool was_armed_;
+};
+
+constexpr size_t kLong = 20000;       //!< goes in fragments
+constexpr size_t kLongest = 300'000;  //!< is announced
+
+/** Two workers, or one that talks to itself, over one component. */
+class Pair {
+  public:
+    explicit Pair(const std::string& transport) : is_self_(transport == "self") {
+        if (transport == "dc") {
+            softhca::Model model = softhca::Model::instant();
+            wire_ =
+                std::make_unique<SoftWire>(2, model, softhca::FaultPlan{}, SoftWire::Variables{});
+            component_ = &wire_->component();
+        } else {
+            component_ = transport == "tcp"  ? &uct::tcp::component()
+                         : transport == "sm" ? &uct::sm::component()
+                                             : &uct::self::component();
+        }
+    }
+    ~Pair() {
+        const Disarmed disarmed;
+        close();
+        for (auto& side : sides_) {
+            if (side.worker != nullptr) ucp_worker_destroy(side.worker);
+            side.context.reset();
+        }
+    }
+
+    ucs_status_t open_context(size_t index) {
+        if (wire_ != nullptr) wire_->enter(index);
+        Config config;
+        {
+            const Disarmed disarmed;
+            config = quiet_config();
+            config.rndv_threshold.emplace().bytes = 65536;
+        }
+        ContextSeams seams;
+        if (wire_ != nullptr) {
+            seams.clock = &clock_;
+            seams.virtual_time = true;
+            seams.seed = index;
+        }
+        seams.components = std::span<uct::Component* const>(&component_, 1);
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = kAllFeatures | UCP_FEATURE_STREAM;
+        try {
+            return Context::create(params, config, seams, &sides_[index].context);
+        } catch (const std::bad_alloc&) {
+            return UCS_ERR_NO_MEMORY;  // as ucp_init()
+        }
+    }
+    ucs_status_t open_worker(size_t index) {
+        if (wire_ != nullptr) wire_->enter(index);
+        const ucp_worker_params_t params{};
+        return ucp_worker_create(wrap(sides_[index].context.get()), &params, &sides_[index].worker);
+    }
+    ucs_status_t connect(size_t from) {
+        Side& side = sides_[from];
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        ucs_status_t status = ucp_worker_get_address(peer(from).worker, &address, &length);
+        if (status != UCS_OK) return status;
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.address = address;
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
+                              &errors_};
+        status = ucp_ep_create(side.worker, &params, &side.endpoint);
+        ucp_worker_release_address(side.worker, address);
+        return status;
+    }
+    void open() {
+        for (size_t index = 0; index < size(); ++index) {
+            ASSERT_EQ(open_context(index), UCS_OK);
+            ASSERT_EQ(open_worker(index), UCS_OK);
+        }
+    }
+    void open_and_connect() {
+        open();
+        for (size_t index = 0; index < size(); ++index) ASSERT_EQ(connect(index), UCS_OK);
+        for (size_t from = 0; from < size(); ++from) {
+            uint64_t sent = 7, received = 0;
+            void* receive = ucp_tag_recv_nbx(peer(from).worker, &received, sizeof(received), 99,
+                                             UINT64_MAX, &kNothing);
+            ASSERT_EQ(
+                finish(ucp_tag_send_nbx(sides_[from].endpoint, &sent, sizeof(sent), 99, &kNothing)),
+                UCS_OK);
+            ASSERT_EQ(finish(receive), UCS_OK);
+        }
+    }
+    /** Endpoints by force; so that what they hold ends. */
+    void close() {
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        for (auto& side : sides_) {
+            if (side.endpoint == nullptr) continue;
+            void* const closing = ucp_ep_close_nbx(std::exchange(side.endpoint, nullptr), &force);
+            if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+        }
+        for (int round = 0; round < 10; ++round) step();
+    }
+
+    /** An endpoint in peace, or by force where that finds no memory. */
+    void leave(size_t index) {
+        const ucp_ep_h endpoint = sides_[index].endpoint;
+        void* const closing = ucp_ep_close_nbx(endpoint, &kNothing);
+        if (UCS_PTR_IS_ERR(closing)) return;
+        sides_[index].endpoint = nullptr;
+        finish(closing);
+    }
+    void destroy(size_t index) { ucp_worker_destroy(std::exchange(sides_[index].worker, nullptr)); }
+
+    size_t size() const { return is_self_ ? 1 : 2; }
+    ucp_worker_h worker(size_t index) const { return sides_[index].worker; }
+    ucp_context_h context(size_t index) const { return wrap(sides_[index].context.get()); }
+    ucp_ep_h endpoint(size_t index) const { return sides_[index].endpoint; }
+    size_t target() const { return is_self_ ? 0 : 1; }
+    int errors() const { return errors_; }
+
+    void step() {
+        if (wire_ != nullptr) {
+            const Disarmed disarmed;  // the adapter is the other end of the wire
+            clock_.advance(std::chrono::microseconds(1));
+            wire_->advance_to(clock_.now());
+        }
+        for (size_t index = 0; index < size(); ++index) {
+            if (sides_[index].worker != nullptr) ucp_worker_progress(sides_[index].worker);
+            if (wire_ != nullptr) wire_->leave(index);
+        }
+    }
+    template <typename Condition>
+    bool until(Condition condition) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        for (unsigned count = 0; !condition(); ++count) {
+            if (wire_ != nullptr ? count > 100000 : std::chrono::steady_clock::now() > end)
+                return false;
+            step();
+        }
+        return true;
+    }
+    /** To the end of an operation, or until an endpoint has failed and it did not end soon. */
+    ucs_status_t finish(ucs_status_ptr_t operation, bool is_receive = false,
+                        ucs_status_ptr_t sending = nullptr) {
+        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+        const auto is_over = [&] { return ucp_request_check_status(operation) != UCS_INPROGRESS; };
+        const auto is_refused = [&] {
+            if (!UCS_PTR_IS_PTR(sending)) return false;
+            const ucs_status_t status = ucp_request_check_status(sending);
+            return status != UCS_OK && status != UCS_INPROGRESS;
+        };
+        until([&] {
+            return is_over() || (is_receive && (errors_ != 0 || has_failed_ || is_refused()));
+        });
+        if (!is_over() && is_receive) {
+            for (int count = 0; count < 200 && !is_over(); ++count) step();
+            // One that has found its message ends with that; one that waits for it, here.
+            if (!is_over()) ucp_request_cancel(sides_[target()].worker, operation);
+            until(is_over);
+        }
+        EXPECT_TRUE(is_over()) << (is_receive ? "a receive hangs" : "an operation hangs");
+        const ucs_status_t status =
+            is_over() ? ucp_request_check_status(operation) : UCS_INPROGRESS;
+        ucp_request_free(operation);
+        if (status != UCS_OK) has_failed_ = true;
+        return status;
+    }
+    void note(ucs_status_t status) {
+        if (status != UCS_OK) has_failed_ = true;
+    }
+    bool has_failed() const { return has_failed_ || errors_ != 0; }
+
+  private:
+    struct Side {
+        std::unique_ptr<Context> context;
+        ucp_worker_h worker = nullptr;
+        ucp_ep_h endpoint = nullptr;
+    };
+    Side& peer(size_t index) { return sides_[is_self_ ? 0 : 1 - index]; }
+
+    const bool is_self_;
+    ucs::VirtualClock clock_;
+    std::unique_ptr<SoftWire> wire_;
+    uct::Component* component_ = nullptr;
+    int errors_ = 0;
+    bool has_failed_ = false;
+    Side sides_[2];
+};
+
+class NoMemory : public ::testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override {
+        if (!kCanInject) GTEST_SKIP() << "a sanitizer has the allocator";
+    }
+    /**
+     * What goes by bulk transfers over a network: an end of the transfer that fails for lack of
+     * memory does not always end what waits for it at the other end yet.
+     */
+    bool goes_by_bulk() const {
+        const std::string transport = GetParam();
+        return transport == "tcp" || transport == "dc";
+    }
+    /**
+     * Runs `step` on a new pair, prepared by `prepare`, with the k-th allocation failing and
+     * `burst` in all, for each k.
+     */
+    void each(const std::function<void(Pair&)>& prepare, const std::function<void(Pair&)>& step,
+              uint64_t burst = 1, Resource resource = Resource::kMemory) {
+        const ucs::LogCapture quiet(ucs::LogLevel::kError);
+        uint64_t k = 1;
+        for (bool was_hit = true; was_hit; ++k) {
+            SCOPED_TRACE(testing::Message()
+                         << (resource == Resource::kMemory ? "allocation " : "system call ") << k);
+            injection = {false, resource, k, burst, 0};
+            Pair pair(GetParam());
+            prepare(pair);
+            if (HasFatalFailure()) return;
+            {
+                const Armed armed;
+                step(pair);
+            }
+            was_hit = injection.failed != 0;
+            injection.failures = 0;
+            if (HasFailure()) return;
+        }
+        RecordProperty("positions", static_cast<int>(k - 2));
+    }
+};
+
+TEST_P(NoMemory, Context) {
+    each([](Pair&) {}, [](Pair& pair) { pair.open_context(0); });
+}
+
+TEST_P(NoMemory, Worker) {
+    each([](Pair& pair) { ASSERT_EQ(pair.open_context(0), UCS_OK); },
+         [](Pair& pair) { pair.open_worker(0); });
+}
+
+TEST_P(NoMemory, DestroyWorker) {
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [](Pair& pair) {
+             pair.close();
+             for (size_t index = 0; index < pair.size(); ++index) pair.destroy(index);
+         });
+}
+
+TEST_P(NoMemory, SystemCallsOfStart) {
+    each([](Pair&) {},
+         [](Pair& pair) {
+             if (pair.open_context(0) == UCS_OK) pair.open_worker(0);
+         },
+         1, Resource::kSystem);
+}
+
+void exchange_words(Pair& pair) {
+    for (const bool is_expected : {true, false}) {
+        uint64_t sent = 7, received = 0;
+        void* receive = nullptr;
+        const auto post = [&] {
+            receive = ucp_tag_recv_nbx(pair.worker(pair.target()), &received, sizeof(received), 5,
+                                       UINT64_MAX, &kNothing);
+        };
+        if (is_expected) post();
+        const ucs_status_t status =
+            pair.finish(ucp_tag_send_nbx(pair.endpoint(0), &sent, sizeof(sent), 5, &kNothing));
+        pair.note(status);
+        for (int count = 0; count < 100; ++count) pair.step();
+        if (!is_expected) post();
+        pair.note(pair.finish(receive, true));
+        if (pair.has_failed()) return;
+        EXPECT_EQ(received, sent);
+    }
+}
+
+TEST_P(NoMemory, Connect) {
+    if (GetParam() == std::string("dc")) GTEST_SKIP() << "not over this transport yet";
+    each([](Pair& pair) { pair.open(); },
+         [](Pair& pair) {
+             for (size_t index = 0; index < pair.size(); ++index) {
+                 if (pair.connect(index) != UCS_OK) return;
+             }
+             exchange_words(pair);
+         });
+}
+
+TEST_P(NoMemory, SystemCallsOfConnecting) {
+    each([](Pair& pair) { pair.open(); },
+         [](Pair& pair) {
+             for (size_t index = 0; index < pair.size(); ++index) {
+                 if (pair.connect(index) != UCS_OK) return;
+             }
+             exchange_words(pair);
+         },
+         1, Resource::kSystem);
+}
+
+/** A message by tag, received before or after it has come. */
+void send_tagged(Pair& pair, size_t length, bool is_expected, bool is_sync) {
+    std::vector<uint8_t> sent, received;
+    {
+        const Disarmed disarmed;
+        sent = pattern(length, length);
+        received.resize(length);
+    }
+    void* receive = nullptr;
+    const auto post = [&] {
+        receive = ucp_tag_recv_nbx(pair.worker(pair.target()), received.data(), length, 5,
+                                   UINT64_MAX, &kNothing);
+    };
+    if (is_expected) post();
+    void* const sending =
+        is_sync ? ucp_tag_send_sync_nbx(pair.endpoint(0), sent.data(), length, 5, &kNothing)
+                : ucp_tag_send_nbx(pair.endpoint(0), sent.data(), length, 5, &kNothing);
+    if (UCS_PTR_IS_ERR(sending)) pair.note(UCS_PTR_STATUS(sending));
+    for (int count = 0; count < 200; ++count) pair.step();
+    if (!is_expected) post();
+    const ucs_status_t taken = pair.finish(receive, true, sending);
+    pair.note(pair.finish(sending));
+    {
+        const Disarmed disarmed;
+        if (taken == UCS_OK) {
+            EXPECT_EQ(received, sent);
+        }
+    }
+}
+
+TEST_P(NoMemory, Eager) {
+    for (const size_t length : {size_t{8}, size_t{1000}, kLong}) {
+        for (const bool is_expected : {true, false}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes, expected: " << is_expected);
+            each([](Pair& pair) { pair.open_and_connect(); },
+                 [&](Pair& pair) { send_tagged(pair, length, is_expected, false); });
+            if (HasFailure()) return;
+        }
+    }
+}
+
+TEST_P(NoMemory, Synchronous) {
+    for (const bool is_expected : {true, false}) {
+        each([](Pair& pair) { pair.open_and_connect(); },
+             [&](Pair& pair) { send_tagged(pair, 100, is_expected, true); });
+    }
+}
+
+TEST_P(NoMemory, Rendezvous) {
+    if (goes_by_bulk()) GTEST_SKIP() << "not over this transport yet";
+    for (const bool is_expected : {true, false}) {
+        each([](Pair& pair) { pair.open_and_connect(); },
+             [&](Pair& pair) { send_tagged(pair, kLongest, is_expected, false); });
+    }
+}
+
+TEST_P(NoMemory, ForAWhile) {
+    if (goes_by_bulk()) GTEST_SKIP() << "not over this transport yet";
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [&](Pair& pair) { send_tagged(pair, kLong, false, false); }, 20);
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [&](Pair& pair) { send_tagged(pair, kLongest, true, false); }, 20);
+}
+
+/** What the handler of an active message saw. */
+struct Handled {
+    ucp_worker_h worker = nullptr;
+    std::vector<uint8_t> room;
+    size_t length = 0;
+    bool is_here = false;
+    void* fetching = nullptr;
+};
+
+ucs_status_t handle(void* arg, const void*, size_t, void* data, size_t length,
+                    const ucp_am_recv_param_t* param) {
+    auto& handled = *static_cast<Handled*>(arg);
+    handled.is_here = true;
+    handled.length = length;
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+        handled.fetching =
+            ucp_am_recv_data_nbx(handled.worker, data, handled.room.data(), length, &kNothing);
+    } else {
+        std::memcpy(handled.room.data(), data, length);
+    }
+    return UCS_OK;
+}
+
+void send_active(Pair& pair, size_t length, bool is_early) {
+    Handled handled;
+    std::vector<uint8_t> sent;
+    {
+        const Disarmed disarmed;
+        handled.worker = pair.worker(pair.target());
+        handled.room.resize(length);
+        sent = pattern(length, length);
+    }
+    ucs_status_t status = UCS_OK;
+    const auto listen = [&] {
+        ucp_am_handler_param_t param{};
+        param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                           UCP_AM_HANDLER_PARAM_FIELD_ARG;
+        param.id = 300;
+        param.cb = handle;
+        param.arg = &handled;
+        status = ucp_worker_set_am_recv_handler(handled.worker, &param);
+    };
+    if (!is_early) listen();
+    if (status != UCS_OK) return;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_COPY_HEADER;
+    void* const sending =
+        ucp_am_send_nbx(pair.endpoint(0), 300, "abc", 3, sent.data(), length, &params);
+    if (UCS_PTR_IS_ERR(sending)) pair.note(UCS_PTR_STATUS(sending));
+    for (int count = 0; count < 200; ++count) pair.step();
+    if (is_early) {
+        for (int attempt = 0; attempt < 2 && !handled.is_here; ++attempt) {
+            listen();
+            if (status == UCS_OK) break;
+        }
+    }
+    const auto is_refused = [&] {
+        const ucs_status_t status = ucp_request_check_status(sending);
+        return status != UCS_OK && status != UCS_INPROGRESS;
+    };
+    const bool is_told = pair.until([&] {
+        return handled.is_here || pair.has_failed() || (UCS_PTR_IS_PTR(sending) && is_refused());
+    });
+    {
+        const Disarmed disarmed;
+        EXPECT_TRUE(is_told) << "a message is lost, and nobody is told";
+    }
+    const ucs_status_t fetched =
+        handled.fetching == nullptr ? UCS_OK : pair.finish(handled.fetching, true);
+    pair.note(pair.finish(sending));
+    ucp_am_handler_param_t none{};
+    none.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+    none.id = 300;
+    EXPECT_EQ(ucp_worker_set_am_recv_handler(handled.worker, &none), UCS_OK);
+    {
+        const Disarmed disarmed;
+        if (handled.is_here && fetched == UCS_OK) {
+            EXPECT_EQ(handled.room, sent);
+        }
+    }
+}
+
+TEST_P(NoMemory, ActiveMessages) {
+    for (const size_t length : {size_t{8}, kLong, kLongest}) {
+        if (length == kLongest && goes_by_bulk()) continue;
+        for (const bool is_early : {false, true}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes, early: " << is_early);
+            each([](Pair& pair) { pair.open_and_connect(); },
+                 [&](Pair& pair) { send_active(pair, length, is_early); });
+            if (HasFailure()) return;
+        }
+    }
+}
+
+TEST_P(NoMemory, Streams) {
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [](Pair& pair) {
+             std::vector<uint8_t> sent, received;
+             {
+                 const Disarmed disarmed;
+                 sent = pattern(kLong, 3);
+                 received.resize(kLong);
+             }
+             void* const sending =
+                 ucp_stream_send_nbx(pair.endpoint(0), sent.data(), kLong, &kNothing);
+             if (UCS_PTR_IS_ERR(sending)) pair.note(UCS_PTR_STATUS(sending));
+             for (int count = 0; count < 100; ++count) pair.step();
+             ucp_request_param_t all{};
+             all.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+             all.flags = UCP_STREAM_RECV_FLAG_WAITALL;
+             size_t length = 0;
+             const ucs_status_t taken =
+                 pair.finish(ucp_stream_recv_nbx(pair.endpoint(pair.target()), received.data(),
+                                                 kLong, &length, &all),
+                             true);
+             pair.note(pair.finish(sending));
+             const Disarmed disarmed;
+             if (taken == UCS_OK) {
+                 EXPECT_EQ(received, sent);
+             }
+         });
+}
+
+TEST_P(NoMemory, RemoteMemory) {
+    if (GetParam() == std::string("dc")) GTEST_SKIP() << "not over this transport yet";
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [](Pair& pair) {
+             std::vector<uint8_t> here, there, back;
+             {
+                 const Disarmed disarmed;
+                 here = pattern(kLongest, 4);
+                 there.resize(kLongest);
+                 back.resize(kLongest);
+             }
+             ucp_mem_map_params_t map{};
+             map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+             map.address = there.data();
+             map.length = there.size();
+             ucp_mem_h memory = nullptr;
+             if (ucp_mem_map(pair.context(pair.target()), &map, &memory) != UCS_OK) return;
+             void* packed = nullptr;
+             size_t size = 0;
+             ucp_rkey_h key = nullptr;
+             ucs_status_t status =
+                 ucp_rkey_pack(pair.context(pair.target()), memory, &packed, &size);
+             if (status == UCS_OK) status = ucp_ep_rkey_unpack(pair.endpoint(0), packed, &key);
+             const auto address = reinterpret_cast<uintptr_t>(there.data());
+             if (status == UCS_OK)
+                 status = pair.finish(
+                     ucp_put_nbx(pair.endpoint(0), here.data(), kLongest, address, key, &kNothing));
+             if (status == UCS_OK)
+                 status = pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
+             if (status == UCS_OK)
+                 status = pair.finish(
+                     ucp_get_nbx(pair.endpoint(0), back.data(), kLongest, address, key, &kNothing));
+             if (status == UCS_OK) {
+                 const Disarmed disarmed;
+                 EXPECT_EQ(back, here);
+             }
+             uint64_t added = 1;
+             ucp_request_param_t word{};
+             word.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+             word.datatype = ucp_dt_make_contig(8);
+             if (status == UCS_OK)
+                 status = pair.finish(ucp_atomic_op_nbx(pair.endpoint(0), UCP_ATOMIC_OP_ADD, &added,
+                                                        1, address, key, &word));
+             if (status == UCS_OK) pair.finish(ucp_worker_flush_nbx(pair.worker(0), &kNothing));
+             if (key != nullptr) ucp_rkey_destroy(key);
+             if (packed != nullptr) ucp_rkey_buffer_release(packed);
+             {
+                 const Disarmed disarmed;
+                 pair.close();
+             }
+             EXPECT_EQ(ucp_mem_unmap(pair.context(pair.target()), memory), UCS_OK);
+         });
+}
+
+TEST_P(NoMemory, Close) {
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [](Pair& pair) {
+             uint64_t word = 1;
+             pair.finish(ucp_tag_send_nbx(pair.endpoint(0), &word, sizeof(word), 5, &kNothing));
+             pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
+             pair.leave(0);
+         });
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, NoMemory, ::testing::Values("self", "sm", "tcp", "dc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ucp::test

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the commands that README.md and docs/*.md show.
+
+    documents.py --source DIR --build DIR [--list]
+
+A command is an indented line; a comment behind it begins with two spaces and "#". Those of `swiftlane` are run, as
+they stand or, if they take long or need what is not here, as OTHERWISE says; others must at least exist: a script,
+a target of make, a program that the tree builds. A command that OTHERWISE names and no document shows is an error, so
+that the list stays short.
+"""
+import argparse
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+TIMEOUT = 120  # seconds for a command; all take a second or two
+
+# What is run in place of a command, or why nothing is. FILE, PROGRAM and so on are replaced in all.
+OTHERWISE = {
+    "perf put --size 64K:1G --verify": "perf put --size 64K:128K --time 10ms --verify",
+    "bench mbw_mr --ranks 4 --pairs 2 --lanes dynamic --verify":
+        "bench mbw_mr --ranks 4 --pairs 2 --lanes dynamic --verify --size 8 --time 10ms --settle 0",
+    "sim zipf --ranks 64 --seed 1": "sim zipf --ranks 8 --seed 1 --time 2ms",
+    "top": "top --once",
+    # A job beside them, and files of it: test/tools/plot_test.cc.
+    "top --record run.jsonl": None,
+    "plot run.jsonl --to run.html": None,
+    "plot /tmp/trace-*.json --to lanes.svg": None,
+    "plot before.json after.json --to compare.svg": None,
+    "plot one.json two.json --to both.svg": None,
+    "explain --peer-set UCX_TLS=rc_v": "explain --soft --peer-set UCX_TLS=rc_v",
+    "run -v -- mpirun -np 4 ./program": "run -v -- ./program",
+    "run -v --soft -- mpirun -np 4 ./program": "run -v --soft -- ./program",
+    "run -v -- mpirun -np 2 --host a,b ./osu_mbw_mr": "run -v -- ./program",
+    "bench mbw_mr|alltoall [options]": ["bench mbw_mr --help", "bench alltoall --help"],
+    "sim   mbw_mr|alltoall|zipf|shift|bulk|halo|phases|ring|incast|churn|sleepers|replay [options]":
+        [f"sim {pattern} --help" for pattern in
+         "mbw_mr alltoall zipf shift bulk halo phases ring incast churn sleepers replay".split()],
+    "perf put|get|tag|am|batch [options]          two processes of this machine":
+        [f"perf {operation} --help" for operation in ("put", "get", "tag", "am", "batch")],
+    "perf server [--listen HOST:PORT]             on one host, and on the other:": "perf server --help",
+    "perf put|get|tag|am|batch --connect HOST[:PORT] [options]": None,  # two hosts: test/tools/perf_test.cc
+    'perf put --device real --tls tcp --prefix "ip netns exec node%r" --size 64K --sleep --time 10s':
+        "perf put --device real --tls tcp --prefix env --size 64K --sleep --time 10ms",
+    'perf put --device real --tls tcp --prefix "ip netns exec node%r" --size 1G --window 2 '
+    "--buffer 2G --iterations 4 --measure bandwidth":
+        "perf put --device real --tls tcp --prefix env --size 1M --window 2 --buffer 2M --iterations 4 "
+        "--measure bandwidth",
+    "perf batch --size 64K --pieces 1000 --measure bandwidth":
+        "perf batch --size 64K --pieces 10 --measure bandwidth --time 10ms",
+    "perf put --size 64000K --window 1 --measure bandwidth":
+        "perf put --size 64K --window 1 --measure bandwidth --time 10ms",
+    "perf batch --size 4K --pieces 1000 --measure bandwidth":
+        "perf batch --size 4K --pieces 1000 --measure bandwidth --time 10ms",
+    "perf put --size 4K --window 1 --measure bandwidth":
+        "perf put --size 4K --window 1 --measure bandwidth --time 10ms",
+    "perf put --size 4K --window 64 --measure bandwidth":
+        "perf put --size 4K --window 64 --measure bandwidth --time 10ms",
+    "sim bulk --lanes dedicated --size 16M:16M --model qp_gbps=50 --set UCX_BULK_QPS=8":
+        "sim bulk --lanes dedicated --size 1M:1M --model qp_gbps=50 --set UCX_BULK_QPS=8",
+    "bench mbw_mr --device real --ranks 2 --pairs 1 --verify --lanes scalable,dynamic,dedicated":
+        "bench mbw_mr --device soft --ranks 2 --pairs 1 --verify --lanes scalable,dynamic,dedicated --size 8 "
+        "--time 10ms --settle 0",
+}
+
+
+def commands(source):
+    """(document, line number, command) of all documents; continued lines are one."""
+    for path in [os.path.join(source, "README.md"), *sorted(glob.glob(os.path.join(source, "docs", "*.md")))]:
+        joined, start = "", 0
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for number, line in enumerate(lines, 1):
+            if not joined and not line.startswith("    "):
+                continue
+            start = start if joined else number
+            joined += " " + line.strip() if joined else line[4:].rstrip()
+            if joined.endswith("\\"):
+                joined = joined[:-1].rstrip()
+                continue
+            command, joined = re.sub(r"\s{2,}#.*", "", joined), ""
+            if command and not command.startswith(("#", " ")):
+                yield os.path.relpath(path, source), start, command
+
+
+def swiftlane_part(command):
+    """Variables before `swiftlane`, and the words after it as they stand; None if it is another command."""
+    match = re.match(r"((?:[A-Z_]+=\S+ )*)(?:\S*/)?swiftlane (.*)$", command)
+    return (match.group(1).split(), match.group(2)) if match else None
+
+
+def run(build, folder, settings, words):
+    environment = dict(os.environ)
+    for setting in settings:
+        name, value = setting.split("=", 1)
+        environment[name] = value.replace("/tmp/", folder + "/")
+    words = ["/bin/true" if word == "./program" else os.path.join(folder, word) if word == "FILE" else word
+             for word in shlex.split(words)]
+    result = subprocess.run([os.path.join(build, "src/tools/swiftlane"), *words], env=environment, text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            timeout=TIMEOUT, check=False)
+    return None if result.returncode == 0 else f"exit status {result.returncode}: {result.stdout[-500:]}"
+
+
+def missing(source, build, command):
+    """What another command names and is not there; None if nothing is amiss."""
+    word = command.split()[0]
+    while re.match(r"[A-Z_]+=", word):
+        command = command.split(None, 1)[1]
+        word = command.split()[0]
+    if word == "make":
+        targets = [each for each in command.split()[1:] if "=" not in each and not each.startswith("-")]
+        makefile = ""
+        for path in [os.path.join(build, "Makefile"), *glob.glob(os.path.join(source, "**/*.am"), recursive=True)]:
+            with open(path, encoding="utf-8") as file:
+                makefile += file.read() + "\n"
+        for target in targets:
+            if not re.search(rf"^{re.escape(target)}(\$\(EXEEXT\))?( [^:=\n]*)?:", makefile, re.M):
+                return f"no target {target}"
+        return None
+    if word.startswith(("contrib/", "test/", "examples/")):
+        known = os.path.exists(os.path.join(source, word)) or glob.glob(os.path.join(build, word + "*"))
+        return None if known else f"no file {word}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--list", action="store_true", help="print what would be run")
+    options = parser.parse_args()
+    failed, ran, unused = 0, 0, set(OTHERWISE)
+    with tempfile.TemporaryDirectory() as folder:
+        for document, number, command in commands(options.source):
+            part = swiftlane_part(command)
+            if part is None:
+                problem = missing(options.source, options.build, command)
+                if problem:
+                    print(f"{document}:{number}: {command}: {problem}")
+                    failed += 1
+                continue
+            settings, words = part
+            unused.discard(words)
+            instead = OTHERWISE.get(words, words)
+            for each in [] if instead is None else [instead] if isinstance(instead, str) else instead:
+                ran += 1
+                if options.list:
+                    print(f"{document}:{number}: {each}")
+                    continue
+                try:
+                    problem = run(options.build, folder, settings, each)
+                except subprocess.TimeoutExpired:
+                    problem = f"takes longer than {TIMEOUT} s"
+                if problem:
+                    print(f"{document}:{number}: swiftlane {each}: {problem}")
+                    failed += 1
+    for words in sorted(unused):
+        print(f"no document shows: swiftlane {words}")
+    print(f"{ran} commands of documents, {failed} failed")
+    return 1 if failed or unused or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
