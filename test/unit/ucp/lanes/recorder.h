@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ucp/lanes/negotiator.h"
@@ -41,7 +42,7 @@ class Recorder : public ucp::lanes::Sink {
     void notify(Peer, const ucp::lanes::Change&) override {}
 
     // What was wanted since the last call: "peer:action peer:action".
-    std::string take() { return std::move(log_); }
+    std::string take() { return std::exchange(log_, {}); }
 
     Message last;
     std::vector<std::uint8_t> connected_to;
