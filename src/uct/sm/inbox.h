@@ -65,10 +65,10 @@ class Inbox {
 
     /** No more messages are wanted: senders that look will know. */
     void close() { header_->closed.store(QueueHeader::kClosing, std::memory_order_release); }
-    /** What was taken, if anything, has come to nothing. The end follows; a sender finds it so. */
-    void disown() {
-        if (next_ != 0) next_ = ~uint64_t{0};
-    }
+    /** How many messages were taken. */
+    uint64_t taken() const { return next_; }
+    /** Some of what was taken has come to nothing. The end follows; a sender finds it so. */
+    void disown() { next_ = ~uint64_t{0}; }
     /** Handlers still keep buffers. */
     bool has_kept() const { return kept_ != 0; }
 

@@ -94,7 +94,8 @@ void RingInterface::drop_orphans() {
             has_orphans_ = true;
             return false;
         }
-        if (inbox->gate != nullptr) inbox->queue->disown();
+        if (inbox->gate != nullptr && inbox->queue->taken() != inbox->gated_from)
+            inbox->queue->disown();
         return true;
     });
 }
@@ -166,6 +167,11 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
 
 bool RingEndpoint::is_connected(const RemoteAddress& remote) const {
     return status_ == UCS_OK && SegmentName::read(remote.endpoint) == outbox_->name();
+}
+
+void RingEndpoint::set_receive_gate(ReceiveGate* gate) {
+    inbox_.gate = gate;
+    inbox_.gated_from = inbox_.queue->taken();
 }
 
 ucs_status_t RingEndpoint::make_room(bool for_long) {

@@ -15,7 +15,8 @@ class RingInterface;
 struct RingInbox {
     std::unique_ptr<Inbox> queue;
     ReceiveGate* gate = nullptr;
-    bool is_orphan = false;  //!< its endpoint is gone
+    uint64_t gated_from = 0;  //!< messages taken when the gate was set
+    bool is_orphan = false;   //!< its endpoint is gone
 };
 
 /** The dedicated transport: a queue with one sender and one receiver in each direction. */
@@ -65,7 +66,7 @@ class RingEndpoint final : public SmEndpoint {
     ucs_status_t get_address(std::span<std::byte> address) const override;
     ucs_status_t connect(const RemoteAddress& remote) override;
     bool is_connected(const RemoteAddress& remote) const override;
-    void set_receive_gate(ReceiveGate* gate) override { inbox_.gate = gate; }
+    void set_receive_gate(ReceiveGate* gate) override;
 
     bool has_room() override {
         return (next_ != limit_ && area_.has_room(area_tail_)) || make_room(true) == UCS_OK;
