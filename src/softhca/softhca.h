@@ -9,10 +9,11 @@
 #include "softhca/model/model.h"
 
 /// The emulated adapters' own interface, beside the verbs interface that they serve: fabrics inside
-/// one process on a virtual clock, for unit tests and simulations. docs/softhca.md has an example.
+/// one process on a virtual clock, for unit tests and simulations. docs/design/softhca.md has an
+/// example.
 namespace softhca {
 
-/// What one adapter grants. Defaults from SOFTHCA_MAX_* (docs/softhca.md).
+/// What one adapter grants. Defaults from SOFTHCA_MAX_* (docs/design/softhca.md).
 struct Limits {
     uint32_t max_qp = 262144;
     uint32_t max_cq = 65536;

@@ -2,7 +2,7 @@
  *
  * Three workers in a ring at cap 1 whose two views of a link differ by SPREAD percent for good (scores
  * that are advertised late or too seldom). A link is taken when both of its ends see it beat what they
- * have, the incumbents' MARGIN (percent) included: docs/lanes.md, rule 4. With the margin above the spread
+ * have, the incumbents' MARGIN (percent) included: docs/design/lanes.md, rule 4. With the margin above the spread
  * it ends; below, links chase one another round the ring for ever.
  */
 #ifndef MARGIN

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * Negotiation and switch between N workers at cap 1, states and messages named as in src/ucp/lanes.
- * docs/lanes.md numbers the rules; a BAD_* flag leaves one out and must be found out.
+ * docs/design/lanes.md numbers the rules; a BAD_* flag leaves one out and must be found out.
  *
  * Simplified: a lane is made and destroyed at once; a marker is posted at once (switch.pml has the
  * window and the queues); what is advertised is the local score itself. Time is abstract: the back-off of

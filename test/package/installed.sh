@@ -25,6 +25,7 @@ paths=$(find "$prefix" -type f \( -name '*.so*' -o -perm -u+x \) -exec readelf -
 [ -z "$paths" ] || say "paths of the build or prefix in libraries: $paths"
 [ -e "$prefix/share/doc/swiftlane/LICENSE" ] || say "no licence"
 [ -e "$prefix/share/doc/swiftlane/docs/architecture.md" ] || say "no documents"
+[ -e "$prefix/share/doc/swiftlane/docs/design/lanes.md" ] || say "no pages on the design"
 
 for page in man1/swiftlane.1 man1/swiftlane-perf.1 man7/swiftlane-variables.7; do
     [ -s "$prefix/share/man/$page" ] || say "no manual page $page"

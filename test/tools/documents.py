@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs the commands that README.md and docs/*.md show.
+"""Runs the commands that README.md and the pages in docs/ show.
 
     documents.py --source DIR --build DIR [--list]
 
@@ -71,7 +71,8 @@ OTHERWISE = {
 
 def commands(source):
     """(document, line number, command) of all documents; continued lines are one."""
-    for path in [os.path.join(source, "README.md"), *sorted(glob.glob(os.path.join(source, "docs", "*.md")))]:
+    pages = sorted(glob.glob(os.path.join(source, "docs", "**", "*.md"), recursive=True))
+    for path in [os.path.join(source, "README.md"), *pages]:
         joined, start = "", 0
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()

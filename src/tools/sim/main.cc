@@ -143,7 +143,8 @@ void add_study_options(CLI::App& app, SimCommand& command) {
                    "Multiplies what DC costs more than RC in the model")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--model", command.model, "Set a field of the adapter model (docs/softhca.md)")
+    app.add_option("--model", command.model,
+                   "Set a field of the adapter model (docs/design/softhca.md)")
         ->type_name("NAME=VALUE");
     app.add_option("--set", command.settings, "Set a UCX_ variable for all ranks")
         ->type_name("NAME=VALUE");

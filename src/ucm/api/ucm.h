@@ -6,8 +6,8 @@
  *
  * Events come from hooks in the C library, which are installed when somebody first asks for
  * events, and stay: whoever unmaps memory is seen, the C library itself included (see
- * docs/memory.md). A program or runtime may report as well, from hooks of its own (ucm_vm_munmap,
- * after ucm_set_external_event), or by mapping through the functions below.
+ * docs/design/memory.md). A program or runtime may report as well, from hooks of its own
+ * (ucm_vm_munmap, after ucm_set_external_event), or by mapping through the functions below.
  *
  * All functions may be called by any thread. Callbacks run in the thread that causes the event, on
  * several threads at a time, possibly inside the allocator or a signal handler: they must not

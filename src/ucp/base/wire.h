@@ -115,7 +115,8 @@ struct ResetHeader {
     uint64_t sender;
 };
 
-/** Of a message on the scalable lane whose place is behind DMARK of that round (docs/lanes.md). */
+/** Of a message on the scalable lane whose place is behind DMARK of that round
+ * (docs/design/lanes.md). */
 struct OrderedHeader {
     uint64_t sender;  //!< uuid of the sending worker
     uint32_t epoch;

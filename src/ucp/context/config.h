@@ -15,7 +15,7 @@ namespace ucp {
 
 enum class RndvScheme : uint8_t { kAuto, kGet, kPut, kAm };
 
-/** UCX_COSTS: where the costs of the machine's processors come from (docs/selection.md). */
+/** UCX_COSTS: where the costs of the machine's processors come from (docs/design/selection.md). */
 enum class CostSource : uint8_t {
     kFixed,
     kMeasured,

@@ -24,7 +24,7 @@ enum class Role : uint8_t {
     kMessages,      //!< tags, active messages, streams, control messages
     kRemoteMemory,  //!< put and get
     kAtomics,
-    kBulk,  //!< puts, gets and announced data in slices over several paths (docs/bulk.md)
+    kBulk,  //!< puts, gets and announced data in slices over several paths (docs/design/bulk.md)
 };
 inline constexpr size_t kRoles = 4;
 inline constexpr size_t kMemoryTypes = UCS_MEMORY_TYPE_LAST;

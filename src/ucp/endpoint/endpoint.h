@@ -37,7 +37,7 @@ struct LaneState;
  *
  * Order: requests are posted in the order of submit(); control messages have a queue of their own,
  * always use the scalable lane and never wait behind requests. Which lane a request takes is
- * decided anew for each piece of it (docs/lanes.md).
+ * decided anew for each piece of it (docs/design/lanes.md).
  */
 class Endpoint : public boost::intrusive::list_base_hook<>,
                  public boost::intrusive::unordered_set_base_hook<> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests and answers: which links shall have a slot. docs/lanes.md, rules 6 to 14.
+// Requests and answers: which links shall have a slot. docs/design/lanes.md, rules 6 to 14.
 #include <algorithm>
 #include <cassert>
 #include <utility>

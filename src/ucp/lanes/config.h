@@ -9,7 +9,7 @@ namespace ucp::lanes {
 
 inline constexpr Time kMillisecond = 1'000'000;
 
-// Times are nanoseconds; docs/lanes.md explains each knob. Where waits that
+// Times are nanoseconds; docs/design/lanes.md explains each knob. Where waits that
 // belong together are out of order, the longer one gives way.
 struct Config {
     std::uint32_t cap = 20;

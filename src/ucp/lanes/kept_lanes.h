@@ -13,7 +13,7 @@ namespace ucp::lanes {
 
 // Lanes whose round has ended as agreed: still connected, nothing under way on them, in nobody's
 // slot. The next round of the link may take its lane back, whatever endpoint the link has by then.
-// docs/lanes.md, rules 32 to 34.
+// docs/design/lanes.md, rules 32 to 34.
 //
 // A kept lane is known by the epoch of the round that it served last, the same at both ends. Each
 // end may drop its own at any time but while it is pinned; the sink destroys it.

@@ -19,7 +19,7 @@ using Peer = std::uint64_t;
 using Time = std::uint64_t;
 inline constexpr Time kNever = ~Time{0};
 
-// docs/lanes.md describes the states. The order matters: see holds_slot() and books_slot().
+// docs/design/lanes.md describes the states. The order matters: see holds_slot() and books_slot().
 enum class LinkState : std::uint8_t {
     kIdle,
     kRequested,

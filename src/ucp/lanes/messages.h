@@ -43,7 +43,7 @@ enum class DenyReason : std::uint8_t {
 
 enum class WithdrawReason : std::uint8_t { kNoLane = 1, kNoAnswer, kClosing, kPolicy };
 
-// Names a round of a link; see docs/lanes.md. 0 is no round.
+// Names a round of a link; see docs/design/lanes.md. 0 is no round.
 using Epoch = std::uint32_t;
 
 // One control message. Fields that a type does not carry keep their defaults.

@@ -11,8 +11,8 @@
 namespace ucp::lanes {
 
 // Takes one link at a time through the states of a round: from Committed up to Established and down
-// again, or out of it. docs/lanes.md, rules 8 and 14 to 22. Which links those are is not decided
-// here.
+// again, or out of it. docs/design/lanes.md, rules 8 and 14 to 22. Which links those are is not
+// decided here.
 //
 // A call for an event that does not concern the link in its state does nothing. After
 // lane_created() and lane_destroyed() the record of a link that is_over() is to be erased.

@@ -6,7 +6,8 @@
 
 namespace ucp::lanes {
 
-// The scores of all links and the ranking that follows from them. docs/lanes.md, rules 1 to 5.
+// The scores of all links and the ranking that follows from them. docs/design/lanes.md, rules 1
+// to 5.
 //
 // Both ends rank by the agreed score: what each has advertised to the other. So whatever changes
 // what a link's rank or role follows from goes through here, or ends in place().

@@ -13,8 +13,8 @@
 namespace ucp::wireup {
 
 /**
- * Clients of a listener that have proved nothing, as there is no key (docs/interface.md, "Clients
- * and servers"): over which transports they are served, and what they are told.
+ * Clients of a listener that have proved nothing, as there is no key (docs/design/interface.md,
+ * "Clients and servers"): over which transports they are served, and what they are told.
  *
  * A guest is reached over shared memory, where the kernel sees to it that both ends are one user's,
  * if it called from this host; else over one pair of interfaces that knows guests (uct::GuestHost).

@@ -12,8 +12,8 @@
 #include "ucs/net/mac.h"
 #include "ucs/net/socket.h"
 
-// How a client and a listener find out that they belong together (docs/interface.md, "Clients and
-// servers"). All integers are little-endian.
+// How a client and a listener find out that they belong together (docs/design/interface.md,
+// "Clients and servers"). All integers are little-endian.
 namespace ucp::wireup {
 
 inline constexpr uint32_t kHandshakeMagic = 0x53434c53;  // "SLCS"

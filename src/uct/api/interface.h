@@ -151,7 +151,7 @@ class Endpoint {
                                 void* result, uint64_t remote_address, RemoteKey key,
                                 Completion* completion) = 0;
 
-    // --- bulk transfers (docs/bulk.md) ---
+    // --- bulk transfers (docs/design/bulk.md) ---
     /**
      * Put several pieces with one doorbell; kPutChain. They may land in any order, before or after
      * other operations of this endpoint, fences notwithstanding. The completion counts once for
@@ -217,7 +217,7 @@ class Endpoint {
     /** Dedicated: messages go to the gate from now on (null: to their handlers). */
     virtual void set_receive_gate(ReceiveGate* gate) {}
 
-    // --- immediate data (docs/transports.md) ---
+    // --- immediate data (docs/design/transports.md) ---
     /**
      * put_chain() whose end the peer is told of by `value`, without a message; kImmediate. The
      * value has the place of a message posted behind the chain, and takes room as one.

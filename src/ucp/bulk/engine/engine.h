@@ -28,8 +28,8 @@ class ThreadPool;
 struct PathGroup;
 
 /**
- * Runs the bulk transfers of a worker (docs/bulk.md). Owned by it, one thread at a time with it.
- * Costs nothing while there is no transfer.
+ * Runs the bulk transfers of a worker (docs/design/bulk.md). Owned by it, one thread at a time with
+ * it. Costs nothing while there is no transfer.
  */
 class Engine {
   public:

@@ -8,7 +8,8 @@ class Endpoint;
 }  // namespace uct
 
 // Notifications tell a worker that a batch of a peer has ended. They are messages of the sender's
-// endpoint, in its order; whoever sends one sees to it that the bytes land before (docs/bulk.md).
+// endpoint, in its order; whoever sends one sees to it that the bytes land before
+// (docs/design/bulk.md).
 namespace ucp {
 
 class Endpoint;

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-// The negotiation of an endpoint's queue pairs (docs/bulk.md), at one of its ends: a pure state
-// machine, events in, actions out, no I/O and no clock.
+// The negotiation of an endpoint's queue pairs (docs/design/bulk.md), at one of its ends: a pure
+// state machine, events in, actions out, no I/O and no clock.
 namespace ucp::bulk {
 
 struct QueuePairMessage {

@@ -15,7 +15,7 @@
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
-// What the worker's thread and its threads share of an endpoint (docs/bulk.md, Workers).
+// What the worker's thread and its threads share of an endpoint (docs/design/bulk.md, "Threads").
 namespace ucp::bulk {
 
 struct SharedQueue;

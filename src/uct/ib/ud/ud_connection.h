@@ -11,8 +11,8 @@ namespace uct::ib::ud {
 /**
  * One end of the conversation of two interfaces: who the other end is, and both directions.
  *
- * Pure: packets in, packets out, the time as an argument (docs/ud.md has the states). Only the
- * address of the other end is somebody else's affair.
+ * Pure: packets in, packets out, the time as an argument (docs/design/ud.md has the states). Only
+ * the address of the other end is somebody else's affair.
  */
 class UdConnection {
   public:

@@ -12,7 +12,7 @@ namespace uct::ib::ud {
 extern const Transport ud_verbs;
 
 /**
- * ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/ud.md).
+ * ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/design/ud.md).
  *
  * Peers are found by name, in packets of those that know us, or by address. What has to happen at a
  * time is in a tree ordered by it; each peer is there once, at the latest at its connection's

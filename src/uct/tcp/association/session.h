@@ -32,7 +32,7 @@ struct Way {
 };
 
 /**
- * The stream of messages of an association as it outlives its connections (docs/tcp.md,
+ * The stream of messages of an association as it outlives its connections (docs/design/tcp.md,
  * "Failover").
  *
  * What was sent is kept until the peer's kernel has acknowledged it: a receiver reads its

@@ -6,8 +6,9 @@
 #include "uct/tcp/wire/format.h"
 
 /**
- * How the two ends of a connection prove to each other that they are of one job (docs/tcp.md,
- * "Handshake"). Neither the key nor anything that it could be found from travels.
+ * How the two ends of a connection prove to each other that they are of one job
+ * (docs/design/tcp.md, "Handshake"). Neither the key nor anything that it could be found from
+ * travels.
  */
 namespace uct::tcp::wire {
 

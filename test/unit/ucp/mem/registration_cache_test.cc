@@ -284,7 +284,7 @@ TEST_F(RegistrationCaching, WhatPeersMayReadIsARegistrationOfItsOwn) {
     EXPECT_TRUE(fake(0).registered.empty());
 }
 
-// What docs/memory.md counts instructions of.
+// What docs/design/memory.md counts instructions of.
 TEST_F(RegistrationCaching, ManyRegionsAreFoundInTurn) {
     constexpr int kRegions = 1000;
     for (int i = 0; i < kRegions; ++i) use(2 * i, 1);
