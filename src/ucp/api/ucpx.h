@@ -3,7 +3,7 @@
  * @file ucpx.h
  * What UCX's interface lacks: which lanes an endpoint has and why, counters of lane changes, a
  * callback on each change, and a way to ask for one (docs/design/lanes.md explains the terms);
- * transfers of many pieces as one request, with a notification of the peer (docs/design/bulk.md).
+ * transfers of many pieces as one request, with a notification of the peer (docs/bulk.md).
  *
  * Only this library has these functions: a program that must also run with UCX's own library looks
  * them up with dlsym, or declares them weak and tests them against NULL.

@@ -6,7 +6,7 @@
 /**
  * The names that programs give the ways of CUDA memory in UCX_TLS. They have no interfaces: device
  * buffers are staged, or copied by the devices, beside the transports that carry messages
- * (docs/gpu.md). gdr_copy is taken as a name of UCX's.
+ * (docs/design/gpu.md). gdr_copy is taken as a name of UCX's.
  */
 namespace uct::cuda {
 
