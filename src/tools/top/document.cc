@@ -13,11 +13,6 @@
 namespace tools {
 namespace {
 
-using ucp::stats::EndpointRecord;
-using ucp::stats::PageSample;
-using ucp::stats::TransportRecord;
-using ucp::stats::WorkerRecord;
-
 double seconds(int64_t nanoseconds) {
     return static_cast<double>(std::max<int64_t>(nanoseconds, 0)) * 1e-9;
 }

@@ -13,11 +13,6 @@
 namespace tools {
 namespace {
 
-using ucp::stats::EndpointRecord;
-using ucp::stats::PageSample;
-using ucp::stats::TransportRecord;
-using ucp::stats::WorkerRecord;
-
 std::string escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {

@@ -7,6 +7,12 @@
 
 namespace tools {
 
+// Of the pages that every output shows.
+using ucp::stats::EndpointRecord;
+using ucp::stats::PageSample;
+using ucp::stats::TransportRecord;
+using ucp::stats::WorkerRecord;
+
 // A number of a worker's page as all outputs show it.
 struct Figure {
     enum class Kind : uint8_t { kGauge, kCounter };
@@ -14,58 +20,58 @@ struct Figure {
     enum class Of : uint8_t { kWorker, kContext };
 
     const char* name;
-    uint64_t ucp::stats::WorkerRecord::*value;
+    uint64_t WorkerRecord::*value;
     Kind kind;
     Of of;
     const char* help;
 };
 
 inline constexpr Figure kFigures[] = {
-    {"endpoints", &ucp::stats::WorkerRecord::endpoints, Figure::Kind::kGauge, Figure::Of::kWorker,
+    {"endpoints", &WorkerRecord::endpoints, Figure::Kind::kGauge, Figure::Of::kWorker,
      "Endpoints, those of the library's own included"},
-    {"links", &ucp::stats::WorkerRecord::links, Figure::Kind::kGauge, Figure::Of::kWorker,
+    {"links", &WorkerRecord::links, Figure::Kind::kGauge, Figure::Of::kWorker,
      "Endpoints that take part in the selection of lanes now"},
-    {"cap", &ucp::stats::WorkerRecord::cap, Figure::Kind::kGauge, Figure::Of::kWorker,
+    {"cap", &WorkerRecord::cap, Figure::Kind::kGauge, Figure::Of::kWorker,
      "Dedicated lanes allowed at a time"},
-    {"dedicated", &ucp::stats::WorkerRecord::dedicated, Figure::Kind::kGauge, Figure::Of::kWorker,
+    {"dedicated", &WorkerRecord::dedicated, Figure::Kind::kGauge, Figure::Of::kWorker,
      "Dedicated lanes held, those coming up and going down included"},
-    {"dedicated_peak", &ucp::stats::WorkerRecord::dedicated_peak, Figure::Kind::kGauge,
-     Figure::Of::kWorker, "Dedicated lanes ever held at a time"},
-    {"promotions", &ucp::stats::WorkerRecord::promotions, Figure::Kind::kCounter,
-     Figure::Of::kWorker, "Dedicated lanes that were established"},
-    {"demotions", &ucp::stats::WorkerRecord::demotions, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"dedicated_peak", &WorkerRecord::dedicated_peak, Figure::Kind::kGauge, Figure::Of::kWorker,
+     "Dedicated lanes ever held at a time"},
+    {"promotions", &WorkerRecord::promotions, Figure::Kind::kCounter, Figure::Of::kWorker,
+     "Dedicated lanes that were established"},
+    {"demotions", &WorkerRecord::demotions, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Dedicated lanes that were given up, other than by failure"},
-    {"failures", &ucp::stats::WorkerRecord::failures, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"failures", &WorkerRecord::failures, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Dedicated lanes that failed under traffic"},
-    {"requests", &ucp::stats::WorkerRecord::requests, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"requests", &WorkerRecord::requests, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Requests for a dedicated lane that were sent to peers"},
-    {"denials", &ucp::stats::WorkerRecord::denials_received, Figure::Kind::kCounter,
-     Figure::Of::kWorker, "Own requests that peers denied"},
-    {"denials_sent", &ucp::stats::WorkerRecord::denials_sent, Figure::Kind::kCounter,
-     Figure::Of::kWorker, "Requests of peers that were denied"},
-    {"withdrawals", &ucp::stats::WorkerRecord::withdrawals, Figure::Kind::kCounter,
-     Figure::Of::kWorker, "Own requests that were taken back"},
-    {"violations", &ucp::stats::WorkerRecord::violations, Figure::Kind::kCounter,
-     Figure::Of::kWorker, "Messages that no correct peer sends, dropped"},
-    {"replays", &ucp::stats::WorkerRecord::replays, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"denials", &WorkerRecord::denials_received, Figure::Kind::kCounter, Figure::Of::kWorker,
+     "Own requests that peers denied"},
+    {"denials_sent", &WorkerRecord::denials_sent, Figure::Kind::kCounter, Figure::Of::kWorker,
+     "Requests of peers that were denied"},
+    {"withdrawals", &WorkerRecord::withdrawals, Figure::Kind::kCounter, Figure::Of::kWorker,
+     "Own requests that were taken back"},
+    {"violations", &WorkerRecord::violations, Figure::Kind::kCounter, Figure::Of::kWorker,
+     "Messages that no correct peer sends, dropped"},
+    {"replays", &WorkerRecord::replays, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Operations that waited on one lane and were sent on the other"},
-    {"held", &ucp::stats::WorkerRecord::held_messages, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"held", &WorkerRecord::held_messages, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Messages that came early on a dedicated lane and were held back"},
-    {"windows", &ucp::stats::WorkerRecord::windows, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"windows", &WorkerRecord::windows, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Windows in which sends were sampled"},
-    {"samples", &ucp::stats::WorkerRecord::samples, Figure::Kind::kCounter, Figure::Of::kWorker,
+    {"samples", &WorkerRecord::samples, Figure::Kind::kCounter, Figure::Of::kWorker,
      "Operations counted in those windows"},
-    {"regions", &ucp::stats::WorkerRecord::regions, Figure::Kind::kGauge, Figure::Of::kContext,
+    {"regions", &WorkerRecord::regions, Figure::Kind::kGauge, Figure::Of::kContext,
      "Memory regions that peers may access"},
-    {"region_bytes", &ucp::stats::WorkerRecord::region_bytes, Figure::Kind::kGauge,
-     Figure::Of::kContext, "Bytes of the memory regions that peers may access"},
-    {"cached_regions", &ucp::stats::WorkerRecord::cached_regions, Figure::Kind::kGauge,
-     Figure::Of::kContext, "Registrations that are kept for later operations"},
-    {"cached_bytes", &ucp::stats::WorkerRecord::cached_bytes, Figure::Kind::kGauge,
-     Figure::Of::kContext, "Bytes of the registrations that are kept for later operations"},
-    {"registrations_made", &ucp::stats::WorkerRecord::registrations_made, Figure::Kind::kCounter,
+    {"region_bytes", &WorkerRecord::region_bytes, Figure::Kind::kGauge, Figure::Of::kContext,
+     "Bytes of the memory regions that peers may access"},
+    {"cached_regions", &WorkerRecord::cached_regions, Figure::Kind::kGauge, Figure::Of::kContext,
+     "Registrations that are kept for later operations"},
+    {"cached_bytes", &WorkerRecord::cached_bytes, Figure::Kind::kGauge, Figure::Of::kContext,
+     "Bytes of the registrations that are kept for later operations"},
+    {"registrations_made", &WorkerRecord::registrations_made, Figure::Kind::kCounter,
      Figure::Of::kContext, "Registrations that were made, to be kept"},
-    {"registrations_found", &ucp::stats::WorkerRecord::registrations_found, Figure::Kind::kCounter,
+    {"registrations_found", &WorkerRecord::registrations_found, Figure::Kind::kCounter,
      Figure::Of::kContext, "Operations that found their memory registered"},
 };
 
