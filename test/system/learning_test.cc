@@ -90,7 +90,7 @@ ucs::Duration time_of(HowSent way, unsigned window) {
 }
 
 LearnedCosts::Class class_of(Situation situation) {
-    return LearnedCosts::class_of(select::Operation::kTag, situation, kLength);
+    return LearnedCosts::class_of(situation, kLength);
 }
 
 class Learning : public testing::Test {
@@ -107,7 +107,7 @@ class Learning : public testing::Test {
         return learned.costs->best(which, *ways(from), kLength, bad());
     }
     const select::Ways* ways(size_t from) {
-        return exchange.learned(from).ways(select::Operation::kTag, Situation::kAlone, kLength);
+        return exchange.learned(from).ways_of(Situation::kAlone, kLength);
     }
     void restore(HowSent way, double times) {
         for (const size_t from : {0, 1})

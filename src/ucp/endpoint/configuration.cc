@@ -103,15 +103,10 @@ select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
 std::optional<LearnedLane> EndpointConfiguration::learned_over(
     uint8_t interface, const select::LaneFigures& lanes) const {
     if (rules_.learned == nullptr) return std::nullopt;
-    LearnedLane learned{
-        .costs = &rules_.learned->of(lane_name(interface)), .tags = {}, .active_messages = {}};
+    LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface)), .ways = {}};
     for (const auto situation : {select::Situation::kAlone, select::Situation::kAmongOthers}) {
-        const auto place = static_cast<size_t>(situation);
-        const auto ways = [&](select::Operation operation) {
-            return select::ways(lanes, rules_.costs, rules_.thresholds, operation, situation);
-        };
-        learned.tags[place] = ways(select::Operation::kTag);
-        learned.active_messages[place] = ways(select::Operation::kActiveMessage);
+        learned.ways[static_cast<size_t>(situation)] = select::ways(
+            lanes, rules_.costs, rules_.thresholds, select::Operation::kTag, situation);
     }
     return learned;
 }
@@ -205,8 +200,7 @@ std::string EndpointConfiguration::describe_protocols(const std::string& indent)
             "{0}Protocols over the {1} lane, {2}\n{3}", indent, kind, lane_name(interface),
             select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent));
         if (learned == nullptr) return text;
-        return text + select::describe_learned(*learned->costs, select::Operation::kTag,
-                                               learned->tags, indent);
+        return text + select::describe_learned(*learned->costs, learned->ways, indent);
     };
     std::string text = over("scalable", lanes_.scalable, scalable_figures_, learned(false));
     if (dedicated_figures_)

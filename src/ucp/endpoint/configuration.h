@@ -78,18 +78,15 @@ struct SelectionRules {
     select::LearnedBook* learned = nullptr;  //!< null: nothing is learned
 };
 
-/** What is learned of messages over one lane. */
+/** What is learned of tagged messages over one lane. */
 struct LearnedLane {
     select::LearnedCosts* costs;
-    std::array<std::optional<select::Ways>, select::kSituations> tags, active_messages;
+    std::array<std::optional<select::Ways>, select::kSituations> ways;
 
     /** Null: there is no choice. */
-    const select::Ways* ways(select::Operation operation, select::Situation situation,
-                             size_t length) const {
-        const auto& ways = (operation == select::Operation::kTag
-                                ? tags
-                                : active_messages)[static_cast<size_t>(situation)];
-        return ways && ways->admits(length) ? &*ways : nullptr;
+    const select::Ways* ways_of(select::Situation situation, size_t length) const {
+        const auto& two = ways[static_cast<size_t>(situation)];
+        return two && two->admits(length) ? &*two : nullptr;
     }
 };
 

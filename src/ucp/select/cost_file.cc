@@ -40,12 +40,8 @@ std::string_view take_word(std::string_view& line) {
     return word;
 }
 
-struct OperationName {
-    std::string_view name;
-    Operation operation;
-};
-constexpr OperationName kLearnedOperations[] = {{"tag", Operation::kTag},
-                                                {"am", Operation::kActiveMessage}};
+/** Only of tagged messages something is learned. */
+constexpr std::string_view kLearnedOperation = "tag";
 struct SituationName {
     std::string_view name;
     Situation situation;
@@ -67,14 +63,12 @@ const auto* entry_of(const Names& names, std::string_view word) {
 }
 
 std::string format_learned(const LearnedFigure& figure) {
-    std::string_view operation, situation, way;
-    for (const auto& each : kLearnedOperations)
-        if (each.operation == figure.operation) operation = each.name;
+    std::string_view situation, way;
     for (const auto& each : kSituationNames)
         if (each.situation == figure.situation) situation = each.name;
     for (const auto& each : kWayNames)
         if (each.way == figure.way) way = each.name;
-    return fmt::format("learned {} {} {} {} {} {:.4g}\n", figure.lane, operation, situation,
+    return fmt::format("learned {} {} {} {} {} {:.4g}\n", figure.lane, kLearnedOperation, situation,
                        figure.size, way, figure.factor);
 }
 
@@ -88,18 +82,17 @@ bool parse_number(std::string_view text, double most, double* number) {
 /** @param line  behind its first word */
 bool parse_learned(std::string_view line, LearnedFigure* figure) {
     figure->lane = take_word(line);
-    const auto* const operation = entry_of(kLearnedOperations, take_word(line));
+    const bool is_tag = take_word(line) == kLearnedOperation;
     const auto* const situation = entry_of(kSituationNames, take_word(line));
     const std::string_view size = take_word(line);
     const auto* const way = entry_of(kWayNames, take_word(line));
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), figure->size);
     double factor = 0;
-    if (figure->lane.empty() || operation == nullptr || situation == nullptr || way == nullptr ||
+    if (figure->lane.empty() || !is_tag || situation == nullptr || way == nullptr ||
         error != std::errc() || end != size.data() + size.size() ||
         figure->size >= LearnedCosts::kSizes || !parse_number(take_word(line), 1e3, &factor) ||
         !take_word(line).empty())
         return false;
-    figure->operation = operation->operation;
     figure->situation = situation->situation;
     figure->way = way->way;
     figure->factor = static_cast<float>(factor);

@@ -21,24 +21,20 @@ void LearnedBook::pin() {
 
 void LearnedBook::restore(std::span<const LearnedFigure> figures) {
     for (const LearnedFigure& each : figures) {
-        of(each.lane).restore(
-            LearnedCosts::class_of_size(each.operation, each.situation, each.size), each.way,
-            each.factor);
+        of(each.lane).restore(LearnedCosts::class_of_size(each.situation, each.size), each.way,
+                              each.factor);
     }
 }
 
 std::vector<LearnedFigure> LearnedBook::measured() const {
     std::vector<LearnedFigure> figures;
     for (const auto& [lane, costs] : lanes_) {
-        for (const Operation operation : {Operation::kTag, Operation::kActiveMessage}) {
-            for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
-                for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
-                    const auto which = LearnedCosts::class_of_size(operation, situation, size);
-                    for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
-                        if (!costs->is_measured(which, way)) continue;
-                        figures.push_back(
-                            {lane, operation, situation, size, way, costs->factor(which, way)});
-                    }
+        for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
+            for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
+                const auto which = LearnedCosts::class_of_size(situation, size);
+                for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
+                    if (!costs->is_measured(which, way)) continue;
+                    figures.push_back({lane, situation, size, way, costs->factor(which, way)});
                 }
             }
         }

@@ -15,7 +15,6 @@ namespace ucp::select {
 /** One figure of what was learned, as a file keeps it. */
 struct LearnedFigure {
     std::string lane;  //!< transport/device
-    Operation operation = Operation::kTag;
     Situation situation = Situation::kAlone;
     size_t size = 0;  //!< LearnedCosts::size_of()
     Way way = Way::kAtOnce;
@@ -23,8 +22,8 @@ struct LearnedFigure {
 
     /** Is it the same figure, whatever its value? */
     bool is_of(const LearnedFigure& other) const {
-        return lane == other.lane && operation == other.operation && situation == other.situation &&
-               size == other.size && way == other.way;
+        return lane == other.lane && situation == other.situation && size == other.size &&
+               way == other.way;
     }
 };
 

@@ -12,8 +12,8 @@
 namespace ucp::select {
 
 /**
- * What the two ways of a long message turn out to take beside what is assumed of them, for classes
- * of messages alike: by operation, situation, and length to the power of two. Of each way of a
+ * What the two ways of a long tagged message turn out to take beside what is assumed of them, for
+ * classes of messages alike: by situation, and length to the power of two. Of each way of a
  * class it keeps how many times the assumed time it took, on average: an assumption that is wrong
  * by a factor is right after a few messages, for all lengths of the class.
  *
@@ -33,15 +33,12 @@ class LearnedCosts {
         Situation situation;
         uint16_t index;  //!< below kClasses
     };
-    /** @param operation  kTag or kActiveMessage */
-    static Class class_of(Operation operation, Situation situation, size_t length) {
-        return class_of_size(operation, situation, size_of(length));
+    static Class class_of(Situation situation, size_t length) {
+        return class_of_size(situation, size_of(length));
     }
     /** @param size  below kSizes, as of size_of() */
-    static Class class_of_size(Operation operation, Situation situation, size_t size) {
-        const size_t kind =
-            static_cast<size_t>(operation) * kSituations + static_cast<size_t>(situation);
-        return {situation, static_cast<uint16_t>(kind * kSizes + size)};
+    static Class class_of_size(Situation situation, size_t size) {
+        return {situation, static_cast<uint16_t>(static_cast<size_t>(situation) * kSizes + size)};
     }
     static size_t size_of(size_t length) {
         const auto width = static_cast<size_t>(std::bit_width(length));
@@ -72,10 +69,9 @@ class LearnedCosts {
     /** Keep to what was restored: nothing is tried, and observations change nothing. */
     void pin() { is_pinned_ = true; }
 
-    static constexpr size_t kOperations = 2;
     static constexpr size_t kShortest = 13;  //!< widths of lengths below 8 KiB are one class
     static constexpr size_t kSizes = 14;     //!< those of 32 MiB and more are another
-    static constexpr size_t kClasses = kOperations * kSituations * kSizes;
+    static constexpr size_t kClasses = kSituations * kSizes;
 
   private:
     struct State {

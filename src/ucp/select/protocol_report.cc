@@ -143,7 +143,7 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
     return table.text(indent);
 }
 
-std::string describe_learned(const LearnedCosts& learned, Operation operation,
+std::string describe_learned(const LearnedCosts& learned,
                              const std::array<std::optional<Ways>, kSituations>& ways,
                              const std::string& indent) {
     TextTable table({"learned", "bytes", "at once", "figure", "announced", "figure", "goes"});
@@ -154,7 +154,7 @@ std::string describe_learned(const LearnedCosts& learned, Operation operation,
             const size_t width = size + LearnedCosts::kShortest;
             const size_t length =
                 std::clamp(size_t{3} << (width - 2), two->least, two->most);  // three quarters
-            const auto which = LearnedCosts::class_of_size(operation, situation, size);
+            const auto which = LearnedCosts::class_of_size(situation, size);
             const auto cell = [&](Way way) {
                 const float factor = learned.factor(which, way);
                 return time_text(two->assumed(way).at(length) * (factor == 0 ? 1 : factor));
@@ -167,7 +167,7 @@ std::string describe_learned(const LearnedCosts& learned, Operation operation,
                 learned.factor(which, Way::kAnnounced) == 0)
                 continue;
             is_empty = false;
-            std::string head(name(operation));
+            std::string head(name(Operation::kTag));
             if (situation == Situation::kAmongOthers) head += ", among others";
             table.add({head, fmt::format("{}", length), cell(Way::kAtOnce),
                        std::string(origin(Way::kAtOnce)), cell(Way::kAnnounced),

@@ -20,11 +20,12 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
                                const Thresholds& thresholds, const std::string& indent);
 
 /**
- * What was learned of messages over a lane, for people: for each class of which something is known
- * what either way takes, where the figure comes from, and which one is used. "" if nothing is.
+ * What was learned of tagged messages over a lane, for people: for each class of which something is
+ * known what either way takes, where the figure comes from, and which one is used. "" if nothing
+ * is.
  * @param ways  for each situation
  */
-std::string describe_learned(const LearnedCosts& learned, Operation operation,
+std::string describe_learned(const LearnedCosts& learned,
                              const std::array<std::optional<Ways>, kSituations>& ways,
                              const std::string& indent);
 

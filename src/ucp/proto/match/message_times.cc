@@ -36,8 +36,7 @@ void MessageTimes::end(Request& request, TagReceive& receive) {
     --under_way_;
     receive.times = nullptr;
     const ucs::Time now = clock_.now();
-    const bool is_among_others =
-        receive.is_among_others || under_way_ != 0 || receive.began < last_end_;
+    const bool is_among_others = receive.is_among_others || under_way_ != 0 || receive.began < last_end_;
     const ucs::Duration took = now - std::max(receive.began, last_end_);
     const bool is_pure = !is_among_others || last_way_ == receive.way;
     last_end_ = now;
@@ -49,7 +48,6 @@ void MessageTimes::end(Request& request, TagReceive& receive) {
     const Situation situation = is_among_others ? Situation::kAmongOthers : Situation::kAlone;
     add(receive.sender,
         {.sender = receive.sender,
-         .operation = static_cast<uint8_t>(select::Operation::kTag),
          .situation = static_cast<uint8_t>(situation),
          .way = static_cast<uint8_t>(receive.way),
          .count = 1,
@@ -60,11 +58,10 @@ void MessageTimes::end(Request& request, TagReceive& receive) {
 
 void MessageTimes::add(uint64_t sender, const TookMessage& took, ucs::Time now) {
     const size_t size = LearnedCosts::size_of(took.bytes);
-    const uint64_t hash = ucs::mix64(sender ^ ucs::mix64((size << 16) | (took.operation << 12u) |
-                                                         (took.situation << 8u) | took.way));
+    const uint64_t hash =
+        ucs::mix64(sender ^ ucs::mix64((size << 16) | (took.situation << 8u) | took.way));
     Sum& sum = sums_[hash % sums_.size()];
     const bool is_same = sum.message.sender == sender && sum.size == size &&
-                         sum.message.operation == took.operation &&
                          sum.message.situation == took.situation && sum.message.way == took.way;
     if (is_same) {
         sum.message.count += took.count;
@@ -93,8 +90,7 @@ ucs_status_t MessageTimes::on_took(void* arg, void* data, size_t length, uct::Re
     auto& self = *static_cast<MessageTimes*>(arg);
     TookMessage took{};
     if (length == sizeof(took)) std::memcpy(&took, data, sizeof(took));
-    if (took.count == 0 || took.operation >= LearnedCosts::kOperations ||
-        took.situation >= select::kSituations || took.way >= select::kWays ||
+    if (took.count == 0 || took.situation >= select::kSituations || took.way >= select::kWays ||
         took.nanoseconds / took.count > INT64_MAX) {
         ucs::log_warn("malformed times of messages, of {} bytes, dropped", length);
         return UCS_OK;
@@ -103,12 +99,11 @@ ucs_status_t MessageTimes::on_took(void* arg, void* data, size_t length, uct::Re
     const LearnedLane* learned = endpoint != nullptr ? endpoint->learned() : nullptr;
     if (learned == nullptr) return UCS_OK;
     const size_t bytes = took.bytes / took.count;
-    const auto operation = static_cast<select::Operation>(took.operation);
     const auto situation = static_cast<Situation>(took.situation);
-    const select::Ways* ways = learned->ways(operation, situation, bytes);
+    const select::Ways* ways = learned->ways_of(situation, bytes);
     if (ways == nullptr) return UCS_OK;
     const auto average = static_cast<ucs::Duration::rep>(took.nanoseconds / took.count);
-    learned->costs->observe(LearnedCosts::class_of(operation, situation, bytes), *ways,
+    learned->costs->observe(LearnedCosts::class_of(situation, bytes), *ways,
                             static_cast<select::Way>(took.way), bytes, ucs::Duration(average),
                             took.count);
     return UCS_OK;

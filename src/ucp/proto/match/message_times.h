@@ -13,10 +13,9 @@
 namespace ucp {
 
 #pragma pack(push, 1)
-/** kTook: messages of the worker that this goes to took so long, by its peer's clock. */
+/** kTook: tagged messages of the worker that this goes to took so long, by its peer's clock. */
 struct TookMessage {
     uint64_t sender;    //!< uuid of who has received them
-    uint8_t operation;  //!< select::Operation
     uint8_t situation;  //!< select::Situation
     uint8_t way;        //!< select::Way
     uint32_t count;
@@ -26,7 +25,7 @@ struct TookMessage {
 #pragma pack(pop)
 
 /**
- * Times long messages, and learns from them how to send (UCX_COSTS=learn).
+ * Times long tagged messages, and learns from them how to send (UCX_COSTS=learn).
  *
  * A sender cannot compare the ways of a message: one that goes at once is done for him when it is
  * copied. So receivers take the time, and tell senders. A message takes the time from what comes

@@ -283,12 +283,11 @@ select::Protocol learned_protocol(const LearnedLane& learned, select::Situation 
                                   size_t length, select::Protocol usual) {
     using select::Protocol;
     using select::Way;
-    constexpr auto kTag = select::Operation::kTag;
-    const select::Ways* ways = learned.ways(kTag, situation, length);
+    const select::Ways* ways = learned.ways_of(situation, length);
     if (ways == nullptr) return usual;
     const Way usual_way = is_announced(usual) ? Way::kAnnounced : Way::kAtOnce;
-    const Way way = learned.costs->choose(select::LearnedCosts::class_of(kTag, situation, length),
-                                          *ways, length, usual_way);
+    const Way way = learned.costs->choose(select::LearnedCosts::class_of(situation, length), *ways,
+                                          length, usual_way);
     if (way == usual_way) return usual;
     return way == Way::kAtOnce ? Protocol::kCopy : Protocol::kRendezvous;
 }
@@ -309,7 +308,7 @@ select::Protocol TagEngine::protocol_of(Endpoint& endpoint, const Packer& buffer
         kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
     const LearnedLane* learned = endpoint.learned();
     if (learned != nullptr && is_plain &&
-        learned->ways(kTag, Situation::kAlone, buffer.length()) != nullptr) {
+        learned->ways_of(Situation::kAlone, buffer.length()) != nullptr) {
         const Situation when = situation(endpoint);
         const select::Protocol usual = when == Situation::kAlone ? alone : among_others;
         return learned_protocol(*learned, when, buffer.length(), usual);

@@ -97,9 +97,8 @@ TEST_F(CostFile, NonsenseIsNotBelieved) {
 
 TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     KeptCosts costs = measured();
-    costs.learned = {
-        {"sm_ring/memory", Operation::kTag, Situation::kAlone, 6, Way::kAnnounced, 0.5F},
-        {"tcp/eth0", Operation::kActiveMessage, Situation::kAmongOthers, 0, Way::kAtOnce, 3.25F}};
+    costs.learned = {{"sm_ring/memory", Situation::kAlone, 6, Way::kAnnounced, 0.5F},
+                     {"tcp/eth0", Situation::kAmongOthers, 0, Way::kAtOnce, 3.25F}};
     const std::string text = format_costs(costs, kOwner);
     KeptCosts read;
     ASSERT_EQ(parse_costs(text, kOwner, Origin::kKept, &read), "");
@@ -110,9 +109,10 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     }
     for (const char* line :
          {"learned", "learned a/b tag", "learned a/b tag alone 6 announced",
-          "learned a/b get alone 6 announced 1", "learned a/b tag alone 99 announced 1",
-          "learned a/b tag alone -1 announced 1", "learned a/b tag alone 6 announced nan",
-          "learned a/b tag alone 6 announced 1e9", "learned a/b tag alone 6 announced 1 1"}) {
+          "learned a/b get alone 6 announced 1", "learned a/b am alone 6 announced 1",
+          "learned a/b tag alone 99 announced 1", "learned a/b tag alone -1 announced 1",
+          "learned a/b tag alone 6 announced nan", "learned a/b tag alone 6 announced 1e9",
+          "learned a/b tag alone 6 announced 1 1"}) {
         KeptCosts untouched;
         EXPECT_NE(parse_costs(text + line + "\n", kOwner, Origin::kKept, &untouched), "") << line;
         EXPECT_TRUE(untouched.learned.empty());
@@ -120,8 +120,7 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
 }
 
 TEST_F(CostFile, ProcessesShareWhatTheyLearn) {
-    const LearnedFigure one{
-        "sm_ring/memory", Operation::kTag, Situation::kAlone, 6, Way::kAnnounced, 2};
+    const LearnedFigure one{"sm_ring/memory", Situation::kAlone, 6, Way::kAnnounced, 2};
     LearnedFigure same = one, other = one;
     same.factor = 4;
     other.way = Way::kAtOnce;

@@ -36,7 +36,7 @@ constexpr Ways kNetwork{8 << 10, 64 << 20, {{{1e-6, 1 / 8e9}, {6e-6, 1 / 24e9}}}
 constexpr Ways kBoth[] = {kWithinHost, kNetwork};
 
 LearnedCosts::Class class_of(size_t length, Situation situation = Situation::kAlone) {
-    return LearnedCosts::class_of(Operation::kTag, situation, length);
+    return LearnedCosts::class_of(situation, length);
 }
 
 struct Traffic {
@@ -150,8 +150,7 @@ TEST(LearnedCosts, ClassesKnowNothingOfEachOther) {
     EXPECT_EQ(costs->factor(class_of(64 << 10), Way::kAtOnce),
               costs->factor(class_of(100 << 10), Way::kAtOnce));
     for (const auto other :
-         {class_of(32 << 10), class_of(128 << 10), class_of(64 << 10, Situation::kAmongOthers),
-          LearnedCosts::class_of(Operation::kActiveMessage, Situation::kAlone, 64 << 10)}) {
+         {class_of(32 << 10), class_of(128 << 10), class_of(64 << 10, Situation::kAmongOthers)}) {
         EXPECT_NE(other.index, one.index);
         EXPECT_EQ(costs->factor(other, Way::kAtOnce), 0);
     }
@@ -175,8 +174,8 @@ TEST(LearnedCosts, WhatIsOutOfAllReasonIsNotRestored) {
 TEST(LearnedBook, KeepsToWhatIsPinned) {
     LearnedBook book;
     const size_t length = 64 << 10;
-    book.restore(std::vector<LearnedFigure>{{"lane", Operation::kTag, Situation::kAlone,
-                                             LearnedCosts::size_of(length), Way::kAtOnce, 8}});
+    book.restore(std::vector<LearnedFigure>{
+        {"lane", Situation::kAlone, LearnedCosts::size_of(length), Way::kAtOnce, 8}});
     book.pin();
     LearnedCosts& costs = book.of("lane");
     for (int i = 0; i < 1000; ++i) {
@@ -191,8 +190,7 @@ TEST(LearnedBook, KeepsToWhatIsPinned) {
 TEST(LearnedBook, TellsWhatWasObserved) {
     LearnedBook book;
     const size_t length = 64 << 10;
-    book.restore(std::vector<LearnedFigure>{
-        {"old", Operation::kTag, Situation::kAlone, 3, Way::kAtOnce, 2}});
+    book.restore(std::vector<LearnedFigure>{{"old", Situation::kAlone, 3, Way::kAtOnce, 2}});
     book.of("lane").observe(class_of(length), kWithinHost, Way::kAnnounced, length,
                             std::chrono::microseconds(9), 1);
     const std::vector<LearnedFigure> figures = book.measured();
