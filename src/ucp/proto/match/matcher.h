@@ -149,6 +149,8 @@ class Matcher {
     void keep(UnexpectedMessage& message);
     void remove(UnexpectedMessage& message);
 
+    /** Receives posted so far. */
+    uint64_t posted() const { return posted_; }
     bool has_expected() const { return exact_.size() > 0 || !wildcards_.empty(); }
     size_t unexpected_count() const { return by_tag_.size(); }
 

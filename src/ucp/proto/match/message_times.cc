@@ -28,16 +28,16 @@ void MessageTimes::start(TagReceive& receive, uint64_t sender, select::Way way, 
     receive.timed_bytes = length - arrived;
     receive.timed_length = length;
     receive.is_among_others = under_way_ != 0;
-    receive.began = clock_.now();
+    receive.began = clock_.now().time_since_epoch();
     ++under_way_;
 }
 
 void MessageTimes::end(Request& request, TagReceive& receive) {
     --under_way_;
     receive.times = nullptr;
-    const ucs::Time now = clock_.now();
-    const bool is_among_others = receive.is_among_others || under_way_ != 0 || receive.began < last_end_;
-    const ucs::Duration took = now - std::max(receive.began, last_end_);
+    const ucs::Time now = clock_.now(), began(receive.began);
+    const bool is_among_others = receive.is_among_others || under_way_ != 0 || began < last_end_;
+    const ucs::Duration took = now - std::max(began, last_end_);
     const bool is_pure = !is_among_others || last_way_ == receive.way;
     last_end_ = now;
     last_way_ = receive.way;

@@ -40,7 +40,7 @@ struct TagReceive : ExpectedReceive {
 
     // messages that are timed only (proto/match/message_times.h)
     MessageTimes* times;  //!< null: this one is not
-    ucs::Time began;
+    ucs::Duration began;  //!< by the clock; a ucs::Time would be set to 0 in each receive
     size_t timed_length;  //!< of the message
     size_t timed_bytes;   //!< of these, those that came after the first
     select::Way way;

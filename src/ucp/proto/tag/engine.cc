@@ -58,7 +58,6 @@ ucs_status_ptr_t TagEngine::receive(void* buffer, size_t count, Tag tag, Tag mas
                                     OpParams params) {
     constexpr uint32_t kUnusual =
         UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    ++receives_;
     Unpacker unpacker;
     if (params.has(kUnusual) || matcher_.unexpected_count() != 0 ||
         !unpacker.open_contiguous(buffer, count, params.datatype())) [[unlikely]] {
@@ -91,6 +90,7 @@ ucs_status_ptr_t TagEngine::receive_any(void* buffer, size_t count, Tag tag, Tag
         matcher_.post(receive);
     } else {
         matcher_.remove(*message);
+        ++found_;
         give(*request, static_cast<TagMessage&>(*message), params);
     }
     return requests_.end_call(*request, params);

@@ -71,8 +71,6 @@ class TagEngine : MessageProtocol {
                                      const OpParams& params);
     /** @return false if the receive has been matched: it ends as it ends */
     bool cancel(Request& receive);
-    /** Calls of receive() so far. */
-    uint64_t receives() const { return receives_; }
 
     // --- arriving messages ---
 
@@ -138,8 +136,8 @@ class TagEngine : MessageProtocol {
     MessageTimes& times_;
     std::deque<KeptCopy> copies_;  //!< the first one is under way
     bool copies_are_stopped_ = false;
-    Turns turns_;  //!< of long messages
-    uint64_t receives_ = 0;
+    Turns turns_;         //!< of long messages
+    uint64_t found_ = 0;  //!< receives whose message was there: all others are posted
     Matcher matcher_;
     static constexpr size_t kSpare = 16;  //!< places for messages that find no memory
     ucs::ObjectPool<TagMessage> messages_{"tag_messages"};

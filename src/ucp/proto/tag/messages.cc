@@ -271,8 +271,9 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
  * received since its last long message, which was the only one of its turn.
  */
 select::Situation TagEngine::situation(const Endpoint& endpoint) {
-    const bool is_alone = turns_.is_next_alone(receives_, matcher_.has_expected()) &&
-                          !endpoint.has_backlog() && !requests_.has_named();
+    const bool is_alone =
+        turns_.is_next_alone(matcher_.posted() + found_, matcher_.has_expected()) &&
+        !endpoint.has_backlog() && !requests_.has_named();
     return is_alone ? select::Situation::kAlone : select::Situation::kAmongOthers;
 }
 
