@@ -24,10 +24,11 @@ inline constexpr int8_t kNoSender = -1;
 inline constexpr auto kSenderOffsets = [] {
     std::array<int8_t, uct::kMaxAmId> offsets{};
     offsets.fill(kNoSender);
-    for (const AmId id : {AmId::kFragment, AmId::kPut, AmId::kGetRequest, AmId::kGetReply,
-                          AmId::kAtomicRequest, AmId::kAtomicReply, AmId::kRmaAck, AmId::kNotify,
-                          AmId::kReset, AmId::kHello, AmId::kLane, AmId::kMarker, AmId::kBulkRevoke,
-                          AmId::kBulkRevokeDone, AmId::kBulkQueuePair, AmId::kOrdered, AmId::kTook})
+    for (const AmId id :
+         {AmId::kFragment, AmId::kPut, AmId::kGetRequest, AmId::kGetReply, AmId::kAtomicRequest,
+          AmId::kAtomicReply, AmId::kRmaAck, AmId::kNotify, AmId::kReset, AmId::kHello, AmId::kLane,
+          AmId::kMarker, AmId::kBulkRevoke, AmId::kBulkRevokeDone, AmId::kBulkQueuePair,
+          AmId::kOrdered, AmId::kTook, AmId::kMemoryNews})
         offsets[static_cast<size_t>(id)] = 0;
     for (const AmId id :
          {AmId::kTagFirst, AmId::kTagSync, AmId::kAmSingle, AmId::kAmFirst, AmId::kRndvRts,
