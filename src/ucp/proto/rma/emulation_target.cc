@@ -43,13 +43,12 @@ ucs_status_t on_put(void* arg, void* data, size_t length, uct::ReceiveDescriptor
     EmulatedPut put;
     std::span<const std::byte> payload;
     if (!read_request(data, length, &put, &payload)) return UCS_OK;
+    // Further pieces of one that was refused need no answer, and no line each.
+    if (owner.refused.is(put.from, put.request)) return UCS_OK;
     if (!payload.empty()) {
         void* target = find_memory(owner, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
-        if (target == nullptr) {
-            refuse(owner, put.from, put.request);
-            return UCS_OK;
-        }
-        if (copy_memory(target, payload.data(), payload.size()) != UCS_OK) {
+        if (target == nullptr || copy_memory(target, payload.data(), payload.size()) != UCS_OK) {
+            owner.refused = {put.from, put.request};
             refuse(owner, put.from, put.request);
             return UCS_OK;
         }

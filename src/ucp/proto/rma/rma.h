@@ -106,6 +106,14 @@ class OneSided {
     ucp::bulk::Engine& bulk;
     DirectPath& direct;
 
+    /** The emulated put that was refused last. */
+    struct RefusedPut {
+        uint64_t from = 0;  //!< uuid; 0: none
+        uint64_t request = 0;
+
+        bool is(uint64_t worker, uint64_t id) const { return from == worker && request == id; }
+    } refused;
+
     /**
      * Submit an operation. Where operations are done when their call returns, a program that waits
      * for a word to change by nothing else, as locks of OpenSHMEM do, would never come to

@@ -99,7 +99,7 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
          bytes_of(TagFirstHeader{0, {from, 1}, UINT64_MAX - 8, 0}, 64)},
         {"put: no such region", AmId::kPut, bytes_of(EmulatedPut{from, 1, nowhere, 1}, 8)},
         {"put: another identity", AmId::kPut,
-         bytes_of(EmulatedPut{from, 1, {identity + 1, 1, 0x1000}, 1}, 8)},
+         bytes_of(EmulatedPut{from, 2, {identity + 1, 1, 0x1000}, 1}, 8)},
         {"get: no such region", AmId::kGetRequest, bytes_of(EmulatedGet{from, 1, nowhere, 8})},
         {"get: all of memory", AmId::kGetRequest,
          bytes_of(EmulatedGet{from, 1, nowhere, UINT64_MAX})},
@@ -182,6 +182,20 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
 
 void deliver(Worker& victim, AmId id, std::vector<std::byte> bytes) {
     victim.interfaces().deliver(static_cast<uint8_t>(id), bytes.data(), bytes.size());
+}
+
+TEST(BadMessages, APutIsRefusedOnce) {
+    Cluster cluster;
+    Worker& victim = cluster.b().worker();
+    ucs::LogCapture log;
+    const uint64_t from = cluster.a.worker().uuid();
+    const auto put = [&](uint64_t request) {
+        deliver(victim, AmId::kPut, bytes_of(EmulatedPut{from, request, {1, 1, 0x1000}, 0}, 8));
+    };
+    for (int piece = 0; piece < 3; ++piece) put(1);
+    EXPECT_EQ(log.entries().size(), 1u);
+    put(2);
+    EXPECT_EQ(log.entries().size(), 2u);
 }
 
 TEST(BadMessages, AFragmentThatComesTwiceCountsOnce) {
