@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/unordered_set.hpp>
@@ -63,13 +64,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uct::Endpoint& tx_lane() const { return *tx_lane_; }
     /** Post a short message on tx_lane(). @return as uct::Endpoint::am_short() */
     ucs_status_t post_short(AmId id, uint64_t header, const void* payload, size_t length) {
-        try {
+        return with_memory([&] {
             return tx_lane_->am_short(static_cast<uint8_t>(id), header, payload,
                                       static_cast<uint32_t>(length));
-        } catch (const std::bad_alloc&) {
-            out_of_memory();
-            return UCS_ERR_NO_MEMORY;
-        }
+        });
     }
     /** True if a message that is posted on tx_lane() right now keeps its place among the others. */
     bool message_ready() const;
@@ -350,8 +348,25 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);
     /** @return false: there is no memory to wait in */
     bool enqueue(Request& request);
-    /** No memory for what must not be left out. */
+    /** @return false: it is not in the queue (any more) */
+    bool dequeue(Request& request);
+    /** No memory for what must not be left out: the endpoint fails. */
     void out_of_memory();
+    /** Do what may need memory. @return what it returns, else UCS_OK; UCS_ERR_NO_MEMORY */
+    template <typename Work>
+    ucs_status_t with_memory(Work work) {
+        try {
+            if constexpr (std::is_void_v<std::invoke_result_t<Work>>) {
+                work();
+                return UCS_OK;
+            } else {
+                return work();
+            }
+        } catch (const std::bad_alloc&) {
+            out_of_memory();
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
     void end_posting(Request& request, ucs_status_t status);
     Backlog& backlog();
     uint8_t lane_bit(const Lane& lane) const {

@@ -104,13 +104,8 @@ void Endpoint::start_within(Request& part, Request& whole) {
 }
 
 bool Endpoint::enqueue(Request& request) {
-    try {
-        backlog();
-    } catch (const std::bad_alloc&) {
-        // A message that has begun has to go on.
-        out_of_memory();
-        return false;
-    }
+    // A message that has begun has to go on.
+    if (with_memory([this] { backlog(); }) != UCS_OK) return false;
     request.flags |= Request::kQueued;
     RequestQueue& queue = backlog_->requests;
     // Two workers' fences that wait for answers, each queued behind the other's, would wait for
@@ -129,7 +124,7 @@ bool Endpoint::enqueue(Request& request) {
     return true;
 }
 
-bool Endpoint::withdraw(Request& request) {
+bool Endpoint::dequeue(Request& request) {
     if ((request.flags & Request::kQueued) == 0) return false;
     request.flags &= ~Request::kQueued;
     RequestQueue& queue = backlog_->requests;
@@ -139,6 +134,11 @@ bool Endpoint::withdraw(Request& request) {
         trace_stall(*this, false);
         update_fast_path();
     }
+    return true;
+}
+
+bool Endpoint::withdraw(Request& request) {
+    if (!dequeue(request)) return false;
     pump();
     return true;
 }
@@ -189,12 +189,7 @@ std::optional<Endpoint::Step> Endpoint::step_of(Request& request) {
 }
 
 ucs_status_t Endpoint::try_post(Request& request, const Lane& lane) {
-    try {
-        return post(request, lane);
-    } catch (const std::bad_alloc&) {
-        out_of_memory();
-        return UCS_ERR_NO_MEMORY;
-    }
+    return with_memory([&] { return post(request, lane); });
 }
 
 ucs_status_t Endpoint::post(Request& request, const Lane& lane) {
@@ -261,13 +256,9 @@ ucs_status_t Endpoint::flush_for_fence(const Lane& lane) {
 
 ucs_status_t Endpoint::take(const Step& step) {
     if (step.kind == Step::Kind::kRequest) return take_request(*step.request, step.lane);
-    try {
-        const ucs_status_t status = flush_for_fence(step.lane);
-        if (status == UCS_ERR_NO_RESOURCE) return status;
-        if (status != UCS_OK) fail(status);
-    } catch (const std::bad_alloc&) {
-        out_of_memory();
-    }
+    const ucs_status_t status = with_memory([&] { return flush_for_fence(step.lane); });
+    if (status == UCS_ERR_NO_RESOURCE) return status;
+    if (status != UCS_OK) fail(status);
     return UCS_OK;
 }
 
@@ -275,16 +266,7 @@ ucs_status_t Endpoint::take_request(Request& request, const Lane& lane) {
     const ucs_status_t status = try_post(request, lane);
     if (status == UCS_INPROGRESS) return UCS_OK;
     if (status == UCS_ERR_NO_RESOURCE) return status;
-    if ((request.flags & Request::kQueued) == 0) return UCS_OK;
-    request.flags &= ~Request::kQueued;
-    RequestQueue& queue = backlog_->requests;
-    queue.erase(queue.iterator_to(request));
-    if (queue.empty()) {
-        has_backlog_ = false;
-        trace_stall(*this, false);
-        update_fast_path();
-    }
-    end_posting(request, status);
+    if (dequeue(request)) end_posting(request, status);
     return UCS_OK;
 }
 
@@ -321,11 +303,7 @@ void Endpoint::pump() {
 
 void Endpoint::pump_later() {
     if (has_flag(kPumpLater)) return;
-    try {
-        host_->to_pump.push_back(this);
-    } catch (const std::bad_alloc&) {
-        return out_of_memory();
-    }
+    if (with_memory([this] { host_->to_pump.push_back(this); }) != UCS_OK) return;
     set_flag(kPumpLater);
     host_->work.notify();
 }
@@ -386,11 +364,8 @@ void Endpoint::queue_hello() {
     const HelloHeader header{host_->uuid};
     const auto& address = host_->address;
     std::vector<std::byte> message;
-    try {
-        message.resize(sizeof(header) + address.size());
-    } catch (const std::bad_alloc&) {
-        return out_of_memory();
-    }
+    const size_t length = sizeof(header) + address.size();
+    if (with_memory([&] { message.resize(length); }) != UCS_OK) return;
     std::memcpy(message.data(), &header, sizeof(header));
     std::memcpy(message.data() + sizeof(header), address.data(), address.size());
     queue_control(AmId::kHello, message, static_cast<uint8_t>(ControlMessage::Then::kGreeted));
@@ -407,31 +382,26 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
     // Most find room: those are not copied first.
     const bool is_first = backlog_ == nullptr ||
                           (backlog_->controls.empty() && backlog_->control_wait.lane == nullptr);
-    try {
+    const ucs_status_t status = with_memory([&] {
         if (is_first && then == static_cast<uint8_t>(ControlMessage::Then::kNothing)) {
-            const ucs_status_t status = ControlMessage::post(scalable_lane(), id, message);
-            if (status == UCS_OK) return;
-            if (status != UCS_ERR_NO_RESOURCE) return fail(status);
+            const ucs_status_t posted = ControlMessage::post(scalable_lane(), id, message);
+            if (posted != UCS_ERR_NO_RESOURCE) return posted;
         }
         ControlQueue& controls = backlog().controls;
         controls.push_back(
             *ControlMessage::make(id, message, static_cast<ControlMessage::Then>(then)));
-    } catch (const std::bad_alloc&) {
-        return out_of_memory();
-    }
-    pump_controls();
+        return UCS_ERR_NO_RESOURCE;
+    });
+    if (status == UCS_ERR_NO_RESOURCE) return pump_controls();
+    if (status != UCS_OK) fail(status);
 }
 
 ucs_status_t Endpoint::post_first_control() {
     if (is_failed()) return UCS_ERR_CANCELED;
     ControlMessage& message = backlog_->controls.front();
-    ucs_status_t status = UCS_ERR_NO_MEMORY;
-    try {
-        status =
-            ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
-    } catch (const std::bad_alloc&) {
-        out_of_memory();
-    }
+    const ucs_status_t status = with_memory([&] {
+        return ControlMessage::post(scalable_lane(), message.id, {message.bytes(), message.length});
+    });
     if (status == UCS_ERR_NO_RESOURCE) return status;
     const ControlMessage::Then then = message.then;
     backlog_->controls.pop_front();
@@ -441,11 +411,8 @@ ucs_status_t Endpoint::post_first_control() {
         return UCS_OK;
     }
     if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;
-    try {
-        if (then == ControlMessage::Then::kMarked) host_->events.marker_posted(*this);
-    } catch (const std::bad_alloc&) {
-        out_of_memory();
-    }
+    if (then == ControlMessage::Then::kMarked)
+        (void)with_memory([this] { host_->events.marker_posted(*this); });
     return UCS_OK;
 }
 

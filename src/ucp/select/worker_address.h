@@ -44,6 +44,11 @@ struct WorkerAddress {
     std::vector<AddressEntry> entries;
 };
 
+/** What outlives the bytes that an address was read from. */
+inline std::vector<std::byte> copy_bytes(std::span<const std::byte> bytes) {
+    return {bytes.begin(), bytes.end()};
+}
+
 /** A cost as the other end sees it: rounded to what travels. */
 float wire_cost(double cost);
 

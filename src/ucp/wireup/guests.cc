@@ -7,13 +7,6 @@
 #include "ucs/log/log.h"
 
 namespace ucp::wireup {
-namespace {
-
-std::vector<std::byte> copy(std::span<const std::byte> bytes) {
-    return {bytes.begin(), bytes.end()};
-}
-
-}  // namespace
 
 uct::GuestHost* Guests::host(unsigned interface) const {
     return dynamic_cast<uct::GuestHost*>(interfaces_[interface].transport.get());
@@ -56,7 +49,7 @@ ucs_status_t Guests::invite(const WorkerAddress& guest) {
         if (own == nullptr) continue;
         for (const AddressEntry& entry : guest.entries) {
             if (entry.kind != interfaces_[index].kind) continue;
-            Invitation invitation{index, copy(entry.device), copy(entry.interface), {}};
+            Invitation invitation{index, copy_bytes(entry.device), copy_bytes(entry.interface), {}};
             invitation.own.resize(interfaces_.attributes(index).interface_address_length);
             const ucs_status_t invited = own->invite(invitation.guest(), invitation.own);
             if (invited == UCS_OK) made.invitations.push_back(std::move(invitation));

@@ -155,9 +155,6 @@ std::vector<Rail> LanePlanner::rails(const WorkerAddress& remote,
     std::vector<Rail> found;
     const std::vector<uint8_t> chosen = select::rails(ranked, own_, remote, options());
     if (chosen.size() < 2) return found;
-    const auto copy = [](std::span<const std::byte> bytes) {
-        return std::vector<std::byte>(bytes.begin(), bytes.end());
-    };
     for (const uint8_t place : std::span(chosen).subspan(1)) {
         select::Candidate candidate = ranked[place];
         select::find_partner(own_, remote, reach(), candidate);
@@ -169,8 +166,8 @@ std::vector<Rail> LanePlanner::rails(const WorkerAddress& remote,
                                           : int{own_interfaces_[candidate.partner_local]},
                          .domains = {static_cast<uint8_t>(interfaces_[index].domain), entry.domain},
                          .bandwidth = entry.bandwidth,
-                         .remote_device = copy(entry.device),
-                         .remote_interface = copy(entry.interface)});
+                         .remote_device = copy_bytes(entry.device),
+                         .remote_interface = copy_bytes(entry.interface)});
     }
     return found;
 }
