@@ -2,6 +2,7 @@
 #include "ucp/endpoint/ordered_lane.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace ucp {
@@ -10,6 +11,9 @@ OrderedLane::OrderedLane(const Lane& scalable, uint64_t sender, uint32_t epoch)
     : scalable_(scalable.endpoint),
       attributes_(scalable.attributes),
       domains_(scalable.domains),
+      most_short_((scalable.attributes.capabilities & uct::kAmShort) != 0
+                      ? std::min(scalable.attributes.am.max_short, kMostShort)
+                      : 0),
       header_{.sender = sender, .epoch = epoch, .id = 0, .unused = {}} {
     auto& am = attributes_.am;
     am.max_bcopy -= std::min(am.max_bcopy, sizeof(OrderedHeader));
@@ -41,6 +45,16 @@ ucs_status_t OrderedLane::am_short(uint8_t id, uint64_t header, const void* payl
                                    uint32_t length) {
     header_.id = id;
     Short message{header_, header, payload, length};
+    const size_t size = sizeof(OrderedHeader) + sizeof(header) + length;
+    if (size <= sizeof(uint64_t) + most_short_) {
+        std::array<std::byte, sizeof(uint64_t) + kMostShort> bytes;
+        pack_short(bytes.data(), &message);
+        uint64_t first;
+        std::memcpy(&first, bytes.data(), sizeof(first));
+        return scalable_.am_short(static_cast<uint8_t>(AmId::kOrdered), first,
+                                  bytes.data() + sizeof(first),
+                                  static_cast<uint32_t>(size - sizeof(first)));
+    }
     const ssize_t sent =
         scalable_.am_bcopy(static_cast<uint8_t>(AmId::kOrdered), pack_short, &message);
     return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;

@@ -12,7 +12,8 @@ namespace ucp {
 /**
  * The scalable lane of an endpoint that has just left its dedicated lane: each message says whose
  * it is and which round's DMARK it comes after, so that the receiver can hold it until then.
- * Messages only; all of them travel as AmId::kOrdered, through a bounce buffer.
+ * Messages only; all of them travel as AmId::kOrdered: short ones as short ones, since a queue may
+ * take more of those, the others through a bounce buffer.
  */
 class OrderedLane final : public uct::Endpoint {
   public:
@@ -63,6 +64,9 @@ class OrderedLane final : public uct::Endpoint {
     bool is_connected(const uct::RemoteAddress&) const override { return false; }
 
   private:
+    /** Bytes behind a short message's first eight: they are put together on the stack. */
+    static constexpr size_t kMostShort = 256;
+
     struct Short;
     struct Wrapped;
     static size_t pack_short(void* destination, void* arg);
@@ -71,6 +75,7 @@ class OrderedLane final : public uct::Endpoint {
     uct::Endpoint& scalable_;
     uct::InterfaceAttributes attributes_;
     const DomainPair domains_;
+    const size_t most_short_;  //!< bytes behind the first eight; 0: the lane has no short messages
     OrderedHeader header_;
 };
 

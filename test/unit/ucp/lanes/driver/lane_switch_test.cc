@@ -342,6 +342,8 @@ TEST(LaneSwitch, LeavingALaneStopsNoSender) {
         ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_SCALABLE), UCS_OK);
         EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
         const ucs::Time begun = cluster.clock.now();
+        const auto& posted = cluster.fabric.counters(uct::mock::Kind::kScalable);
+        const uint64_t short_before = posted.am_short;
         std::vector<uint8_t> big = pattern(20000, 1);
         std::vector<ucs_status_ptr_t> sends;
         for (unsigned count = 0; count < 50; ++count) {
@@ -351,6 +353,8 @@ TEST(LaneSwitch, LeavingALaneStopsNoSender) {
             }
         }
         EXPECT_LT(cluster.clock.now() - begun, std::chrono::milliseconds(1));
+        // Short ones stay short: of others a queue may take fewer.
+        EXPECT_GE(posted.am_short, short_before + 50);
         EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
         cluster.steps(2000);
         EXPECT_EQ(cluster.lane_state(endpoint), UCPX_LANE_STATE_DEMOTING);
