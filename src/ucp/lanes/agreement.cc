@@ -25,7 +25,8 @@ bool Negotiator::may_promote(const Ranking::Member& candidate) {
 void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
     auto& link = static_cast<Link&>(candidate);
     scoreboard_.advertise(link);
-    // The low bit tells the two ends' rounds apart, the rest an end's rounds from one another.
+    // The low bit tells the two ends' rounds apart, the rest an end's rounds from one another. It
+    // is never 0, so that no round is kNoRound.
     requests_made_ = requests_made_ % 0x7fffffffu + 1;
     rounds_.start(link, requests_made_ << 1 | (link.low_end ? 0 : 1));
     link.round.kept = kept_.epoch_of(link.id());

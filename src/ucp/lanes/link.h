@@ -148,7 +148,11 @@ struct Link : Ranking::Member {
     Score advertised = 0;
     Score remote = 0;
     Time advertised_at = 0;
-    Time remote_due = 0;  // when the remote score is halved if it has not been repeated
+    // SCOREs that were due since the peer was last heard of. Beyond kMostUnheard they are held
+    // back.
+    std::uint32_t unheard = 0;
+    bool owes_score = false;  // one was: what is advertised is still to be said
+    Time remote_due = 0;      // when the remote score is halved if it has not been repeated
 
     // Asking.
     Epoch epoch = 0;  // of the current round, or of the last
@@ -190,6 +194,9 @@ struct Link : Ranking::Member {
     std::uint32_t promotions = 0;
     std::uint32_t demotions = 0;
 
+    static constexpr std::uint32_t kMostUnheard = 4;
+    // Was asked more than once since it was last heard of: it may not know this end any more.
+    bool is_unanswered() const { return pings > 1 || unheard > kMostUnheard; }
     // The peer has not answered for longer than others should have to wait for it.
     bool is_overdue() const { return patience == Patience::kOver; }
     // Has a slot, and keeps it.

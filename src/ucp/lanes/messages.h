@@ -45,6 +45,8 @@ enum class WithdrawReason : std::uint8_t { kNoLane = 1, kNoAnswer, kClosing, kPo
 
 // Names a round of a link; see docs/design/lanes.md. 0 is no round.
 using Epoch = std::uint32_t;
+// Named by a PING that asks for an answer alone: whoever gets it is not in that one.
+inline constexpr Epoch kNoRound = 1;
 
 // One control message. Fields that a type does not carry keep their defaults.
 struct Message {

@@ -69,7 +69,8 @@ Negotiator::Order Negotiator::order_of(Peer peer, Epoch epoch) const {
 
 bool Negotiator::is_empty(const Link& link) {
     return link.state == LinkState::kIdle && link.local == 0 && link.score() == 0 &&
-           link.policy == Policy::kAuto && link.life == Link::Life::kOpen && !link.deferred;
+           link.policy == Policy::kAuto && link.life == Link::Life::kOpen && !link.deferred &&
+           !link.owes_score;
 }
 
 // Drops the lowest link that nothing but its score keeps, if that is below `score`.
@@ -310,7 +311,10 @@ ucs_status_t Negotiator::on_message(Peer peer, const Message& message, bool may_
     is_unsettled_ = true;
     const bool may_track = context_.config.cap != 0 && !closing_ && may_promote;
     Link* link = lookup(peer);
-    if (link != nullptr) link->heard_at = context_.now;
+    if (link != nullptr) {
+        link->heard_at = context_.now;
+        scoreboard_.heard(*link);
+    }
     switch (message.type) {
         case MessageType::kPing: {
             Message answer;

@@ -2,6 +2,7 @@
 #include "ucp/lanes/scoreboard.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace ucp::lanes {
@@ -49,15 +50,43 @@ void Scoreboard::update_local(Link& link) {
     const bool appeared = (local == 0) != (link.advertised == 0);
     if (!appeared && moved <= allowed) return;
     advertise(link);
+    say(link);
+}
+
+// What a peer does not read stays in its queue, where others' messages find no room: after a few
+// SCOREs it is asked to answer, ever more seldom, and gets the next one when it does.
+void Scoreboard::say(Link& link) {
+    const std::uint32_t unheard = ++link.unheard;
+    link.owes_score = unheard > Link::kMostUnheard && link.life == Link::Life::kOpen;
+    if (!link.owes_score) send_score(link);
+    if (unheard < Link::kMostUnheard) return;
+    const std::uint32_t held_back = unheard - Link::kMostUnheard;
+    if (held_back != 0 && !std::has_single_bit(held_back)) return;
+    ++context_.counters.pings;
+    Message ping;
+    ping.type = MessageType::kPing;
+    ping.epoch = kNoRound;
+    context_.actions.send(link.peer, std::move(ping));
+}
+
+void Scoreboard::send_score(const Link& link) {
     Message score;
     score.type = MessageType::kScore;
     score.local = link.advertised;
     context_.actions.send(link.peer, std::move(score));
 }
 
+void Scoreboard::heard(Link& link) {
+    link.unheard = 0;
+    if (!link.owes_score) return;
+    link.owes_score = false;
+    send_score(link);
+}
+
 void Scoreboard::advertise(Link& link) {
     link.advertised = local_of(link);
     link.advertised_at = context_.now;
+    link.owes_score = false;
     reconsider(link);
     place(link);
 }
@@ -86,10 +115,7 @@ void Scoreboard::age(Link& link) {
     if (link.advertised != 0 && now >= link.advertised_at + context_.config.refresh) {
         link.advertised = local_of(link);
         link.advertised_at = now;
-        Message score;
-        score.type = MessageType::kScore;
-        score.local = link.advertised;
-        context_.actions.send(link.peer, std::move(score));
+        say(link);
     }
     if (link.remote != 0 && now >= link.remote_due) {
         const Config& config = context_.config;

@@ -31,6 +31,8 @@ class Scoreboard {
     void update_local(Link& link);
     // The caller sends a message that carries Link::advertised.
     void advertise(Link& link);
+    // A message of the peer came: what was held back from it is said.
+    void heard(Link& link);
     // The peer advertised `score`.
     void set_remote(Link& link, Score score);
 
@@ -42,6 +44,8 @@ class Scoreboard {
 
   private:
     Score local_of(const Link& link) const;
+    void say(Link& link);
+    void send_score(const Link& link);
     void reconsider(Link& link);
 
     Context& context_;

@@ -56,7 +56,7 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
     if (message.type == lanes::MessageType::kPing) {
         // Who does not answer may have no endpoint to this worker any more.
         const lanes::Link* link = negotiator_.find(peer);
-        if (link != nullptr && link->pings > 1) owner.greet_again();
+        if (link != nullptr && link->is_unanswered()) owner.greet_again();
     }
     owner.send_control_greeted(AmId::kLane, Encoded(host_.uuid, message).span());
 }

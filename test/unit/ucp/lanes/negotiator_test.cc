@@ -302,6 +302,34 @@ TEST_F(LanesNegotiator, ScoresAreAdvertisedWhenTheyMoveAndRepeated) {
 }
 
 // What varies says little: who has no slot counts for what it has at least.
+// What a peer that computes does not read must not fill its queue: others' messages lie there too.
+TEST_F(LanesNegotiator, AScoreThatMovesIsNotSentToASilentPeerAgainAndAgain) {
+    start(worker_);
+    deliver(Type::kScore);
+    score(kPeer, 100'000);
+    deliver(Type::kDeny);
+    sink_->take();
+    std::size_t scores = 0, pings = 0;
+    for (Score measured = 100'000; measured >= 4; measured -= (measured + 4) / 5) {
+        score(kPeer, measured);
+        const std::string log = sink_->take();
+        scores += log.find("2:SCORE") != log.npos;
+        pings += log.find("2:PING") != log.npos;
+    }
+    EXPECT_EQ(Link::kMostUnheard, scores);
+    EXPECT_GE(pings, 5u);
+    EXPECT_LE(pings, 7u);
+    // At this end the score has gone all the same; what it is now is said to who listens again.
+    EXPECT_EQ(0u, negotiator_->find(kPeer)->advertised);
+    Message answer = message(Type::kGone);
+    answer.epoch = kNoRound;
+    hear(kPeer, answer);
+    EXPECT_EQ("2:SCORE", sink_->take());
+    EXPECT_EQ(0u, sink_->last.local);
+    hear(kPeer, answer);
+    EXPECT_EQ("", sink_->take());
+}
+
 TEST_F(LanesNegotiator, DoubtCountsAgainstWhoHoldsNoSlot) {
     start(worker_, 1);
     climb(kPeer, LinkState::kEstablished);
