@@ -27,19 +27,6 @@ void put_at(std::vector<std::byte>& bytes, size_t offset, Value value) {
     std::memcpy(bytes.data() + offset, &value, sizeof(value));
 }
 
-/** A fuzzer does not find a checksum. */
-bool repair_address(std::vector<std::byte>& bytes) {
-    constexpr size_t kLength = 4, kChecksum = 8, kChecked = 12;
-    if (bytes.size() < 32) return false;
-    put_at(bytes, 0, uint32_t{0x41574c53});
-    put_at(bytes, kLength, static_cast<uint32_t>(bytes.size()));
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const std::byte byte : std::span(bytes).subspan(kChecked))
-        hash = (hash ^ std::to_integer<uint8_t>(byte)) * 0x100000001b3u;
-    put_at(bytes, kChecksum, static_cast<uint32_t>(hash ^ (hash >> 32)));
-    return true;
-}
-
 bool repair_remote_key(std::vector<std::byte>& bytes) {
     if (bytes.size() < sizeof(PackedKeyHeader)) return false;
     put_at(bytes, 0, PackedKeyHeader::kMagic);
@@ -61,6 +48,18 @@ void open_remote_key(Victim& victim, const std::vector<std::byte>& bytes) {
 }
 
 }  // namespace
+
+bool repair_address(std::vector<std::byte>& bytes) {
+    constexpr size_t kLength = 4, kChecksum = 8, kChecked = 12;
+    if (bytes.size() < 32) return false;
+    put_at(bytes, 0, uint32_t{0x41574c53});
+    put_at(bytes, kLength, static_cast<uint32_t>(bytes.size()));
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const std::byte byte : std::span(bytes).subspan(kChecked))
+        hash = (hash ^ std::to_integer<uint8_t>(byte)) * 0x100000001b3u;
+    put_at(bytes, kChecksum, static_cast<uint32_t>(hash ^ (hash >> 32)));
+    return true;
+}
 
 void read_address(std::span<const uint8_t> input) {
     std::vector<std::byte> bytes = copy_of(input);

@@ -23,6 +23,14 @@ void read_messages(std::span<const uint8_t> input);
 void read_lane_message(std::span<const uint8_t> input);
 /** What a peer of the job sends on a TCP connection, after its greeting. */
 void read_tcp_stream(std::span<const uint8_t> input);
+/** What a peer of the job does over time, with sessions (tcp_session_input.cc lists the steps). */
+void read_tcp_session(std::span<const uint8_t> input);
+/** What clients say to a listener, and a listener to clients (wireup_input.cc lists the steps). */
+void read_callers(std::span<const uint8_t> input);
+void read_answers(std::span<const uint8_t> input);
+
+/** A fuzzer does not find a checksum. @return false: too short for an address */
+bool repair_address(std::vector<std::byte>& bytes);
 
 using Input = std::vector<uint8_t>;
 using Reader = void (*)(std::span<const uint8_t> input);
@@ -34,8 +42,11 @@ struct Target {
     std::vector<Input> (*seeds)();
 };
 
-/** Valid inputs of read_tcp_stream(). */
+// Valid inputs of readers whose steps are known in their sources alone.
 std::vector<Input> tcp_streams();
+std::vector<Input> tcp_sessions();
+std::vector<Input> callers();
+std::vector<Input> answers();
 
 /** Every reader above. */
 std::span<const Target> targets();

@@ -163,6 +163,9 @@ constexpr Target kTargets[] = {
     {"message", read_messages, messages},
     {"lane_message", read_lane_message, lane_messages},
     {"tcp_stream", read_tcp_stream, tcp_streams},
+    {"tcp_session", read_tcp_session, tcp_sessions},
+    {"callers", read_callers, callers},
+    {"answers", read_answers, answers},
 };
 
 }  // namespace

@@ -85,8 +85,10 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
     std::array<epoll_event, 16> events;
     const int count = epoll_wait(poll_, events.data(), static_cast<int>(events.size()), 0);
     for (int index = 0; index < count; ++index) {
+        // The event is packed: nothing may refer to its members.
+        const uint64_t id = events[static_cast<size_t>(index)].data.u64;
         // What one of them does may be the end of another.
-        const auto found = watched_.find(events[static_cast<size_t>(index)].data.u64);
+        const auto found = watched_.find(id);
         if (found != watched_.end()) found->second->ready();
     }
     std::erase_if(callers_, [&](const auto& caller) { return caller->has_expired(now); });
