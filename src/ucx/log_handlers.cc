@@ -59,9 +59,10 @@ unsigned LogHandlers::count() const {
     return static_cast<unsigned>(handlers_.size());
 }
 
-ucs::LogSink& LogHandlers::sink() const {
+ucs::LogSink& LogHandlers::sink_before(ucs::LogSink& otherwise) const {
     const std::lock_guard lock(mutex_);
-    return !handlers_.empty() && before_ != nullptr ? *before_ : ucs::default_log_sink();
+    const bool is_usual = before_ == nullptr || before_ == &ucs::default_log_sink();
+    return handlers_.empty() || is_usual ? otherwise : *before_;
 }
 
 // Handlers may log, push and pop: they run without the lock.
@@ -95,7 +96,7 @@ void LogHandlers::dispatch(const char* file, unsigned line, const char* function
     std::string text(static_cast<size_t>(std::max(length, 0)), '\0');
     if (length > 0) std::vsnprintf(text.data(), text.size() + 1, format, ap);
     const ucs::LogLevel own = own_level(level);
-    sink().write(own, ucs::log_line(own, file, line, text), text);
+    sink_before(ucs::program_log_sink()).write(own, ucs::log_line(own, file, line, text), text);
 }
 
 void LogHandlers::write(ucs::LogLevel level, std::string_view line, std::string_view text) {
@@ -109,7 +110,7 @@ void LogHandlers::write(ucs::LogLevel level, std::string_view line, std::string_
         va_end(ap);
         return is_done;
     };
-    if (!ask("%s", whole.c_str())) sink().write(level, line, text);
+    if (!ask("%s", whole.c_str())) sink_before(ucs::default_log_sink()).write(level, line, text);
 }
 
 }  // namespace ucx

@@ -23,7 +23,7 @@ class LogHandlers final : public ucs::LogSink {
     void push(ucs_log_func_t handler);
     void pop();
     unsigned count() const;
-    /** A line of the program: handlers are asked, then the sink. */
+    /** A line of the program: handlers are asked, then it is written where UCX writes it. */
     void dispatch(const char* file, unsigned line, const char* function, ucs_log_level_t level,
                   const ucs_log_component_config_t* component, const char* format, va_list ap);
     /** A line of the library. */
@@ -33,7 +33,8 @@ class LogHandlers final : public ucs::LogSink {
     bool is_taken(const char* file, unsigned line, const char* function, ucs_log_level_t level,
                   const ucs_log_component_config_t* component, const char* format,
                   va_list ap) const;
-    ucs::LogSink& sink() const;
+    /** Whose place it has taken, if that was set by somebody. */
+    ucs::LogSink& sink_before(ucs::LogSink& otherwise) const;
 
     mutable std::mutex mutex_;
     std::vector<ucs_log_func_t> handlers_;

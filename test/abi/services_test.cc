@@ -103,9 +103,9 @@ TEST_F(Log, WhatHandlersLeaveIsWritten) {
     answer = UCS_LOG_FUNC_RC_CONTINUE;
     ucs_log_push_handler(note);
     for (const char* fruit : {"plum", "quince"}) {
-        testing::internal::CaptureStderr();
+        testing::internal::CaptureStdout();
         ucs_log_dispatch("/src/a.c", 7, "f", UCS_LOG_LEVEL_INFO, &mine, "a %s", fruit);
-        const std::string written = testing::internal::GetCapturedStderr();
+        const std::string written = testing::internal::GetCapturedStdout();
         EXPECT_NE(written.find(std::string("a.c:7 INFO a ") + fruit), std::string::npos) << written;
         ucs_log_pop_handler();
     }

@@ -32,7 +32,11 @@ typedef ucs_log_func_rc_t (*ucs_log_func_t)(const char* file, unsigned line, con
                                             const ucs_log_component_config_t* comp_conf,
                                             const char* message, va_list ap);
 
-/** Write a line, whatever the level; to be called where @a comp_conf admits the level. */
+/**
+ * Write a line, whatever the level; to be called where @a comp_conf admits the level. It goes to
+ * UCX_LOG_FILE, or else to standard output, where UCX puts it; the library's own lines go to
+ * standard error.
+ */
 void ucs_log_dispatch(const char* file, unsigned line, const char* function, ucs_log_level_t level,
                       ucs_log_component_config_t* comp_conf, const char* format, ...)
     UCS_F_PRINTF(6, 7);

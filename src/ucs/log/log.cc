@@ -77,6 +77,7 @@ class FileSink final : public LogSink {
 };
 
 constinit FileSink standard_error(STDERR_FILENO);
+constinit FileSink standard_output(STDOUT_FILENO);
 
 std::string expand(std::string_view pattern) {
     std::string path;
@@ -104,8 +105,8 @@ bool is_own_link(const std::string& path) {
     return is_own;
 }
 
-LogSink* open_sink(const std::string& pattern) {
-    if (pattern.empty()) return &standard_error;
+LogSink* open_sink(const std::string& pattern, LogSink& otherwise) {
+    if (pattern.empty()) return &otherwise;
     const std::string path = expand(pattern);
     constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
     int descriptor = open(path.c_str(), kFlags | O_NOFOLLOW, 0600);
@@ -136,7 +137,7 @@ void resolve() {
     const ucs_status_t status = table().load(config::Source::from_environment(), values, error);
     LogSink* unset_sink = nullptr;
     if (shared.log_sink.load() == nullptr) {
-        shared.log_sink.compare_exchange_strong(unset_sink, open_sink(values.file));
+        shared.log_sink.compare_exchange_strong(unset_sink, open_sink(values.file, standard_error));
     }
     int unresolved = Runtime::kLogLevelUnresolved;
     shared.log_level.compare_exchange_strong(unresolved, static_cast<int>(values.level));
@@ -171,13 +172,24 @@ std::string log_line(LogLevel level, std::string_view file, unsigned line, std::
                        log_level_name(level), text);
 }
 
+namespace {
+
+LogSink* sink_from_environment(LogSink& otherwise) {
+    LogConfig values{LogLevel::kWarn, {}};
+    std::string error;
+    (void)table().load(config::Source::from_environment(), values, error);
+    return open_sink(values.file, otherwise);
+}
+
+}  // namespace
+
 LogSink& default_log_sink() {
-    static LogSink* const sink = [] {
-        LogConfig values{LogLevel::kWarn, {}};
-        std::string error;
-        (void)table().load(config::Source::from_environment(), values, error);
-        return open_sink(values.file);
-    }();
+    static LogSink* const sink = sink_from_environment(standard_error);
+    return *sink;
+}
+
+LogSink& program_log_sink() {
+    static LogSink* const sink = sink_from_environment(standard_output);
     return *sink;
 }
 

@@ -48,6 +48,9 @@ std::string log_line(LogLevel level, std::string_view file, unsigned line, std::
 // Where lines go unless set_log_sink() says otherwise: standard error, or UCX_LOG_FILE.
 LogSink& default_log_sink();
 
+// Where a program's own lines go, as in UCX: standard output, or UCX_LOG_FILE.
+LogSink& program_log_sink();
+
 // Replaces the sink, null restores the default one; returns the sink that was set before.
 LogSink* set_log_sink(LogSink* sink);
 
