@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs the commands that README.md and the pages in docs/ show.
+"""Runs the commands that README.md, SECURITY.md and the pages in docs/ show.
 
     documents.py --source DIR --build DIR [--list]
 
@@ -8,6 +8,9 @@ A command is an indented line; a comment behind it begins with two spaces and "#
 they stand or, if they take long or need what is not here, as OTHERWISE says; others must at least exist: a script,
 a target of make, a program that the tree builds. A command that OTHERWISE names and no document shows is an error, so
 that the list stays short.
+
+Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
+must stand in the sources.
 """
 import argparse
 import glob
@@ -36,6 +39,11 @@ OTHERWISE = {
     "explain --peer-set UCX_TLS=rc_v": "explain --soft --peer-set UCX_TLS=rc_v",
     "run -v -- mpirun -np 4 ./program": "run -v -- ./program",
     "run -v --soft -- mpirun -np 4 ./program": "run -v --soft -- ./program",
+    # What a cluster has.
+    "perf server": "perf server --help",
+    "perf tag --connect HOST --size 8:1M --time 100ms": None,
+    "run -- srun --mpi=pmix ./program": "run -- ./program",
+    "run -- mpirun -x LD_LIBRARY_PATH -x UCX_TCP_JOB_KEY -x UCX_LOG_LEVEL ./program": "run -- ./program",
     "run -v -- mpirun -np 2 --host a,b ./osu_mbw_mr": "run -v -- ./program",
     "bench mbw_mr|alltoall [options]": ["bench mbw_mr --help", "bench alltoall --help"],
     "sim   mbw_mr|alltoall|zipf|shift|bulk|halo|phases|ring|incast|churn|sleepers|replay [options]":
@@ -72,7 +80,7 @@ OTHERWISE = {
 def commands(source):
     """(document, line number, command) of all documents; continued lines are one."""
     pages = sorted(glob.glob(os.path.join(source, "docs", "**", "*.md"), recursive=True))
-    for path in [os.path.join(source, "README.md"), *pages]:
+    for path in [*sorted(glob.glob(os.path.join(source, "*.md"))), *pages]:
         joined, start = "", 0
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -96,13 +104,13 @@ def swiftlane_part(command):
 
 
 def run(build, folder, settings, words):
-    environment = dict(os.environ)
+    environment = dict(os.environ, XDG_CACHE_HOME=folder)
     for setting in settings:
         name, value = setting.split("=", 1)
         environment[name] = value.replace("/tmp/", folder + "/")
     words = ["/bin/true" if word == "./program" else os.path.join(folder, word) if word == "FILE" else word
              for word in shlex.split(words)]
-    result = subprocess.run([os.path.join(build, "src/tools/swiftlane"), *words], env=environment, text=True,
+    result = subprocess.run([os.path.join(build, "src/tools/swiftlane"), *words], env=environment, cwd=folder, text=True,
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             timeout=TIMEOUT, check=False)
     return None if result.returncode == 0 else f"exit status {result.returncode}: {result.stdout[-500:]}"
@@ -130,12 +138,28 @@ def missing(source, build, command):
     return None
 
 
+def unknown_messages(source):
+    """(line number, part) of messages in docs/troubleshooting.md that no text in the sources has."""
+    texts = ""
+    for path in glob.glob(os.path.join(source, "src", "**", "*"), recursive=True):
+        if path.endswith((".cc", ".h")):
+            with open(path, encoding="utf-8") as file:
+                joined = re.sub(r'"\s*\n\s*"', "", file.read())
+            texts += "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)) + "\n"
+    with open(os.path.join(source, "docs", "troubleshooting.md"), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            for part in line[2:].split("...") if line.startswith("> ") else []:
+                if part.strip(" :;,.?()\n") and part.strip() not in texts:
+                    yield number, part.strip()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", required=True)
     parser.add_argument("--build", required=True)
     parser.add_argument("--list", action="store_true", help="print what would be run")
     options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
     failed, ran, unused = 0, 0, set(OTHERWISE)
     with tempfile.TemporaryDirectory() as folder:
         for document, number, command in commands(options.source):
@@ -161,6 +185,9 @@ def main():
                 if problem:
                     print(f"{document}:{number}: swiftlane {each}: {problem}")
                     failed += 1
+    for number, part in unknown_messages(options.source):
+        print(f"docs/troubleshooting.md:{number}: the library does not write: {part}")
+        failed += 1
     for words in sorted(unused):
         print(f"no document shows: swiftlane {words}")
     print(f"{ran} commands of documents, {failed} failed")
