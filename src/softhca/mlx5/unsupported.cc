@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled alone: it defines functions of the library's headers without their parameters.
-#include <cerrno>
+#include "softhca/verbs/absent.h"
 
 /// The part of mlx5dv that the emulation has not: steering, DEVX, crypto, signatures, scheduling.
-/// Programs bind to the names and are told so when they call. Arguments do not matter to the
-/// refusal, so there are none.
+/// Programs bind to the names and are told so when they call.
 // clang-format off
-#define ABSENT_POINTER(name) \
-    extern "C" __attribute__((visibility("default"))) void* name() { \
-        errno = EOPNOTSUPP; \
-        return nullptr; \
-    }
-#define ABSENT_INT(name) \
-    extern "C" __attribute__((visibility("default"))) int name() { return EOPNOTSUPP; }
-#define ABSENT_VOID(name) \
-    extern "C" __attribute__((visibility("default"))) void name() {}
-
 ABSENT_POINTER(mlx5dv_alloc_dm)
 ABSENT_POINTER(mlx5dv_alloc_var)
 ABSENT_POINTER(mlx5dv_create_flow)

@@ -33,8 +33,8 @@ SOFTHCA_API int ibv_read_ibdev_sysfs_file(char*, size_t, void*, const char*, ...
 }
 
 /// Of the private interface to drivers: the number of attributes a kernel command would get.
-SOFTHCA_API unsigned __ioctl_final_num_attrs(unsigned,
-                                             void*) {  // NOLINT(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+SOFTHCA_API unsigned __ioctl_final_num_attrs(unsigned, void*) {
     return 0;
 }
 extern "C" __attribute__((visibility("default"))) bool verbs_allow_disassociate_destroy;

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled alone: it defines functions of the library's headers without their parameters.
-#include <cerrno>
+#include "softhca/verbs/absent.h"
 
 /// What a libibverbs exports besides and the emulation has not: the drivers' private interface to
 /// the kernel (other providers' libraries bind to it when they are loaded), imports of objects,
-/// multicast. Arguments do not matter to the refusal, so there are none.
+/// multicast.
 // clang-format off
-#define ABSENT_POINTER(name) \
-    extern "C" __attribute__((visibility("default"))) void* name() { \
-        errno = EOPNOTSUPP; \
-        return nullptr; \
-    }
-#define ABSENT_INT(name) \
-    extern "C" __attribute__((visibility("default"))) int name() { return EOPNOTSUPP; }
-#define ABSENT_VOID(name) \
-    extern "C" __attribute__((visibility("default"))) void name() {}
-
 ABSENT_POINTER(_verbs_init_and_alloc_context)
 ABSENT_POINTER(verbs_open_device)
 ABSENT_POINTER(ibv_reg_dmabuf_mr)

@@ -96,6 +96,11 @@ Ranked make_ranked(const WorkerAddress& own, const WorkerAddress& peer,
     return result;
 }
 
+/** An address has fewer than kNone of them. */
+uint8_t entry_count(const WorkerAddress& address) {
+    return static_cast<uint8_t>(address.entries.size());
+}
+
 }  // namespace
 
 void find_partner(const WorkerAddress& own, const WorkerAddress& peer, Reaches reaches,
@@ -107,10 +112,10 @@ void find_partner(const WorkerAddress& own, const WorkerAddress& peer, Reaches r
     const bool is_low = own.uuid < peer.uuid;
     using Key = std::tuple<double, uint8_t, uint8_t>;
     Key best;
-    for (uint8_t here = 0; here < own.entries.size(); ++here) {
+    for (uint8_t here = 0; here < entry_count(own); ++here) {
         const AddressEntry& local = own.entries[here];
         if (local.reach != uct::Reach::kEndpoint || local.domain != domain) continue;
-        for (uint8_t there = 0; there < peer.entries.size(); ++there) {
+        for (uint8_t there = 0; there < entry_count(peer); ++there) {
             const AddressEntry& remote = peer.entries[there];
             if (!is_same_transport(local, remote) || remote.domain != peer_domain) continue;
             if (check_pair(own, peer, here, there, reaches) != Outcome::kChosen) continue;
@@ -126,13 +131,13 @@ void find_partner(const WorkerAddress& own, const WorkerAddress& peer, Reaches r
 
 std::vector<Candidate> rank(const WorkerAddress& own, const WorkerAddress& peer, Reaches reaches) {
     std::vector<Ranked> order;
-    for (uint8_t here = 0; here < own.entries.size(); ++here) {
+    for (uint8_t here = 0; here < entry_count(own); ++here) {
         const AddressEntry& local = own.entries[here];
         if (local.reach != uct::Reach::kInterface ||
             local.device_type == uct::DeviceType::kAccelerator) {
             continue;
         }
-        for (uint8_t there = 0; there < peer.entries.size(); ++there) {
+        for (uint8_t there = 0; there < entry_count(peer); ++there) {
             const AddressEntry& remote = peer.entries[there];
             if (!is_same_transport(local, remote)) continue;
             if (check_pair(own, peer, here, there, reaches) != Outcome::kChosen) continue;
@@ -204,13 +209,13 @@ std::vector<Candidate> explain(const WorkerAddress& own, const WorkerAddress& pe
             result.begin(), result.begin() + static_cast<ptrdiff_t>(usable),
             [&](const Candidate& other) { return other.local == here && other.remote == there; });
     };
-    for (uint8_t here = 0; here < own.entries.size(); ++here) {
+    for (uint8_t here = 0; here < entry_count(own); ++here) {
         const AddressEntry& local = own.entries[here];
         Candidate missing;
         missing.local = here;
         missing.locality = locality_of(local.device_type);
         bool is_there = false;
-        for (uint8_t there = 0; there < peer.entries.size(); ++there) {
+        for (uint8_t there = 0; there < entry_count(peer); ++there) {
             const AddressEntry& remote = peer.entries[there];
             if (!is_same_transport(local, remote)) continue;
             is_there = true;

@@ -182,12 +182,13 @@ TEST(RemoteRights, EndWhereTheRegistrationDoes) {
             uint64_t old = 0;
             Waiter waiter;
             ucs_status_t status = UCS_OK;
-            if (each.access == Access::kPut)
+            if (each.access == Access::kPut) {
                 status = endpoint.put_zcopy(piece, address, key, &waiter);
-            else if (each.access == Access::kGet)
+            } else if (each.access == Access::kGet) {
                 status = endpoint.get_zcopy(piece, address, key, &waiter);
-            else
+            } else {
                 status = endpoint.atomic(AtomicOp::kAdd, 8, 1, 0, &old, address, key, &waiter);
+            }
             if (status == UCS_INPROGRESS) {
                 world.until([&] { return waiter.done; });
                 status = waiter.status;

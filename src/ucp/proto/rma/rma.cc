@@ -276,11 +276,13 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
         request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
     request.cleanup = finish_rma;
     uct::RemoteKey key;
-    if (rma.remote->exported() != nullptr)
+    if (rma.remote->exported() != nullptr) {
         request.post = post_direct;
-    else if (rma.device_copy != nullptr ||
-             lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote, &key))
+    } else if (rma.device_copy != nullptr ||
+               lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote,
+                          &key)) {
         emulate_rma(request);
+    }
     return UCS_OK;
 }
 

@@ -157,7 +157,7 @@ TEST(ProtocolTable, IsTheLeastTimeWithinWhatTheUserSets) {
 
 /** The first length from which an operation goes by one of some protocols. */
 size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds,
-                Operation operation, std::set<Protocol> wanted,
+                Operation operation, const std::set<Protocol>& wanted,
                 BufferClass buffer = BufferClass::kContiguous,
                 Situation situation = Situation::kAlone) {
     const ProtocolTable table(lanes, costs, thresholds);

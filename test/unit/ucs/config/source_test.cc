@@ -14,7 +14,7 @@ namespace {
 
 class ConfigSource : public test::EnvironmentTest {
   protected:
-    ~ConfigSource() { unlink(file_.c_str()); }
+    ~ConfigSource() override { unlink(file_.c_str()); }
 
     void write_file(std::string_view text) {
         const int descriptor = mkstemp(file_.data());

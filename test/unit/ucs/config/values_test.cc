@@ -28,7 +28,7 @@ template <typename T>
 std::string canonical(std::string_view text) {
     T value{};
     if (!Codec<T>::parse(text, value)) return "-";
-    const std::string printed = Codec<T>::print(value);
+    std::string printed = Codec<T>::print(value);
     T again{};
     EXPECT_TRUE(Codec<T>::parse(printed, again)) << printed;
     EXPECT_EQ(Codec<T>::print(again), printed);

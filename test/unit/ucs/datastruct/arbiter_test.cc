@@ -20,7 +20,7 @@ struct Request : Arbiter::Element {
 
 class ArbiterTest : public ::testing::Test {
   protected:
-    ~ArbiterTest() {
+    ~ArbiterTest() override {
         for (auto* group : {&a_, &b_, &c_}) arbiter_.purge(*group, [](Arbiter::Element&) {});
     }
 

@@ -89,7 +89,7 @@ class LogVariables : public test::EnvironmentTest {
     LogVariables() : sink_(set_log_sink(nullptr)), level_(runtime().log_level.load()) {
         runtime().log_level = Runtime::kLogLevelUnresolved;
     }
-    ~LogVariables() {
+    ~LogVariables() override {
         set_log_sink(sink_);
         runtime().log_level = level_;
     }

@@ -25,7 +25,7 @@ class ArrayDetector final : public MemoryDetector {
 
 class MemoryDetectorTest : public ::testing::Test {
   protected:
-    ~MemoryDetectorTest() { runtime().memory_detectors.reset(); }
+    ~MemoryDetectorTest() override { runtime().memory_detectors.reset(); }
 };
 
 TEST_F(MemoryDetectorTest, MemoryIsTheHostsWhereNoDetectorKnowsIt) {

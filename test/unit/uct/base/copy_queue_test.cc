@@ -27,13 +27,13 @@ ucs_status_t move(CopyDirection direction, const Iov& piece, uint64_t remote, Re
     if (machine->status != UCS_OK) return machine->status;
     machine->pieces.push_back(piece.length);
     auto* const there = reinterpret_cast<void*>(remote);
-    if (direction == CopyDirection::kPut)
+    if (direction == CopyDirection::kPut) {
         std::memcpy(there, piece.buffer, piece.length);
-    else
+    } else {
         std::memcpy(piece.buffer, there, piece.length);
-    if (machine->rate > 0)
-        machine->clock.advance(
-            ucs::from_seconds(static_cast<double>(piece.length) / machine->rate));
+    }
+    const double seconds = static_cast<double>(piece.length) / machine->rate;
+    if (machine->rate > 0) machine->clock.advance(ucs::from_seconds(seconds));
     return UCS_OK;
 }
 

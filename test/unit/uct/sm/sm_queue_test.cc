@@ -225,7 +225,7 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
         if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
             theirs->reserve(false, &sleeps) != 1)
             _exit(1);
-        theirs.release();
+        (void)theirs.release();
     });
     send(*outbox, 2);
     EXPECT_EQ(poll_all(*inbox), std::vector<int>{1});
@@ -256,7 +256,7 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
         if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
             theirs->reserve(true, &sleeps) != last)
             _exit(1);
-        theirs.release();
+        (void)theirs.release();
     });
     reinterpret_cast<Sender*>(mapping.base() + layout->sender_table())->attempt = last + 1;
     bool sleeps;
@@ -276,7 +276,7 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
         Child child([&] {
             std::unique_ptr<Outbox> theirs;
             if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK) _exit(1);
-            theirs.release();
+            (void)theirs.release();
         });
         child.kill();
         child.reap();
