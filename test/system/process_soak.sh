@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Eight processes on the host-wide fabric of the emulated adapters, over the built shared libraries:
-# SECONDS_OF_SOAK (6) of checked traffic while lanes move; then fewer, with one of them killed, from
+# SECONDS_OF_SOAK (3) of checked traffic while lanes move; then fewer, with one of them killed, from
 # outside or by its adapter within an operation, without DC, over TCP, and on the second port of a
 # device. Eight and fewer over shared memory as well.
 set -u
@@ -14,7 +14,7 @@ export UCX_MAX_PRIORITY_EPS=3
 export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms
 export UCX_DYNAMIC_TL_MIN_RESIDENCE=0
 
-seconds=${SECONDS_OF_SOAK:-6}
+seconds=${SECONDS_OF_SOAK:-3}
 status=0
 soak() {
     timeout $((seconds + 150)) test/system/process_soak "$@" || status=1
