@@ -10,7 +10,8 @@ a target of make, a program that the tree builds. A command that OTHERWISE names
 that the list stays short.
 
 Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
-must stand in the sources.
+must stand in the sources. Every function of an installed header has a comment before it (`make doc` wants one for
+each name of ucpx.h). Links lead to pages and headings that there are, and pages that sources name exist.
 """
 import argparse
 import glob
@@ -77,10 +78,42 @@ OTHERWISE = {
 }
 
 
+def documents(source):
+    pages = sorted(glob.glob(os.path.join(source, "docs", "**", "*.md"), recursive=True))
+    return [*sorted(glob.glob(os.path.join(source, "*.md"))), *pages]
+
+
+def headings(path):
+    """The names that links have for them."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("#"):
+                yield re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+
+
+def dead_links(source):
+    """(file, link) of what leads nowhere."""
+    for path in documents(source):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+            name, _, heading = link.partition("#")
+            target = os.path.join(os.path.dirname(path), name) if name else path
+            if not os.path.exists(target) or heading and heading not in headings(target):
+                yield os.path.relpath(path, source), link
+    for folder in ("src", "test", "contrib", "docs"):
+        for path in glob.glob(os.path.join(source, folder, "**", "*"), recursive=True):
+            if not os.path.isfile(path):
+                continue
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for page in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", file.read()):
+                    if not os.path.exists(os.path.join(source, page)):
+                        yield os.path.relpath(path, source), page
+
+
 def commands(source):
     """(document, line number, command) of all documents; continued lines are one."""
-    pages = sorted(glob.glob(os.path.join(source, "docs", "**", "*.md"), recursive=True))
-    for path in [*sorted(glob.glob(os.path.join(source, "*.md"))), *pages]:
+    for path in documents(source):
         joined, start = "", 0
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -153,6 +186,26 @@ def unknown_messages(source):
                     yield number, part.strip()
 
 
+def installed_headers(source):
+    """Those that the HEADERS of Makefile fragments list."""
+    for path in sorted(glob.glob(os.path.join(source, "src", "**", "*.am"), recursive=True)):
+        with open(path, encoding="utf-8") as file:
+            text = file.read().replace("\\\n", " ")
+        for names in re.findall(r"^\w+_HEADERS = (.*)$", text, re.M):
+            yield from names.split()
+
+
+def undocumented_functions(source):
+    """(header, line number, name) of functions without a comment before them."""
+    for header in installed_headers(source):
+        with open(os.path.join(source, header), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for number, line in enumerate(lines, 1):
+            match = re.match(r"(?!typedef|return|#)[a-z][\w ]*[ *](uc[pxstm]+_\w+)\(", line)
+            if match and not lines[number - 2].rstrip().endswith("*/"):
+                yield header, number, match.group(1)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", required=True)
@@ -185,6 +238,12 @@ def main():
                 if problem:
                     print(f"{document}:{number}: swiftlane {each}: {problem}")
                     failed += 1
+    for path, link in dead_links(options.source):
+        print(f"{path}: nothing is at {link}")
+        failed += 1
+    for header, number, name in undocumented_functions(options.source):
+        print(f"{header}:{number}: {name} is not documented")
+        failed += 1
     for number, part in unknown_messages(options.source):
         print(f"docs/troubleshooting.md:{number}: the library does not write: {part}")
         failed += 1

@@ -166,8 +166,9 @@ ucs_status_t ucm_set_event_handler(int events, int priority, ucm_event_callback_
 /** Take events off the handlers with this function and argument. */
 void ucm_unset_event_handler(int events, ucm_event_callback_t cb, void* arg);
 
-/** Declare that the caller reports these events from now on, or no longer. */
+/** Declare that the caller reports these events from now on. */
 void ucm_set_external_event(int events);
+/** These events are no longer reported by the caller. */
 void ucm_unset_external_event(int events);
 /**
  * Is each of these events reported, whoever causes it? Each call is tried out in turn, so that the
@@ -182,23 +183,39 @@ ucs_status_t ucm_test_events(int events);
 ucs_status_t ucm_test_external_events(int events);
 
 /* --- the system's calls, bypassing events */
+/** As mmap of the C library; no event. */
 void* ucm_orig_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset);
+/** As munmap of the C library; no event. */
 int ucm_orig_munmap(void* addr, size_t length);
+/** As mremap of the C library; no event. */
 void* ucm_orig_mremap(void* old_address, size_t old_size, size_t new_size, int flags);
+/** As shmat of the C library; no event. */
 void* ucm_orig_shmat(int shmid, const void* shmaddr, int shmflg);
+/** As shmdt of the C library; no event. */
 int ucm_orig_shmdt(const void* shmaddr);
+/** As sbrk of the C library; no event. */
 void* ucm_orig_sbrk(intptr_t increment);
+/** As brk of the C library; no event. */
 int ucm_orig_brk(void* addr);
+/** As madvise of the C library; no event. */
 int ucm_orig_madvise(void* addr, size_t length, int advice);
 
 /* --- the system's calls, with events: as the functions of the same names in the C library */
+/** As mmap of the C library, with events. */
 void* ucm_mmap(void* addr, size_t length, int prot, int flags, int fd, off_t offset);
+/** As munmap of the C library, with events. */
 int ucm_munmap(void* addr, size_t length);
+/** As mremap of the C library, with events. */
 void* ucm_mremap(void* old_address, size_t old_size, size_t new_size, int flags);
+/** As shmat of the C library, with events. */
 void* ucm_shmat(int shmid, const void* shmaddr, int shmflg);
+/** As shmdt of the C library, with events. */
 int ucm_shmdt(const void* shmaddr);
+/** As sbrk of the C library, with events. */
 void* ucm_sbrk(intptr_t increment);
+/** As brk of the C library, with events. */
 int ucm_brk(void* addr);
+/** As madvise of the C library, with events. */
 int ucm_madvise(void* addr, size_t length, int advice);
 /** As dlopen. */
 void* ucm_dlopen(const char* filename, int flag);

@@ -44,10 +44,13 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep);
 ucs_status_ptr_t ucp_ep_close_nb(ucp_ep_h ep, unsigned mode);
 /** Change error handler and user data of an endpoint; nothing else can be changed. */
 ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params);
+/** As ucp_ep_flush_nbx, and wait for it. */
 ucs_status_t ucp_ep_flush(ucp_ep_h ep);
 /** @param flags  None yet: 0. */
 ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned flags, ucp_send_callback_t cb);
+/** As ucp_worker_flush_nbx, and wait for it. */
 ucs_status_t ucp_worker_flush(ucp_worker_h worker);
+/** As ucp_worker_flush_nbx. @param flags  None yet: 0. */
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags, ucp_send_callback_t cb);
 
 /* --- remote keys */
@@ -55,23 +58,30 @@ ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned flags, ucp_se
 /** As ucp_memh_pack without flags; released by ucp_rkey_buffer_release. */
 ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void** rkey_buffer_p,
                            size_t* size_p);
+/** Release what ucp_rkey_pack gave. */
 void ucp_rkey_buffer_release(void* rkey_buffer);
 
 /* --- tagged messages */
 
+/** As ucp_tag_send_nbx. */
 ucs_status_ptr_t ucp_tag_send_nb(ucp_ep_h ep, const void* buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_send_callback_t cb);
+/** As ucp_tag_send_nbx, in the caller's request. @return UCS_OK: done, the request is not used. */
 ucs_status_t ucp_tag_send_nbr(ucp_ep_h ep, const void* buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, void* req);
+/** As ucp_tag_send_sync_nbx. */
 ucs_status_ptr_t ucp_tag_send_sync_nb(ucp_ep_h ep, const void* buffer, size_t count,
                                       ucp_datatype_t datatype, ucp_tag_t tag,
                                       ucp_send_callback_t cb);
+/** As ucp_tag_recv_nbx. */
 ucs_status_ptr_t ucp_tag_recv_nb(ucp_worker_h worker, void* buffer, size_t count,
                                  ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                                  ucp_tag_recv_callback_t cb);
+/** As ucp_tag_recv_nbx, in the caller's request. */
 ucs_status_t ucp_tag_recv_nbr(ucp_worker_h worker, void* buffer, size_t count,
                               ucp_datatype_t datatype, ucp_tag_t tag, ucp_tag_t tag_mask,
                               void* req);
+/** As ucp_tag_msg_recv_nbx. */
 ucs_status_ptr_t ucp_tag_msg_recv_nb(ucp_worker_h worker, void* buffer, size_t count,
                                      ucp_datatype_t datatype, ucp_tag_message_h message,
                                      ucp_tag_recv_callback_t cb);
@@ -98,26 +108,38 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
 
 /* --- one-sided operations: lengths in bytes, operands of 4 or 8 bytes */
 
+/** As ucp_put_nbx, and wait for it. */
 ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);
+/** As ucp_get_nbx, and wait for it. */
 ucs_status_t ucp_get(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                      ucp_rkey_h rkey);
+/** As ucp_put_nbx. */
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
+/** As ucp_get_nbx. */
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb);
+/** Add at the peer, and wait for it. @return As ucp_atomic_op_nbx ends. */
 ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey);
+/** Add at the peer, and wait for it. @return As ucp_atomic_op_nbx ends. */
 ucs_status_t ucp_atomic_add64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey);
+/** Add at the peer, and wait for the value before. */
 ucs_status_t ucp_atomic_fadd32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint32_t* result);
+/** Add at the peer, and wait for the value before. */
 ucs_status_t ucp_atomic_fadd64(ucp_ep_h ep, uint64_t add, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint64_t* result);
+/** Exchange at the peer, and wait for the value before. */
 ucs_status_t ucp_atomic_swap32(ucp_ep_h ep, uint32_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint32_t* result);
+/** Exchange at the peer, and wait for the value before. */
 ucs_status_t ucp_atomic_swap64(ucp_ep_h ep, uint64_t swap, uint64_t remote_addr, ucp_rkey_h rkey,
                                uint64_t* result);
+/** Exchange at the peer if compare is there, and wait for the value before. */
 ucs_status_t ucp_atomic_cswap32(ucp_ep_h ep, uint32_t compare, uint32_t swap, uint64_t remote_addr,
                                 ucp_rkey_h rkey, uint32_t* result);
+/** Exchange at the peer if compare is there, and wait for the value before. */
 ucs_status_t ucp_atomic_cswap64(ucp_ep_h ep, uint64_t compare, uint64_t swap, uint64_t remote_addr,
                                 ucp_rkey_h rkey, uint64_t* result);
 

@@ -88,13 +88,15 @@ const char* ucp_get_version_string(void);
 
 /**
  * Read settings from the environment.
- * @param env_prefix  NULL: variables UCX_*; else <env_prefix>_UCX_* first, then UCX_*.
+ * @param env_prefix  NULL: variables UCX_*; else PREFIX_UCX_* first, this being the prefix, then
+ * UCX_*.
  * @param filename    A file of settings that the environment overrides; NULL for none. A missing
  *                    file is no error.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (a variable has no valid value; the log names it) or
  *         UCS_ERR_NO_MEMORY. Any thread, while no other changes the environment.
  */
 ucs_status_t ucp_config_read(const char* env_prefix, const char* filename, ucp_config_t** config_p);
+/** Release what ucp_config_read gave; contexts made of it keep their settings. */
 void ucp_config_release(ucp_config_t* config);
 /**
  * Change one setting; contexts that exist keep theirs.

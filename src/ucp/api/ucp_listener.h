@@ -61,6 +61,7 @@ ucs_status_t ucp_listener_create(ucp_worker_h worker, const ucp_listener_params_
                                  ucp_listener_h* listener_p);
 /** Stop listening. Requests not decided on are still to be accepted or rejected. */
 void ucp_listener_destroy(ucp_listener_h listener);
+/** What field_mask asks for. @return UCS_OK. */
 ucs_status_t ucp_listener_query(ucp_listener_h listener, ucp_listener_attr_t* attr);
 /** Any thread. Refuse a client: its endpoint fails with UCS_ERR_REJECTED. The request is gone. */
 ucs_status_t ucp_listener_reject(ucp_listener_h listener, ucp_conn_request_h conn_request);

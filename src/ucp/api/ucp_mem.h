@@ -99,6 +99,7 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* para
                          ucp_mem_h* memh_p);
 /** Undo ucp_mem_map. Peers must be done with the memory. */
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
+/** What field_mask asks for. @return UCS_OK or UCS_ERR_INVALID_PARAM. */
 ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr);
 /** A hint that changes no result. @return UCS_OK or UCS_ERR_INVALID_PARAM (range outside). */
 ucs_status_t ucp_mem_advise(ucp_context_h context, ucp_mem_h memh, ucp_mem_advise_params_t* params);
@@ -114,6 +115,7 @@ void ucp_mem_print_info(const char* mem_size, ucp_context_h context, FILE* strea
  */
 ucs_status_t ucp_memh_pack(ucp_mem_h memh, const ucp_memh_pack_params_t* params, void** buffer_p,
                            size_t* buffer_size_p);
+/** Release what ucp_memh_pack gave. */
 void ucp_memh_buffer_release(void* buffer, const ucp_memh_buffer_release_params_t* params);
 
 /* --- remote keys: threads as for the endpoint */

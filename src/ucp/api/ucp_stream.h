@@ -31,6 +31,7 @@ typedef struct ucp_stream_poll_ep {
     uint8_t reserved[16];
 } ucp_stream_poll_ep_t;
 
+/** Send elements of a datatype as bytes behind those sent before. */
 ucs_status_ptr_t ucp_stream_send_nbx(ucp_ep_h ep, const void* buffer, size_t count,
                                      const ucp_request_param_t* param);
 /**
@@ -46,6 +47,7 @@ ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void* buffer, size_t count, si
  * @return NULL if there is none, an error, or the data, for ucp_stream_data_release.
  */
 ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length);
+/** Give data of ucp_stream_recv_data_nb back. */
 void ucp_stream_data_release(ucp_ep_h ep, void* data);
 /** Status of a receive; @a length_p, in bytes, is filled when it is UCS_OK. */
 ucs_status_t ucp_stream_recv_request_test(void* request, size_t* length_p);

@@ -87,11 +87,13 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t*
 void ucp_worker_destroy(ucp_worker_h worker);
 /** @return UCS_OK, or UCS_ERR_NO_MEMORY for an address. */
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t* attr);
+/** Write the transports, their use and their costs as text. */
 void ucp_worker_print_info(ucp_worker_h worker, FILE* stream);
 
 /** The address for ucp_ep_create elsewhere: plain bytes, the same on every machine. */
 ucs_status_t ucp_worker_get_address(ucp_worker_h worker, ucp_address_t** address_p,
                                     size_t* address_length_p);
+/** Release what ucp_worker_get_address gave. */
 void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t* address);
 /** Look into an address, own or foreign. @return UCS_OK or UCS_ERR_INVALID_ADDR. Any thread. */
 ucs_status_t ucp_worker_address_query(ucp_address_t* address, ucp_worker_address_attr_t* attr);

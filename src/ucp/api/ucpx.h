@@ -21,8 +21,11 @@
 BEGIN_C_DECLS
 #pragma GCC visibility push(default)
 
+/** Raised when a program that was written for this file no longer does. */
 #define UCPX_API_MAJOR 1
+/** Raised when something is added. */
 #define UCPX_API_MINOR 2
+/** Of this file; of the library: ucpx_get_api_version. */
 #define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
 
 /** UCPX_API_VERSION of the library. Any thread. */
@@ -78,11 +81,14 @@ typedef enum ucpx_lane_policy {
     UCPX_LANE_POLICY_LAST
 } ucpx_lane_policy_t;
 
-/** Static names ("established", "hot", "auto", ...); "unknown" for other values. Any thread. */
+/** A static name ("established"); "unknown" for other values. Any thread. */
 const char* ucpx_lane_state_string(ucpx_lane_state_t state);
+/** A static name ("hot"); "unknown" for other values. Any thread. */
 const char* ucpx_lane_reason_string(ucpx_lane_reason_t reason);
+/** A static name ("auto"); "unknown" for other values. Any thread. */
 const char* ucpx_lane_policy_string(ucpx_lane_policy_t policy);
 
+/** The two kinds of lanes that an endpoint may have. */
 typedef enum ucpx_lane_kind {
     UCPX_LANE_KIND_SCALABLE = 0, /**< its state does not grow with the number of peers */
     UCPX_LANE_KIND_DEDICATED = 1 /**< made for this one peer, limited in number */
@@ -97,16 +103,17 @@ enum ucpx_lane_role {
     UCPX_LANE_ROLE_CONTROL = UCS_BIT(4) /**< negotiation */
 };
 
+/** One lane of an endpoint. */
 typedef struct ucpx_lane {
     const char* transport_name; /**< for instance "dc_mlx5" */
     const char* device_name;    /**< for instance "mlx5_0:1" */
-    ucpx_lane_kind_t kind;
-    unsigned roles; /**< bits of ucpx_lane_role; 0: being made, or taken down */
+    ucpx_lane_kind_t kind;      /**< scalable or dedicated */
+    unsigned roles;             /**< bits of ucpx_lane_role; 0: being made, or taken down */
 } ucpx_lane_t;
 
 /** An array that the caller provides and owns; NULL entries and 0 just count. */
 typedef struct ucpx_lanes {
-    ucpx_lane_t* entries;
+    ucpx_lane_t* entries; /**< filled as far as there is room */
     unsigned num_entries; /**< in: room; out: how many there are, maybe more than were filled */
     size_t entry_size;    /**< sizeof(ucpx_lane_t) */
 } ucpx_lanes_t;
@@ -184,12 +191,12 @@ ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight);
 
 /** One link the worker keeps book of. */
 typedef struct ucpx_link {
-    uint64_t peer_uid;
-    ucp_ep_h ep; /**< NULL if the program made none to this peer */
-    ucpx_lane_state_t state;
-    ucpx_lane_reason_t reason;
-    uint64_t advertised_score;
-    uint64_t remote_score;
+    uint64_t peer_uid;         /**< the remote worker's */
+    ucp_ep_h ep;               /**< NULL if the program made none to this peer */
+    ucpx_lane_state_t state;   /**< now */
+    ucpx_lane_reason_t reason; /**< why */
+    uint64_t advertised_score; /**< the local score as the peer knows it */
+    uint64_t remote_score;     /**< the peer's, as it advertised it */
 } ucpx_link_t;
 
 /** An array that the caller provides and owns; NULL entries and 0 just count. */
@@ -242,7 +249,7 @@ typedef struct ucpx_worker_attr {
     uint64_t tracker_memory;  /**< bytes; does not depend on the number of endpoints */
 
     uint64_t admission_score; /**< what a link must reach to be given a free slot */
-    ucpx_links_t links;
+    ucpx_links_t links;       /**< all that the worker keeps book of */
 
     uint64_t lanes_reused; /**< promotions that took a kept lane back instead of making one */
     unsigned kept;         /**< lanes that both ends have left, still connected, beside the cap */
@@ -265,13 +272,13 @@ enum ucpx_lane_event_field {
 
 /** One change of state of one link. */
 typedef struct ucpx_lane_event {
-    uint64_t field_mask; /**< which are filled; bits of ucpx_lane_event_field */
-    ucp_ep_h ep;         /**< NULL if the program made no endpoint to this peer */
-    uint64_t peer_uid;
-    ucpx_lane_state_t old_state;
+    uint64_t field_mask;         /**< which are filled; bits of ucpx_lane_event_field */
+    ucp_ep_h ep;                 /**< NULL if the program made no endpoint to this peer */
+    uint64_t peer_uid;           /**< the remote worker's */
+    ucpx_lane_state_t old_state; /**< the state that it left */
     ucpx_lane_state_t new_state; /**< may equal the old one: only the reason is new, a denial say */
-    ucpx_lane_reason_t reason;
-    uint64_t score; /**< agreed, when it happened */
+    ucpx_lane_reason_t reason;   /**< why it entered the new one */
+    uint64_t score;              /**< agreed, when it happened */
 } ucpx_lane_event_t;
 
 /**
@@ -326,8 +333,8 @@ enum ucpx_batch_field {
 typedef struct ucpx_batch {
     uint64_t field_mask;        /**< which are set; bits of ucpx_batch_field */
     const ucpx_piece_t* pieces; /**< may be NULL if there are none */
-    size_t num_pieces;
-    size_t entry_size; /**< sizeof(ucpx_piece_t) */
+    size_t num_pieces;          /**< entries of pieces */
+    size_t entry_size;          /**< sizeof(ucpx_piece_t) */
     /** With UCPX_BATCH_FIELD_NOTIFICATION: told to the peer's notify handler. */
     uint64_t notification;
 } ucpx_batch_t;

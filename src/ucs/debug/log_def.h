@@ -45,6 +45,7 @@ void ucs_log_dispatch(const char* file, unsigned line, const char* function, ucs
 void ucs_log_push_handler(ucs_log_func_t handler);
 /** Take the last one away; nothing if there is none. */
 void ucs_log_pop_handler(void);
+/** How many handlers are pushed. */
 unsigned ucs_log_num_handlers(void);
 
 #pragma GCC visibility pop

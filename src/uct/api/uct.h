@@ -69,21 +69,26 @@ typedef struct uct_component_attr {
 
 /** @param components_p  for uct_release_component_list. @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t uct_query_components(uct_component_h** components_p, unsigned* num_components_p);
+/** Release what uct_query_components gave. */
 void uct_release_component_list(uct_component_h* components);
+/** What field_mask asks for. @return UCS_OK. */
 ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t* component_attr);
 
 /** @param config_p  for uct_config_release. */
 ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefix,
                                 const char* filename, uct_md_config_t** config_p);
+/** Release what uct_md_config_read gave. */
 void uct_config_release(void* config);
 
 /** @return UCS_OK, UCS_ERR_NO_DEVICE (the component has no such device) or UCS_ERR_NO_MEMORY. */
 ucs_status_t uct_md_open(uct_component_h component, const char* md_name,
                          const uct_md_config_t* config, uct_md_h* md_p);
+/** Undo uct_md_open. */
 void uct_md_close(uct_md_h md);
 /** @param resources_p  for uct_release_tl_resource_list. @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t uct_md_query_tl_resources(uct_md_h md, uct_tl_resource_desc_t** resources_p,
                                        unsigned* num_resources_p);
+/** Release what uct_md_query_tl_resources gave. */
 void uct_release_tl_resource_list(uct_tl_resource_desc_t* resources);
 
 #pragma GCC visibility pop
