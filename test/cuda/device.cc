@@ -159,6 +159,7 @@ std::byte Buffer::expected(uint32_t seed, size_t place) {
 
 void Buffer::set(const std::vector<std::byte>& bytes) {
     if (length_ == 0) return;
+    ASSERT_NE(data_, nullptr);
     if (is_on_device(kind_)) {
         check(driver().copy(pointer(data_), pointer(bytes.data()), length_), "cuMemcpy");
         // From pageable memory it returns before the bytes have landed.
@@ -181,10 +182,11 @@ void Buffer::clear() {
 std::vector<std::byte> Buffer::bytes() const {
     std::vector<std::byte> bytes(length_);
     if (length_ == 0) return bytes;
-    if (is_on_device(kind_))
+    if (is_on_device(kind_)) {
         check(driver().copy(pointer(bytes.data()), pointer(data_), length_), "cuMemcpy");
-    else
+    } else {
         std::memcpy(bytes.data(), data_, length_);
+    }
     return bytes;
 }
 
@@ -192,9 +194,9 @@ std::vector<std::byte> Buffer::bytes() const {
                                          size_t shift) const {
     const std::vector<std::byte> all = bytes();
     for (size_t i = first; i < first + length; ++i) {
-        if (all[i] != expected(seed, i + shift))
-            return ::testing::AssertionFailure()
-                   << name_of(kind_) << " memory differs at byte " << i << " of " << length_;
+        if (all[i] == expected(seed, i + shift)) continue;
+        return ::testing::AssertionFailure()
+               << name_of(kind_) << " memory differs at byte " << i << " of " << length_;
     }
     return ::testing::AssertionSuccess();
 }

@@ -378,6 +378,28 @@ class ProcessTest : public ::testing::Test {
         }
     }
 
+    /** The peer sends many messages at once; all are waited for together. */
+    void receive_many_together(Kind from, Kind to) {
+        constexpr uint32_t kMessages = 64;
+        constexpr size_t kLength = 40000;
+        std::vector<std::unique_ptr<Buffer>> targets;
+        for (uint32_t i = 0; i < kMessages; ++i)
+            targets.push_back(std::make_unique<Buffer>(to, kLength + i));
+        const Command command{Command::What::kSendAll, from, 0, 50, kLength, kMessages};
+        for (int round = 0; round < 2; ++round) {
+            peer->tell(command);
+            std::vector<ucs_status_ptr_t> receives;
+            for (uint32_t i = 0; i < kMessages; ++i) {
+                targets[i]->clear();
+                receives.push_back(peer->side().receive(*targets[i], kLength + i, 50 + i));
+            }
+            for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
+            ASSERT_EQ(peer->answer().status, UCS_OK);
+            for (uint32_t i = 0; i < kMessages; ++i)
+                ASSERT_TRUE(targets[i]->holds(50 + i, 0, kLength + i)) << i;
+        }
+    }
+
     std::unique_ptr<Peer> peer;
     uint32_t seed = 0;
 };
@@ -420,10 +442,11 @@ TEST_F(ProcessTest, BetweenDevicesWhateverIsCurrent) {
                 for (int round = 0; round < 3; ++round) {
                     const Command command{kSend, Kind::kDevice, from, ++seed, kLong, id};
                     peer->tell(command);
-                    if (current < 0)
+                    if (current < 0) {
                         (void)cuda_test::driver().context_set(nullptr);
-                    else
+                    } else {
                         cuda_test::use_device(current);
+                    }
                     ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
                     cuda_test::use_device(to);
                     ASSERT_EQ(peer->answer().status, UCS_OK);
@@ -435,24 +458,7 @@ TEST_F(ProcessTest, BetweenDevicesWhateverIsCurrent) {
 }
 
 TEST_F(ProcessTest, ManyThatAreReadyTogether) {
-    constexpr uint32_t kMessages = 64;
-    constexpr size_t kLength = 40000;
-    std::vector<std::unique_ptr<Buffer>> targets;
-    for (uint32_t i = 0; i < kMessages; ++i)
-        targets.push_back(std::make_unique<Buffer>(Kind::kDevice, kLength + i));
-    const Command command{Command::What::kSendAll, Kind::kDevice, 0, 50, kLength, kMessages};
-    for (int round = 0; round < 2; ++round) {
-        peer->tell(command);
-        std::vector<ucs_status_ptr_t> receives;
-        for (uint32_t i = 0; i < kMessages; ++i) {
-            targets[i]->clear();
-            receives.push_back(peer->side().receive(*targets[i], kLength + i, 50 + i));
-        }
-        for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
-        ASSERT_EQ(peer->answer().status, UCS_OK);
-        for (uint32_t i = 0; i < kMessages; ++i)
-            ASSERT_TRUE(targets[i]->holds(50 + i, 0, kLength + i)) << i;
-    }
+    receive_many_together(Kind::kDevice, Kind::kDevice);
 }
 
 // What lies at an address may be another allocation than the one that was mapped.
@@ -640,27 +646,8 @@ TEST_F(ProcessTest, PinnedMemoryIsWrittenByTheReceiversDevice) {
 }
 
 TEST_F(ProcessTest, ManyToHostMemoryThatAreReadyTogether) {
-    constexpr uint32_t kMessages = 64;
-    constexpr size_t kLength = 40000;
-    for (const auto& [from, to] :
-         {std::pair{Kind::kDevice, Kind::kPinned}, std::pair{Kind::kPinned, Kind::kDevice}}) {
-        std::vector<std::unique_ptr<Buffer>> targets;
-        for (uint32_t i = 0; i < kMessages; ++i)
-            targets.push_back(std::make_unique<Buffer>(to, kLength + i));
-        const Command command{Command::What::kSendAll, from, 0, 50, kLength, kMessages};
-        for (int round = 0; round < 2; ++round) {
-            peer->tell(command);
-            std::vector<ucs_status_ptr_t> receives;
-            for (uint32_t i = 0; i < kMessages; ++i) {
-                targets[i]->clear();
-                receives.push_back(peer->side().receive(*targets[i], kLength + i, 50 + i));
-            }
-            for (ucs_status_ptr_t receive : receives) ASSERT_EQ(peer->side().wait(receive), UCS_OK);
-            ASSERT_EQ(peer->answer().status, UCS_OK);
-            for (uint32_t i = 0; i < kMessages; ++i)
-                ASSERT_TRUE(targets[i]->holds(50 + i, 0, kLength + i)) << i;
-        }
-    }
+    ASSERT_NO_FATAL_FAILURE(receive_many_together(Kind::kDevice, Kind::kPinned));
+    receive_many_together(Kind::kPinned, Kind::kDevice);
 }
 
 TEST_F(ProcessTest, MappingsAreLimitedInNumber) {
@@ -668,9 +655,10 @@ TEST_F(ProcessTest, MappingsAreLimitedInNumber) {
     const uint64_t opened = cuda_test::calls_of("cuIpcOpenMemHandle");
     const uint64_t closed = cuda_test::calls_of("cuIpcCloseMemHandle");
     Buffer here(Kind::kDevice, 10000);
-    for (uint32_t id = 0; id < 300; ++id)
+    for (uint32_t id = 0; id < 300; ++id) {
         ASSERT_NO_FATAL_FAILURE(
             peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, 10000, id}));
+    }
     const auto open = static_cast<int64_t>((cuda_test::calls_of("cuIpcOpenMemHandle") - opened) -
                                            (cuda_test::calls_of("cuIpcCloseMemHandle") - closed));
     EXPECT_LE(open, 256);

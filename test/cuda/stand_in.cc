@@ -320,10 +320,11 @@ void run(StreamObject& stream) {
         if (delay > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay));
         if (stream.context->error.load() == abi::kSuccess) {
             const Result injected = fault("run");
-            if (injected != abi::kSuccess)
+            if (injected != abi::kSuccess) {
                 stream.context->error = injected;
-            else
+            } else {
                 operation();
+            }
         }
         std::lock_guard lock(stream.mutex);
         ++stream.done;
@@ -360,10 +361,11 @@ StreamObject* stream_or_null(abi::Stream stream) {
 void copy_bytes(ContextObject& context, uintptr_t to, uintptr_t from, size_t length) {
     std::byte* const target = reach(to, length);
     const std::byte* const source = reach(from, length);
-    if (target == nullptr || source == nullptr)
+    if (target == nullptr || source == nullptr) {
         context.error = abi::kIllegalAddress;
-    else
+    } else {
         std::memmove(target, source, length);
+    }
 }
 
 // --- the interface ---
@@ -608,10 +610,11 @@ Result memory_free(abi::DevicePointer pointer) {
     if (found == s.regions.end() || is_host(found->second.kind)) return abi::kInvalidValue;
     const Region region = found->second;
     s.regions.erase(found);
-    if (region.kind == Kind::kManaged)
+    if (region.kind == Kind::kManaged) {
         (void)munmap(region.bytes, region.size);
-    else
+    } else {
         give_back(region);
+    }
     return abi::kSuccess;
 }
 
@@ -827,10 +830,11 @@ Result stream_write_value(abi::Stream stream, abi::DevicePointer address, uint32
     StreamObject& object = *stream_or_null(stream);
     enqueue(object, [&object, address, value] {
         std::byte* const target = reach(address, sizeof(value));
-        if (target == nullptr)
+        if (target == nullptr) {
             object.context->error = abi::kIllegalAddress;
-        else
+        } else {
             std::atomic_ref(*reinterpret_cast<uint32_t*>(target)).store(value);
+        }
     });
     return abi::kSuccess;
 }
@@ -890,10 +894,11 @@ Result set_bytes(abi::DevicePointer to, unsigned char value, size_t length) {
     StreamObject& object = *stream_or_null(nullptr);
     enqueue(object, [=, &object] {
         std::byte* const target = reach(to, length);
-        if (target == nullptr)
+        if (target == nullptr) {
             object.context->error = abi::kIllegalAddress;
-        else
+        } else {
             std::memset(target, value, length);
+        }
     });
     return stream_synchronize(nullptr);
 }

@@ -86,9 +86,10 @@ class TransferTest : public ::testing::Test {
         delete first;
     }
     void SetUp() override {
-        if (first == nullptr)
+        if (first == nullptr) {
             GTEST_SKIP() << "the library finds no CUDA module: run test/cuda/transfers.sh in the "
                             "build folder, which says where it is";
+        }
         cuda_test::use_device(0);
     }
 
@@ -266,10 +267,11 @@ TEST_F(TransferTest, ActiveMessages) {
             arrived.length = source.length();
             arrived.is_done = false;
             const uint64_t header = 77;
-            ASSERT_EQ(wait(ucp_am_send_nbx(there, 3, &header, sizeof(header), source.data(),
-                                           source.length(), &params)),
-                      UCS_OK);
-            while (!arrived.is_done) progress();
+            const ucs_status_t sent = wait(ucp_am_send_nbx(
+                there, 3, &header, sizeof(header), source.data(), source.length(), &params));
+            while (sent == UCS_OK && !arrived.is_done) progress();
+            arrived.target = nullptr;
+            ASSERT_EQ(sent, UCS_OK);
             ASSERT_EQ(arrived.status, UCS_OK);
         });
     }
