@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The negotiator itself over all orders of what can happen: two workers with one lane each and one
+// kind of event more at a time, then two kinds; three workers, as far as a number of states
+// reaches.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <unordered_set>
+
+#include "unit/ucp/lanes/explore_world.h"
+
+namespace lanes_test::explore {
+namespace {
+
+using ucp::lanes::kMillisecond;
+
+constexpr Time kForever = 3600'000 * kMillisecond;
+
+struct Result {
+    std::size_t states = 0;
+    std::size_t steps = 0;
+    std::size_t at_rest = 0;  // states from which the world went on by itself, to its end
+    std::size_t depth = 0;
+    bool is_complete = false;
+    std::string error;
+    std::string path;
+};
+
+// Two hashes of the encoding.
+struct Digest {
+    std::size_t one, other;
+    bool operator==(const Digest&) const = default;
+};
+struct DigestHash {
+    std::size_t operator()(const Digest& digest) const { return digest.one; }
+};
+
+Digest digest_of(const World& world) {
+    const std::string code = world.encode();
+    return {std::hash<std::string>()(code), std::hash<std::string>()("other" + code)};
+}
+
+// Breadth first, so that what is found has the shortest path. A world is not copied but made again
+// by its path.
+class Explorer {
+  public:
+    Explorer(const Plan& plan, std::size_t most) : plan_(plan), most_(most) {}
+
+    Result run(Reached& reached) {
+        reached_ = &reached;
+        World first(plan_);
+        seen_.insert(digest_of(first));
+        found_.push_back({});
+        for (std::size_t at = 0; at < found_.size() && result_.error.empty(); ++at) expand(at);
+        result_.states = found_.size();
+        result_.is_complete = !is_cut_;
+        return result_;
+    }
+
+  private:
+    struct Found {
+        std::uint32_t before = 0;
+        std::uint32_t depth = 0;
+        Event event{};
+    };
+
+    std::vector<Event> path_to(std::size_t at) const {
+        std::vector<Event> path;
+        for (; at != 0; at = found_[at].before) path.push_back(found_[at].event);
+        return {path.rbegin(), path.rend()};
+    }
+
+    void expand(std::size_t at) {
+        const std::vector<Event> path = path_to(at);
+        World here(plan_);
+        replay(here, path);
+        const std::vector<Event> events = here.events();
+        bool is_at_rest = true;
+        for (const Event& event : events) {
+            is_at_rest = is_at_rest && !event.is_due();
+            ++result_.steps;
+            World next(plan_);
+            replay(next, path);
+            next.reached = reached_;
+            next.apply(event);
+            if (!next.error.empty()) return fail(next, path, event);
+            if (!seen_.insert(digest_of(next)).second) continue;
+            if (found_.size() == most_) {
+                is_cut_ = true;
+                continue;
+            }
+            found_.push_back({static_cast<std::uint32_t>(at), found_[at].depth + 1, event});
+            result_.depth = found_.back().depth;
+        }
+        if (!is_at_rest) return;
+        ++result_.at_rest;
+        here.is_checked = true;
+        here.run_on(60'000 * kMillisecond);
+        here.check_quiet();
+        if (!here.error.empty()) fail(here, path, {});
+    }
+
+    void replay(World& world, const std::vector<Event>& path) const {
+        world.is_checked = false;
+        for (const Event& event : path) world.apply(event);
+        world.is_checked = true;
+    }
+
+    void fail(const World& world, const std::vector<Event>& path, const Event& last) {
+        result_.error = world.error;
+        for (const Event& event : path) result_.path += describe(event) + "\n";
+        result_.path += "then " + describe(last) + "\n";
+    }
+
+    const Plan& plan_;
+    const std::size_t most_;
+    std::vector<Found> found_;
+    std::unordered_set<Digest, DigestHash> seen_;
+    Reached* reached_ = nullptr;
+    Result result_;
+    bool is_cut_ = false;
+};
+
+Plan two_nodes() {
+    Plan plan;
+    plan.config.cap = 1;
+    plan.config.trickle_ratio = 0;
+    plan.config.min_score = 10;
+    plan.config.min_residence = 0;
+    plan.config.request_pings = 1;
+    plan.config.keep = 0;
+    plan.scores = {{{0, 1}, 100}, {{1, 0}, 50}};
+    return plan;
+}
+
+// Of the three links one can have the lanes of its ends.
+Plan three_nodes() {
+    Plan plan = two_nodes();
+    plan.nodes = 3;
+    plan.scores = {{{0, 1}, 100}, {{1, 2}, 300}, {{2, 0}, 1000}};
+    return plan;
+}
+
+// A kind of event that a plan may have more of.
+struct Kind {
+    const char* name;
+    void (*add)(Plan&);
+};
+
+constexpr Kind kKinds[] = {
+    {"messages", [](Plan& plan) { plan.limits.data += 1; }},
+    {"answers later", [](Plan& plan) { plan.limits.asynchronous = true; }},
+    {"creation fails", [](Plan& plan) { ++plan.limits.failures; }},
+    {"close", [](Plan& plan) { ++plan.limits.closes; }},
+    {"death", [](Plan& plan) { ++plan.limits.deaths; }},
+    {"peer forgotten", [](Plan& plan) { ++plan.limits.forgets; }},
+    {"lane fails", [](Plan& plan) { ++plan.limits.breaks; }},
+    {"lane full", [](Plan& plan) { ++plan.limits.fulls; }},
+    {"timers",
+     [](Plan& plan) {
+         plan.limits.ticks = std::max(plan.limits.ticks, 1u);
+         plan.config.patience = kForever;
+     }},
+    {"sleep", [](Plan& plan) { plan.limits.ticks = 2; }},
+    {"scores", [](Plan& plan) { ++plan.limits.changes; }},
+    {"policy", [](Plan& plan) { ++plan.limits.policies; }},
+    {"lanes kept",
+     [](Plan& plan) {
+         plan.config.keep = kForever;
+         ++plan.limits.policies;
+     }},
+};
+
+void report(const std::string& what, const Result& result) {
+    std::printf("%-32s %8zu states %9zu steps %7zu ends %3zu deep%s\n", what.c_str(), result.states,
+                result.steps, result.at_rest, result.depth, result.is_complete ? "" : ", bounded");
+    std::fflush(stdout);
+}
+
+// @return whether all states were seen
+bool explore(const std::string& what, const Plan& plan, std::size_t most, Reached& reached) {
+    const Result result = Explorer(plan, most).run(reached);
+    report(what, result);
+    EXPECT_EQ("", result.error) << what << ":\n" << result.path;
+    return result.is_complete;
+}
+
+TEST(LanesExploration, EachKindOfEventByItself) {
+    Reached reached;
+    for (const Kind& kind : kKinds) {
+        Plan plan = two_nodes();
+        kind.add(plan);
+        EXPECT_TRUE(explore(kind.name, plan, 1'000'000, reached)) << kind.name;
+        if (HasFailure()) return;
+    }
+    std::printf("%zu pairs of a link's state and a message\n", reached.size());
+    EXPECT_GT(reached.size(), 60u);
+}
+
+TEST(LanesExploration, ThreeNodes) {
+    Reached reached;
+    explore("three nodes", three_nodes(), 30'000, reached);
+}
+
+// The rest takes minutes: `make check-explore`.
+TEST(LanesExploration, DISABLED_MoreOfEachKind) {
+    Reached reached;
+    for (const Kind& kind : kKinds) {
+        Plan plan = two_nodes();
+        for (int count = 0; count < 2; ++count) kind.add(plan);
+        explore(std::string("twice ") + kind.name, plan, 1'000'000, reached);
+        if (HasFailure()) return;
+    }
+}
+
+TEST(LanesExploration, DISABLED_EachPairOfKinds) {
+    Reached reached;
+    for (const Kind& one : kKinds) {
+        for (const Kind& other : kKinds) {
+            if (&one >= &other) continue;
+            Plan plan = two_nodes();
+            one.add(plan);
+            other.add(plan);
+            explore(std::string(one.name) + " and " + other.name, plan, 200'000, reached);
+            if (HasFailure()) return;
+        }
+    }
+    for (const auto& [state, message] : reached) {
+        std::printf("%s: %s\n", name(state), message.c_str());
+    }
+}
+
+TEST(LanesExploration, DISABLED_ThreeNodesAndEachKind) {
+    Reached reached;
+    explore("three nodes", three_nodes(), 1'000'000, reached);
+    for (const Kind& kind : kKinds) {
+        Plan plan = three_nodes();
+        kind.add(plan);
+        explore(std::string("three nodes, ") + kind.name, plan, 200'000, reached);
+        if (HasFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace lanes_test::explore
