@@ -121,6 +121,16 @@ void Revocation::carry_out_requests() {
     for (const auto& request : requests) carry_out(request);
 }
 
+/** Is the rail that it names the worker's who sent it, as far as the transport can tell? */
+bool Revocation::is_senders(const uct::Interface& interface, const RevokeMessage& message) const {
+    const uint64_t name = interface.name_of(message.sender());
+    const uint64_t owner = name == 0 ? 0 : host_.interfaces.peers().worker_of(name);
+    if (owner == 0 || owner == message.header.from) return true;
+    ucs::log_warn("worker {:016x} wants a connection of worker {:016x} cut off: dropped",
+                  message.header.from, owner);
+    return false;
+}
+
 void Revocation::carry_out(std::span<const std::byte> bytes) {
     RevokeMessage message;
     if (!parse_revoke(bytes, &message)) return;
@@ -136,6 +146,7 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
                 !std::ranges::equal(own.interface, message.target_interface)) {
                 continue;
             }
+            if (!is_senders(*interface.transport, message)) return;
             const ucs_status_t status =
                 interface.transport->cut_off(message.sender(), message.header.number);
             if (status != UCS_OK) return;  // the peer asks again

@@ -36,6 +36,7 @@ class Revocation {
     void send_held(PathGroup& group);
 
   private:
+    bool is_senders(const uct::Interface& interface, const RevokeMessage& message) const;
     void carry_out(std::span<const std::byte> message);
     void send_everywhere(Endpoint& endpoint, AmId id, std::span<const std::byte> message);
     void send_on(Path& rail, AmId id, std::span<const std::byte> message);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ucp/base/sender.h"
+#include "ucp/bulk/engine/revocation_message.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
@@ -162,6 +163,35 @@ TEST_F(Sender, NobodyGreetsWithAnothersConnections) {
     EXPECT_EQ(cluster_.inner(kVictim).endpoints().find(address.uuid), nullptr);
     EXPECT_TRUE(is_well(kFriend));
     pass(kFriend, kVictim);
+}
+
+TEST_F(Sender, NobodyCutsAnotherOff) {
+    // In his own name, but of the friend's interface.
+    WorkerAddress victims, friends;
+    ASSERT_EQ(unpack_address(cluster_.inner(kVictim).address(), &victims), UCS_OK);
+    ASSERT_EQ(unpack_address(cluster_.inner(kFriend).address(), &friends), UCS_OK);
+    for (size_t index = 0; index < victims.entries.size(); ++index) {
+        bulk::RevokeMessage message;
+        message.device = friends.entries.at(index).device;
+        message.interface = friends.entries.at(index).interface;
+        message.target_device = victims.entries.at(index).device;
+        message.target_interface = victims.entries.at(index).interface;
+        message.header = {cluster_.uuid(kLiar),
+                          index + 1,
+                          0,
+                          0,
+                          static_cast<uint8_t>(message.device.size()),
+                          static_cast<uint8_t>(message.interface.size()),
+                          static_cast<uint8_t>(message.target_device.size()),
+                          static_cast<uint8_t>(message.target_interface.size())};
+        lie(AmId::kBulkRevoke, bulk::pack_revoke(message));
+    }
+    settle();
+    EXPECT_TRUE(log_.contains("cut off: dropped"));
+    EXPECT_TRUE(is_well(kFriend));
+    EXPECT_TRUE(is_well(kLiar));
+    pass(kFriend, kVictim);
+    pass(kVictim, kFriend);
 }
 
 /** Short ones name nobody; the others name what only one worker may speak of. */
