@@ -53,7 +53,6 @@ struct EndpointHost {
     uint64_t messages = 0;       //!< that go in fragments, so far: their numbers
     uint64_t held_messages = 0;  //!< that receive gates held back so far
     std::vector<Endpoint*> to_pump;
-    std::vector<Request*> flushes;  //!< that wait for answers of peers
 
     uint64_t next_message() { return ++messages; }
 };

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <new>
+#include <unordered_map>
 #include <utility>
+
+#include "ucp/endpoint/lane_state.h"
 
 namespace ucp {
 
@@ -33,9 +36,32 @@ void EndpointTable::destroy(Endpoint& endpoint) {
 
 Endpoint* EndpointTable::find_owner(const uct::Endpoint* lane) {
     for (Endpoint& endpoint : endpoints_) {
+        ++looks_;
         if (endpoint.owns(lane)) return &endpoint;
     }
     return nullptr;
+}
+
+std::vector<Endpoint*> EndpointTable::find_owners(std::span<const uct::Endpoint* const> lanes) {
+    std::vector<Endpoint*> owners(lanes.size());
+    if (lanes.size() == 1) {
+        owners.front() = find_owner(lanes.front());
+        return owners;
+    }
+    std::unordered_multimap<const uct::Endpoint*, size_t> places;
+    for (size_t place = 0; place < lanes.size(); ++place) places.emplace(lanes[place], place);
+    for (Endpoint& endpoint : endpoints_) {
+        ++looks_;
+        const LaneState* const state = endpoint.lane_state();
+        const uct::Endpoint* const dedicated = state == nullptr ? nullptr : state->dedicated.get();
+        for (const uct::Endpoint* lane :
+             {static_cast<const uct::Endpoint*>(endpoint.scalable()), dedicated}) {
+            if (lane == nullptr) continue;
+            const auto [first, last] = places.equal_range(lane);
+            for (auto at = first; at != last; ++at) owners[at->second] = &endpoint;
+        }
+    }
+    return owners;
 }
 
 bool EndpointTable::contains(const Endpoint* wanted) const {

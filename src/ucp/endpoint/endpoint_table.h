@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <boost/intrusive/list.hpp>
@@ -41,6 +42,10 @@ class EndpointTable {
     }
     /** The endpoint that owns a transport endpoint; slow, for errors. */
     Endpoint* find_owner(const uct::Endpoint* lane);
+    /** The same for many: each endpoint is looked at once. Null where there is none. */
+    std::vector<Endpoint*> find_owners(std::span<const uct::Endpoint* const> lanes);
+    /** Endpoints that these two have looked at so far. */
+    uint64_t looks() const { return looks_; }
     /** Is it still there? Slow, for what may have outlived its endpoint. */
     bool contains(const Endpoint* endpoint) const;
     template <typename Visitor>
@@ -91,6 +96,7 @@ class EndpointTable {
     ByUuid by_uuid_;
     List endpoints_;
     size_t count_ = 0;
+    uint64_t looks_ = 0;
     std::vector<Endpoint*> doomed_;
     bool has_unlisted_ = false;  //!< there was no memory to note one that is doomed
 };

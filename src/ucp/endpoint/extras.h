@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ucp/endpoint/flush_queue.h"
 #include "ucs/type/status.h"
 
 namespace ucp {
@@ -37,6 +38,7 @@ struct EndpointExtras {
     std::unique_ptr<StreamReceiver> stream;        //!< null: nothing was received or read yet
     std::unique_ptr<SocketConnection> connection;  //!< null: the peer is known by its address
     std::vector<uint32_t> finished_early;          //!< remote operations that earlier ones outlast
+    FlushQueue flushes;                            //!< that wait for answers of the peer
 };
 
 }  // namespace ucp

@@ -7,16 +7,18 @@ namespace ucp {
 namespace {
 
 struct FlushPart : uct::Completion {
+    // The hook is in no list when the request ends.
+    static constexpr bool kNeedsNoDestructor = true;
+
     enum class Stage : uint8_t { kScalable, kDedicated, kAnswers };
     Stage stage = Stage::kScalable;
-    uint32_t target = 0;  //!< remote operations with lower numbers must be finished
-    Request* request = nullptr;
+    FlushWait answers;  //!< also names the request
 };
 
 // A dedicated lane goes only when all on it is done: a flush that goes with it is done as well.
 void dedicated_flushed(uct::Completion* self) {
     auto& part = *static_cast<FlushPart*>(self);
-    Request& request = *part.request;
+    Request& request = *part.answers.request;
     const bool is_done = part.status == UCS_ERR_CANCELED && !request.endpoint->is_failed();
     request.complete(is_done ? UCS_OK : part.status);
 }
@@ -25,7 +27,7 @@ ucs_status_t flush_dedicated(Request& request, const Lane& lane) {
     auto& part = request.part<FlushPart>();
     part.callback = dedicated_flushed;
     part.count = 1;
-    part.request = &request;
+    part.answers.request = &request;
     ++request.count;
     const ucs_status_t status = lane.endpoint.flush(&part);
     if (status != UCS_INPROGRESS) --request.count;
@@ -35,10 +37,13 @@ ucs_status_t flush_dedicated(Request& request, const Lane& lane) {
 void wait_for_answers(Request& request) {
     Endpoint& endpoint = *request.endpoint;
     if (!endpoint.has_remote_operations()) return;
+    FlushQueue& waiting = endpoint.make_extras().flushes;
     ++request.count;
-    request.part<FlushPart>().target = endpoint.remote_started();
-    // The request leaves the send queue only after this call: it waits by a pointer of its own.
-    endpoint.host().flushes.push_back(&request);
+    // The request leaves the send queue only after this call: it waits by a hook of its own.
+    FlushWait& answers = request.part<FlushPart>().answers;
+    answers.target = endpoint.remote_started();
+    answers.request = &request;
+    waiting.add(answers);
 }
 
 ucs_status_t post_flush(Request& request, const Lane& lane) {
@@ -77,33 +82,16 @@ bool flush_wants_dedicated(Request& request) {
 }
 
 void flush_remote_finished(Endpoint& endpoint) {
-    auto& waiters = endpoint.host().flushes;
-    for (size_t index = 0; index < waiters.size();) {
-        Request& request = *waiters[index];
-        const auto ahead =
-            static_cast<int32_t>(endpoint.remote_finished() - request.part<FlushPart>().target);
-        if (request.endpoint != &endpoint || ahead < 0) {
-            ++index;
-            continue;
-        }
-        waiters.erase(waiters.begin() + static_cast<ptrdiff_t>(index));
-        request.complete(UCS_OK);
-        index = 0;
-    }
+    EndpointExtras* const extras = endpoint.extras();
+    if (extras == nullptr) return;
+    extras->flushes.finish(endpoint.remote_finished(),
+                           [](FlushWait& flush) { flush.request->complete(UCS_OK); });
 }
 
 void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status) {
-    auto& waiters = endpoint.host().flushes;
-    for (size_t index = 0; index < waiters.size();) {
-        Request& request = *waiters[index];
-        if (request.endpoint != &endpoint) {
-            ++index;
-            continue;
-        }
-        waiters.erase(waiters.begin() + static_cast<ptrdiff_t>(index));
-        request.complete(status);
-        index = 0;
-    }
+    EndpointExtras* const extras = endpoint.extras();
+    if (extras == nullptr) return;
+    extras->flushes.drain([status](FlushWait& flush) { flush.request->complete(status); });
 }
 
 }  // namespace ucp

@@ -151,10 +151,17 @@ void Worker::transport_failed(void* arg, uct::Endpoint* lane, ucs_status_t statu
 }
 
 unsigned Worker::end_failed_lanes() {
+    if (failed_lanes_.empty()) return 0;
+    std::vector<const uct::Endpoint*> lanes;
+    for (const auto& [lane, status] : failed_lanes_) lanes.push_back(lane);
+    const std::vector<Endpoint*> owners = endpoints_.find_owners(lanes);
     const auto failures = std::exchange(failed_lanes_, {});
     unsigned events = 0;
-    for (const auto& [lane, status] : failures) {
-        Endpoint* endpoint = endpoints_.find_owner(lane);
+    for (size_t index = 0; index < failures.size(); ++index) {
+        const auto& [lane, status] = failures[index];
+        Endpoint* endpoint = owners[index];
+        // One lane of an endpoint may take the other along.
+        if (endpoint != nullptr && !endpoint->owns(lane)) continue;
         if (endpoint == nullptr) {
             if (lanes_.kept_lane_failed(lane)) continue;
             if (!bulk_.transport_failed(lane, status)) queue_pairs_.transport_failed(lane);

@@ -55,15 +55,17 @@ ucs::Time Reassembly::next_deadline() const {
 }
 
 void Reassembly::finish_all_of(uint64_t sender, ucs_status_t status) {
-    for (auto it = messages_.begin(); it != messages_.end();) {
-        if (it->first.sender != sender) {
-            ++it;
-            continue;
-        }
-        const Sink sink = it->second.sink;
-        messages_.erase(it);
+    std::vector<MessageId> over;
+    for (const auto& [id, message] : messages_) {
+        if (id.sender == sender) over.push_back(id);
+    }
+    for (const MessageId& id : over) {
+        // The end of one may be the end of another.
+        const auto found = messages_.find(id);
+        if (found == messages_.end()) continue;
+        const Sink sink = found->second.sink;
+        messages_.erase(found);
         sink.finish(sink.target, status);
-        it = messages_.begin();
     }
 }
 
