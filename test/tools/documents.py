@@ -4,10 +4,10 @@
 
     documents.py --source DIR --build DIR [--list]
 
-A command is an indented line; a comment behind it begins with two spaces and "#". Those of `swiftlane` are run, as
+A command is an indented line, or one between fences of sh or console; a comment behind it begins with two spaces and "#". Those of `swiftlane` are run, as
 they stand or, if they take long or need what is not here, as OTHERWISE says; others must at least exist: a script,
 a target of make, a program that the tree builds. A command that OTHERWISE names and no document shows is an error, so
-that the list stays short.
+that the list stays short. Of commands in the middle of a text the subcommand and the options must exist.
 
 Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
 must stand in the sources. Every function of an installed header has a comment before it (`make doc` wants one for
@@ -114,10 +114,15 @@ def dead_links(source):
 def commands(source):
     """(document, line number, command) of all documents; continued lines are one."""
     for path in documents(source):
-        joined, start = "", 0
+        joined, start, fence = "", 0, None
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
         for number, line in enumerate(lines, 1):
+            if line.startswith("```"):
+                fence = line[3:].strip() if fence is None else None
+                continue
+            if fence is not None:
+                line = "    " + re.sub(r"^\$ ", "", line) if fence in ("sh", "bash", "console") else ""
             if not joined and not line.startswith("    "):
                 continue
             start = start if joined else number
@@ -128,6 +133,33 @@ def commands(source):
             command, joined = re.sub(r"\s{2,}#.*", "", joined), ""
             if command and not command.startswith(("#", " ")):
                 yield os.path.relpath(path, source), start, command
+
+
+def unknown_words(source, build):
+    """(document, command) of commands within a text whose subcommand or options there are not."""
+    helps = {}
+
+    def help_of(*words):
+        if words not in helps:
+            result = subprocess.run([os.path.join(build, "src/tools/swiftlane"), *words], text=True, check=False,
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT)
+            helps[words] = set(re.findall(r"--[a-z][\w-]*", result.stdout)) if result.returncode == 0 else None
+        return helps[words]
+
+    for path in documents(source):
+        with open(path, encoding="utf-8") as file:
+            text = re.sub(r"\s*\n\s*", " ", file.read())
+        for span in re.findall(r"`([^`]+)`", text):
+            part = swiftlane_part(span)
+            words = shlex.split(part[1].split(" -- ")[0]) if part else []
+            if not words:
+                continue
+            has_more = len(words) > 1 and words[0] in ("bench", "perf", "sim") and re.match(r"[a-z]", words[1])
+            every = "--help-all" if words[0] in ("bench", "perf") else "--help"  # options of some pattern
+            options = help_of(*words[:2], "--help") if has_more else help_of(words[0], every)
+            named = {word.split("=")[0] for word in words if re.match(r"--[a-z]", word)}
+            if options is None or named - options:
+                yield os.path.relpath(path, source), span
 
 
 def swiftlane_part(command):
@@ -238,6 +270,9 @@ def main():
                 if problem:
                     print(f"{document}:{number}: swiftlane {each}: {problem}")
                     failed += 1
+    for path, span in unknown_words(options.source, options.build):
+        print(f"{path}: there is no such command or option: {span}")
+        failed += 1
     for path, link in dead_links(options.source):
         print(f"{path}: nothing is at {link}")
         failed += 1
