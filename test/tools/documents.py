@@ -11,7 +11,8 @@ that the list stays short. Of commands in the middle of a text the subcommand an
 
 Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
 must stand in the sources. Every function of an installed header has a comment before it (`make doc` wants one for
-each name of ucpx.h). Links lead to pages and headings that there are, and pages that sources name exist.
+each name of ucpx.h). Links lead to pages and headings that there are, and pages that sources name exist. A table with a
+column "default" tells those of docs/variables.md.
 """
 import argparse
 import glob
@@ -218,6 +219,29 @@ def unknown_messages(source):
                     yield number, part.strip()
 
 
+def wrong_defaults(source):
+    """(document, variable, what it says) of tables whose second column is the default, beside docs/variables.md."""
+    with open(os.path.join(source, "docs", "variables.md"), encoding="utf-8") as file:
+        defaults = dict(re.findall(r"^\*\*`(\w+)=(.*?)`\*\*", file.read(), re.M))
+    for path in documents(source):
+        prefix = None
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                cells = [cell.strip() for cell in line.replace("`", "").strip("|\n").split("|")] if line[0] == "|" else []
+                if len(cells) < 2:
+                    prefix = None
+                elif cells[1] == "default" and re.fullmatch(r"variable|UCX_\w*", cells[0]):
+                    prefix = cells[0].replace("variable", "")
+                elif prefix is not None and not cells[0].startswith("-"):
+                    names = cells[0].split(", ")
+                    said = cells[1].split(", ") if len(names) > 1 else [cells[1]]
+                    said = said * len(names) if len(said) == 1 else said
+                    for name, value in zip(names, said):
+                        value = re.sub(r"(:| \().*", "", value).replace("none", "")
+                        if defaults.get(prefix + name, "unknown") != value.replace("\\", ""):
+                            yield os.path.relpath(path, source), prefix + name, value
+
+
 def installed_headers(source):
     """Those that the HEADERS of Makefile fragments list."""
     for path in sorted(glob.glob(os.path.join(source, "src", "**", "*.am"), recursive=True)):
@@ -270,6 +294,9 @@ def main():
                 if problem:
                     print(f"{document}:{number}: swiftlane {each}: {problem}")
                     failed += 1
+    for path, name, value in wrong_defaults(options.source):
+        print(f"{path}: the default of {name} is not {value}")
+        failed += 1
     for path, span in unknown_words(options.source, options.build):
         print(f"{path}: there is no such command or option: {span}")
         failed += 1
