@@ -61,12 +61,6 @@ ucp_request_param_t Window::params() {
     return params;
 }
 
-ucp_request_param_t Window::receive_params() {
-    ucp_request_param_t params = this->params();
-    params.cb.recv = on_received;
-    return params;
-}
-
 void Window::started(ucs_status_ptr_t result) {
     if (UCS_PTR_IS_PTR(result)) {
         ++outstanding_;
@@ -80,11 +74,6 @@ void Window::on_done(void* request, ucs_status_t status, void* self) {
     --window.outstanding_;
     if (status != UCS_OK && window.status_ == UCS_OK) window.status_ = status;
     ucp_request_free(request);
-}
-
-void Window::on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t*,
-                         void* self) {
-    on_done(request, status == UCS_ERR_CANCELED ? UCS_OK : status, self);
 }
 
 // --- set-up

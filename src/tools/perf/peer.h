@@ -57,7 +57,6 @@ class Window {
   public:
     // The parameters of each operation.
     ucp_request_param_t params();
-    ucp_request_param_t receive_params();
     // What the call returned. Throws on an error.
     void started(ucs_status_ptr_t result);
     unsigned outstanding() const { return outstanding_; }
@@ -66,8 +65,6 @@ class Window {
 
   private:
     static void on_done(void* request, ucs_status_t status, void* self);
-    static void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t*,
-                            void* self);
     unsigned outstanding_ = 0;
     ucs_status_t status_ = UCS_OK;
 };

@@ -74,7 +74,6 @@ class PackedKey {
     static ucs_status_t parse(std::span<const std::byte> bytes, PackedKey* key);
 
     const PackedKeyHeader& header() const { return header_; }
-    bool is_anonymous() const { return header_.magic == 0; }
     /** The key of a domain of the owner; empty if there is none of that kind. */
     std::span<const std::byte> find(unsigned domain, uint32_t kind) const;
 

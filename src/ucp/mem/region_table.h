@@ -21,7 +21,7 @@ class Memory;
  * and the context's identity, a random number, and the target checks them, the range and the access
  * right here.
  *
- * A key may also name no memory at all (PackedKey::is_anonymous()). Its accesses have only an
+ * A key may also name no memory at all (a PackedKey that was not parsed). Its accesses have only an
  * address, and reach memory that the program has published: that it mapped, for remote access, and
  * packed a key of.
  */

@@ -188,11 +188,6 @@ void Mappings::close(Mapping& mapping) {
                   [&](const std::unique_ptr<Mapping>& one) { return one.get() == &mapping; });
 }
 
-size_t Mappings::open_mappings() {
-    std::lock_guard lock(mutex_);
-    return mappings_.size();
-}
-
 void Mappings::settle() {
     std::promise<void> done;
     if (errands_.run([&done] { done.set_value(); })) done.get_future().wait();

@@ -79,7 +79,6 @@ class Mappings {
     /** Whether a context reaches another one's memory, of this process; as take(). */
     ucs_status_t reach(CopyContext& from, CopyContext& to);
 
-    size_t open_mappings();
     /** For tests: waits until nothing is being opened or closed. */
     void settle();
 
