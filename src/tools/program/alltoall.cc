@@ -97,11 +97,7 @@ Task alltoall(Rank& rank, const BenchOptions& options) {
     for (const uint64_t size : options.sizes()) {
         co_await rank.barrier();
         Sample sample{.size = size};
-        Pacer pacers[] = {Pacer::by_time(settled ? 0 : options.settle),
-                          Pacer::by_count(options.warmup),
-                          options.iterations != 0 ? Pacer::by_count(options.iterations)
-                                                  : Pacer::by_time(options.time)};
-        for (Pacer& pacer : pacers) {
+        for (const Pacer& pacer : options.pacers(settled)) {
             co_await run_rounds(rank, exchange, size, pacer, &sample);
         }
         settled = true;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <queue>
 
+#include "tools/program/sink.h"
+
 namespace tools {
 namespace {
 
@@ -66,6 +68,25 @@ Task Flow::run(std::vector<PeerWeight> peers, int64_t end) {
         if (next == 0) rank_.host().progressed(options_.window);
     }
     for (const auto& batch : batches) co_await batch->done();
+}
+
+Task run_flow(Rank& rank, const FlowOptions& options, unsigned phases, int64_t time,
+              const std::function<std::vector<PeerWeight>(unsigned phase)>& weights) {
+    Sink sink(rank, {.stream = Stream::kHot,
+                     .max_size = options.size,
+                     .seed = options.seed,
+                     .verify = options.verify,
+                     .depth = options.window});
+    rank.spawn(sink.run());
+    co_await rank.barrier();
+    const int64_t start = rank.host().now();
+    Flow flow(rank, options);
+    for (unsigned phase = 0; phase < phases; ++phase)
+        co_await flow.run(weights(phase), start + (phase + 1) * time);
+    rank.host().report(
+        {.size = options.size, .messages = flow.messages(), .elapsed = rank.host().now() - start});
+    co_await rank.barrier();
+    co_await sink.stop();
 }
 
 }  // namespace tools

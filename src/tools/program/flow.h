@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tools/program/rank.h"
@@ -42,5 +43,11 @@ class Flow {
     std::vector<SequenceCheck> sequences_;  // by peer
     uint64_t messages_ = 0;
 };
+
+// The program of a rank, once it is connected: it receives from everybody, sends for `phases` times
+// `time` nanoseconds, and reports.
+// @param weights  of the peers in a phase
+Task run_flow(Rank& rank, const FlowOptions& options, unsigned phases, int64_t time,
+              const std::function<std::vector<PeerWeight>(unsigned phase)>& weights);
 
 }  // namespace tools

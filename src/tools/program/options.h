@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
+
+#include "tools/program/pacer.h"
 
 namespace tools {
 
@@ -32,6 +35,11 @@ struct BenchOptions {
         }
         list.push_back(size_max);
         return list;
+    }
+    // The rounds of a size, none of which but the last count.
+    std::array<Pacer, 3> pacers(bool is_settled) const {
+        return {Pacer::by_time(is_settled ? 0 : settle), Pacer::by_count(warmup),
+                iterations != 0 ? Pacer::by_count(iterations) : Pacer::by_time(time)};
     }
 };
 

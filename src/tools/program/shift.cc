@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "tools/program/sink.h"
-
 namespace tools {
 
 std::vector<unsigned> hot_peers(unsigned rank, unsigned ranks, unsigned hot, unsigned phase) {
@@ -41,23 +39,8 @@ Task shift(Rank& rank, const ShiftOptions& options) {
     for (unsigned step = 1; step < rank.count(); ++step) {
         rank.connect((rank.index() + step) % rank.count());
     }
-    Sink sink(rank, {.stream = Stream::kHot,
-                     .max_size = options.flow.size,
-                     .seed = options.flow.seed,
-                     .verify = options.flow.verify,
-                     .depth = options.flow.window});
-    rank.spawn(sink.run());
-    co_await rank.barrier();
-    const int64_t start = rank.host().now();
-    Flow flow(rank, options.flow);
-    for (unsigned phase = 0; phase < options.phases; ++phase) {
-        co_await flow.run(weights_of(rank, options, phase), start + (phase + 1) * options.time);
-    }
-    rank.host().report({.size = options.flow.size,
-                        .messages = flow.messages(),
-                        .elapsed = rank.host().now() - start});
-    co_await rank.barrier();
-    co_await sink.stop();
+    const std::function weights = [&](unsigned phase) { return weights_of(rank, options, phase); };
+    co_await run_flow(rank, options.flow, options.phases, options.time, weights);
 }
 
 }  // namespace tools

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/program/sink.h"
 #include "ucs/sys/random.h"
 
 namespace tools {
@@ -29,23 +28,9 @@ std::vector<PeerWeight> weights_of(const Rank& rank, const ZipfOptions& options)
 }  // namespace
 
 Task zipf(Rank& rank, const ZipfOptions& options) {
-    const std::vector<PeerWeight> weights = weights_of(rank, options);
-    for (const PeerWeight& entry : weights) rank.connect(entry.peer);
-    Sink sink(rank, {.stream = Stream::kHot,
-                     .max_size = options.flow.size,
-                     .seed = options.flow.seed,
-                     .verify = options.flow.verify,
-                     .depth = options.flow.window});
-    rank.spawn(sink.run());
-    co_await rank.barrier();
-    const int64_t start = rank.host().now();
-    Flow flow(rank, options.flow);
-    co_await flow.run(weights, start + options.time);
-    rank.host().report({.size = options.flow.size,
-                        .messages = flow.messages(),
-                        .elapsed = rank.host().now() - start});
-    co_await rank.barrier();
-    co_await sink.stop();
+    const std::function weights = [&](unsigned) { return weights_of(rank, options); };
+    for (const PeerWeight& entry : weights(0)) rank.connect(entry.peer);
+    co_await run_flow(rank, options.flow, 1, options.time, weights);
 }
 
 }  // namespace tools
