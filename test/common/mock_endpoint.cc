@@ -305,6 +305,9 @@ ucs_status_t MockEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, 
 ucs_status_t MockEndpoint::flush(Completion* completion) {
     if (status_ != UCS_OK) return status_;
     if (done_ == posted_) return UCS_OK;
+    if (interface_.fabric.config.flush_takes_room) {
+        if (const ucs_status_t status = room(); status != UCS_OK) return status;
+    }
     if (completion != nullptr) flushes_.emplace_back(posted_, completion);
     return UCS_INPROGRESS;
 }

@@ -38,6 +38,7 @@ struct Config {
     /** Of such a refusal ending at any call, as where another process makes room. */
     double sudden_room_probability = 0;
     unsigned transmit_depth = 32;       //!< unacknowledged operations of one endpoint
+    bool flush_takes_room = false;      //!< as an operation, if any is unacknowledged
     size_t receive_buffers = SIZE_MAX;  //!< of one interface, kept ones included
     unsigned pieces_at_once = 32;       //!< that one call copies (kPieces)
     unsigned poll_batch = 16;           //!< events handled by one call of progress()

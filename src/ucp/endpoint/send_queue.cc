@@ -294,7 +294,7 @@ void Endpoint::pump() {
         wait.end();
         const ucs_status_t status = take(*step);
         if (status == UCS_ERR_NO_RESOURCE && !wait.serving && wait.lane == nullptr) {
-            const bool is_message = step->request->order != Request::Order::kOneSided;
+            const bool is_message = step->request->order == Request::Order::kMessage;
             if (wait.begin(step->lane.endpoint) && is_message && waits_for_dedicated())
                 host_->events.lane_full(*this);
         }

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "ucp/endpoint/lane_state.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/region.h"
 
 namespace ucp::test {
 namespace {
@@ -95,6 +97,38 @@ TEST(LaneSwitch, AskedAgainAtOnceFromOneEnd) {
             return cluster.lane_state(endpoint) == UCPX_LANE_STATE_SCALABLE;
         })) << round;
     }
+}
+
+// A lane without room is left for the sake of messages: a flush has to wait for it all the same.
+TEST(LaneSwitch, OnlyMessagesThatWaitCountAgainstALane) {
+    Cluster::Options options;
+    options.fabric.transmit_depth = 4;
+    options.fabric.flush_takes_room = true;
+    Cluster cluster(2, options);
+    const ucp_ep_h endpoint = cluster.endpoint(0, 1);
+    ASSERT_EQ(ucpx_ep_lanes_request(endpoint, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
+    ASSERT_TRUE(
+        cluster.until([&] { return cluster.lane_state(endpoint) == UCPX_LANE_STATE_ESTABLISHED; }));
+    cluster.steps(1000);
+    Region region(cluster.context(1), 64);
+    region.open(endpoint);
+    const LaneState& lane = *unwrap(endpoint).lane_state();
+    const uint64_t word = 1;
+    for (int put = 0; put < 4; ++put) {
+        ASSERT_FALSE(UCS_PTR_IS_ERR(
+            ucp_put_nbx(endpoint, &word, sizeof(word), region.address(), region.key, &kNothing)));
+    }
+    const ucs_status_ptr_t flush = ucp_ep_flush_nbx(endpoint, &kNothing);
+    ASSERT_TRUE(UCS_PTR_IS_PTR(flush));
+    EXPECT_TRUE(unwrap(endpoint).waits_for_dedicated());
+    EXPECT_FALSE(lane.is_watched);
+    EXPECT_EQ(cluster.finish(flush), UCS_OK);
+    ucs_status_ptr_t sends[5];
+    for (ucs_status_ptr_t& send : sends)
+        send = ucp_tag_send_nbx(endpoint, &word, sizeof(word), 1, &kNothing);
+    EXPECT_TRUE(lane.is_watched);
+    for (ucs_status_ptr_t send : sends) EXPECT_EQ(cluster.finish(send), UCS_OK);
+    region.close();
 }
 
 TEST(LaneSwitch, IsEarnedByTrafficAndLostWithIt) {
