@@ -8,6 +8,7 @@
 #include "ucm/functions.h"
 
 // The C library's idea of the break. It must follow when the break is moved past the library.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" void* __curbrk __attribute__((weak));
 
 namespace {

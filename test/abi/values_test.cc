@@ -121,7 +121,7 @@ TEST(Version, Layouts) {
     for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
 }
 
-static_assert(UCP_RKEY_INVALID == nullptr);
+static_assert(ucp_rkey_h{UCP_RKEY_INVALID} == nullptr);
 
 template <typename Function, typename Signature>
 constexpr bool is_a = std::is_same_v<Function, Signature>;

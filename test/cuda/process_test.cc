@@ -697,7 +697,8 @@ TEST_F(ProcessTest, ZADeviceThatIsLostEndsPuts) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+// What is thrown ends the program.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
     (void)signal(SIGPIPE, SIG_IGN);
     if (std::getenv("UCX_MODULE_DIR") == nullptr) {
         std::puts(

@@ -41,7 +41,8 @@ void watchdog(int) {
 
 }  // namespace
 
-int main() {
+// What is thrown ends the program.
+int main() {  // NOLINT(bugprone-exception-escape)
     cuda_test::choose_driver();
     cuda_test::use_device(0);
 

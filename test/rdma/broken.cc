@@ -241,14 +241,15 @@ void put_into_error(ibv_qp_type type) {
 }
 
 void make_happen(std::string_view event, Pair& pair) {
-    if (event == "rc")
+    if (event == "rc") {
         put_into_error(IBV_QPT_RC);
-    else if (event == "ud")
+    } else if (event == "ud") {
         put_into_error(IBV_QPT_UD);
-    else if (event == "key")
+    } else if (event == "key") {
         pair.a.put_without_right(pair.b);
-    else
+    } else {
         run_in_shell(event.data());
+    }
 }
 
 int run(const char* event, unsigned seconds, bool fails) {

@@ -197,10 +197,11 @@ class Test {
         rounds_of_batch_ = 0;
         for (size_t i = 0; i < order_.size();) {
             const size_t place = order_[i++];
-            if (i < order_.size() && random_() % 3 == 0)
+            if (i < order_.size() && random_() % 3 == 0) {
                 message(place, order_[i++]);
-            else
+            } else {
                 put_or_get(place);
+            }
         }
         const ucp_request_param_t params{};
         start(ucp_ep_flush_nbx(a_.endpoint(), &params));
@@ -269,16 +270,17 @@ Options parse(int argc, char** argv) {
     for (int i = 1; i + 1 < argc; i += 2) {
         const std::string_view name = argv[i];
         const char* const value = argv[i + 1];
-        if (name == "--rounds")
+        if (name == "--rounds") {
             options.rounds = std::strtoull(value, nullptr, 10);
-        else if (name == "--seconds")
+        } else if (name == "--seconds") {
             options.seconds = std::strtoull(value, nullptr, 10);
-        else if (name == "--seed")
+        } else if (name == "--seed") {
             options.seed = std::strtoull(value, nullptr, 10);
-        else if (name == "--events" && value == std::string_view("none"))
+        } else if (name == "--events" && value == std::string_view("none")) {
             options.has_events = false;
-        else
+        } else {
             give_up("usage: remapped [--rounds N] [--seconds S] [--seed N] [--events none]");
+        }
     }
     return options;
 }

@@ -81,10 +81,12 @@ bool call_fails(int error) {
 }  // namespace
 
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
 void* __libc_realloc(void* memory, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(size_t size) {
     return fails() ? nullptr : __libc_malloc(size);
@@ -717,14 +719,17 @@ TEST_P(NoMemory, RemoteMemory) {
                  ucp_rkey_pack(pair.context(pair.target()), memory, &packed, &size);
              if (status == UCS_OK) status = ucp_ep_rkey_unpack(pair.endpoint(0), packed, &key);
              const auto address = reinterpret_cast<uintptr_t>(there.data());
-             if (status == UCS_OK)
+             if (status == UCS_OK) {
                  status = pair.finish(
                      ucp_put_nbx(pair.endpoint(0), here.data(), kLongest, address, key, &kNothing));
-             if (status == UCS_OK)
+             }
+             if (status == UCS_OK) {
                  status = pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
-             if (status == UCS_OK)
+             }
+             if (status == UCS_OK) {
                  status = pair.finish(
                      ucp_get_nbx(pair.endpoint(0), back.data(), kLongest, address, key, &kNothing));
+             }
              if (status == UCS_OK) {
                  const Disarmed disarmed;
                  EXPECT_EQ(back, here);
@@ -733,9 +738,10 @@ TEST_P(NoMemory, RemoteMemory) {
              ucp_request_param_t word{};
              word.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
              word.datatype = ucp_dt_make_contig(8);
-             if (status == UCS_OK)
+             if (status == UCS_OK) {
                  status = pair.finish(ucp_atomic_op_nbx(pair.endpoint(0), UCP_ATOMIC_OP_ADD, &added,
                                                         1, address, key, &word));
+             }
              if (status == UCS_OK) pair.finish(ucp_worker_flush_nbx(pair.worker(0), &kNothing));
              if (key != nullptr) ucp_rkey_destroy(key);
              if (packed != nullptr) ucp_rkey_buffer_release(packed);

@@ -174,9 +174,10 @@ TEST(ManualPages, DescribeEveryCommandAndOption) {
     EXPECT_GT(pages, 9u);
     const json variables = parse_output(run_command({"info", "-c", "--json", "-"}));
     std::string page = read_text(folder.path() / "swiftlane-variables.7");
-    for (const json& variable : variables.at("variables"))
+    for (const json& variable : variables.at("variables")) {
         EXPECT_NE(page.find(variable.at("name").get<std::string>() + "="), std::string::npos)
             << variable;
+    }
 }
 
 TEST(ExitCodes, AreThoseOfTheTable) {

@@ -394,6 +394,7 @@ int sim_main(int argc, char** argv) {
 }  // namespace
 }  // namespace tools
 
-int main(int argc, char** argv) {
+// What is thrown before the commands are known ends the program.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
     return tools::sim_main(argc, argv);
 }

@@ -47,9 +47,10 @@ TEST_F(StagingTest, ReadsInParts) {
     for (const size_t step : {size_t{8191}, size_t{65536}, kChunk, device.length()}) {
         host.clear();
         ucs::StagedCopy& copy = open({&piece, 1});
-        for (size_t at = 0; at < device.length(); at += step)
+        for (size_t at = 0; at < device.length(); at += step) {
             ASSERT_EQ(copy.read(at, host.data() + at, std::min(step, device.length() - at)),
                       UCS_OK);
+        }
         EXPECT_EQ(copy.finish(), UCS_OK);
         EXPECT_TRUE(host.holds(1)) << step;
     }
