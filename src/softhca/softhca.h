@@ -13,7 +13,7 @@
 /// example.
 namespace softhca {
 
-/// What one adapter grants. Defaults from SOFTHCA_MAX_* (docs/design/softhca.md).
+/// What one adapter grants. Defaults from SOFTHCA_MAX_* (docs/emulated-adapter.md).
 struct Limits {
     uint32_t max_qp = 262144;
     uint32_t max_cq = 65536;

@@ -28,7 +28,7 @@ struct FaultPlan {
     uint64_t die_at = 0;         ///< the process kills itself at the n-th executed operation
     uint64_t seed = 1;
 
-    /// Reads "drop=0.01,delay=0.1:5000,kill_qp=7,..." (docs/design/softhca.md).
+    /// Reads "drop=0.01,delay=0.1:5000,kill_qp=7,..." (docs/emulated-adapter.md).
     /// @return false, with the offending part in `error`, if it is malformed.
     static bool parse(std::string_view text, FaultPlan* plan, std::string* error);
     /// SOFTHCA_FAULTS; a malformed one is reported on stderr and ignored.
