@@ -2,6 +2,7 @@
 #include "unit/ucp/lanes/cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace lanes_test {
 
@@ -13,6 +14,12 @@ namespace {
 constexpr Time kMicrosecond = 1000;
 constexpr std::size_t kErrorsKept = 20;
 }  // namespace
+
+std::uint64_t part_of(std::uint64_t all) {
+    const char* text = std::getenv("SIMULATIONS_PART");
+    const std::uint64_t part = text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+    return std::max<std::uint64_t>(all / std::max<std::uint64_t>(part, 1), 1);
+}
 
 // --- Node
 

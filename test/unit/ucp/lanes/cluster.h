@@ -29,6 +29,10 @@ using ucp::lanes::Time;
 
 class Cluster;
 
+// So many seeds of a simulation, or events in them: all, or the part that SIMULATIONS_PART (10: a
+// tenth) leaves. Sanitizers take ten times as long.
+std::uint64_t part_of(std::uint64_t all);
+
 // A worker with one endpoint to each other node: the negotiator, and the least that its embedding
 // code must do to move numbered messages over two lanes. The peer handle is the other node's index.
 class Node : public ucp::lanes::Sink {

@@ -13,6 +13,7 @@ namespace ucp::lanes {
 namespace {
 
 using lanes_test::Cluster;
+using lanes_test::part_of;
 
 class LanesKept : public NegotiatorFixture {
   protected:
@@ -276,7 +277,7 @@ TEST(LanesKeptSimulation, ALaneIsMadeOnceForManyRounds) {
 // are full.
 TEST(LanesKeptSimulation, LossesAtRandom) {
     std::uint64_t reused = 0, strangers = 0, made = 0, switches = 0;
-    for (std::uint64_t seed = 0; seed < 140; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(140); ++seed) {
         Config config = cluster_config(1 + seed % 3);
         config.keep = seed % 2 == 0 ? 60'000 * kMillisecond : 2 * kMillisecond;
         config.max_parked = 1 + seed % 4;
@@ -339,10 +340,10 @@ TEST(LanesKeptSimulation, LossesAtRandom) {
         }
         switches += cluster.switches();
     }
-    EXPECT_GT(switches, 5'000u);
-    EXPECT_GT(reused, 1'000u);
-    EXPECT_GT(made, 1'000u);
-    EXPECT_GT(strangers, 5u);
+    EXPECT_GT(switches, part_of(5'000));
+    EXPECT_GT(reused, part_of(1'000));
+    EXPECT_GT(made, part_of(1'000));
+    EXPECT_GT(strangers, part_of(5));
 }
 
 }  // namespace

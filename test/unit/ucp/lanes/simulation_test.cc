@@ -133,7 +133,7 @@ Config small_config(std::uint32_t cap, std::uint32_t margin) {
 
 // Without a margin and with settled views the stable matching is unique: greedy's.
 TEST(LanesSimulation, StaticPatternEqualsGreedyWithoutMargin) {
-    for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(600); ++seed) {
         const std::uint32_t cap = 1 + seed % 4;
         Cluster cluster(3 + seed % 8, small_config(cap, 0), seed);
         heavy_tailed(cluster, 4, 1.2);
@@ -153,7 +153,7 @@ TEST(LanesSimulation, StaticPatternEqualsGreedyWithoutMargin) {
 
 TEST(LanesSimulation, StaticPatternIsStableWithinTheMargin) {
     double reached = 0, best = 0;
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(300); ++seed) {
         const Config config = small_config(1 + seed % 4, 200);
         Cluster cluster(4 + seed % 12, config, seed);
         heavy_tailed(cluster, 6, 1.1);
@@ -173,7 +173,7 @@ TEST(LanesSimulation, StaticPatternIsStableWithinTheMargin) {
 }
 
 TEST(LanesSimulation, SixtyFourNodesReachGreedysWeight) {
-    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(6); ++seed) {
         const Config config = small_config(4, 200);
         Cluster cluster(64, config, seed);
         heavy_tailed(cluster, 12, 1.1);
@@ -196,7 +196,7 @@ TEST(LanesSimulation, SixtyFourNodesReachGreedysWeight) {
 // Noise below the margin does not keep links moving.
 TEST(LanesSimulation, NoiseBelowTheMarginSettles) {
     std::uint64_t settled = 0, moved = 0;
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(60); ++seed) {
         Cluster cluster(8, small_config(2, 200), seed);
         heavy_tailed(cluster, 4, 1.2);
         const auto base = cluster.measured;
@@ -229,7 +229,7 @@ TEST(LanesSimulation, NoiseBelowTheMarginSettles) {
 // New hot links take over, old ones step down, data flows through every switch.
 TEST(LanesSimulation, MovingHeat) {
     double reached = 0, best = 0;
-    for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(150); ++seed) {
         const Config config = small_config(1 + seed % 3, 200);
         Cluster cluster(3 + seed % 10, config, seed);
         cluster.sample_every(kInterval);
@@ -263,7 +263,7 @@ TEST(LanesSimulation, MovingHeat) {
 // Promotions and demotions forced at random moments, lanes that cannot be made, data and puts.
 TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
     std::uint64_t switches = 0;
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(300); ++seed) {
         Config config = small_config(1 + seed % 3, 200);
         config.min_residence = 0;
         config.retry_after = config.busy_retry;
@@ -310,7 +310,7 @@ TEST(LanesSimulation, ForcedSwitchesUnderTraffic) {
         }
         switches += cluster.switches();
     }
-    EXPECT_GE(switches, 10000u);
+    EXPECT_GE(switches, part_of(10000));
 }
 
 Config impatient_config(std::uint32_t cap) {
@@ -338,7 +338,7 @@ void expect_to_settle(Cluster& cluster, std::size_t cap) {
 // the same, and in order; at the end the links are those of the greedy matching.
 TEST(LanesSimulation, SleepersAtRandomStopNobody) {
     std::uint64_t parked = 0, early = 0, switches = 0;
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(200); ++seed) {
         Config config = impatient_config(1 + seed % 3);
         config.window = 512;
         config.max_parked = seed % 4 == 0 ? 0 : 1 + seed % 5;
@@ -388,13 +388,13 @@ TEST(LanesSimulation, SleepersAtRandomStopNobody) {
         switches += cluster.switches();
     }
     EXPECT_GT(parked, 1u);
-    EXPECT_GT(early, 100u);
-    EXPECT_GT(switches, 1000u);
+    EXPECT_GT(early, part_of(100));
+    EXPECT_GT(switches, part_of(1000));
 }
 
 // A sleeper holds the only slot of whom others want.
 TEST(LanesSimulation, ASlotBehindASleeperIsSoonInUse) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(40); ++seed) {
         const Config config = small_config(1, 200);
         Cluster cluster(3, config, seed);
         cluster.measured = {{{0, 1}, 1000}};
@@ -422,7 +422,7 @@ TEST(LanesSimulation, ASlotBehindASleeperIsSoonInUse) {
 
 // Nodes die at random; survivors free the slots and settle among themselves.
 TEST(LanesSimulation, DeathsAtRandom) {
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(300); ++seed) {
         const Config config = impatient_config(1 + seed % 3);
         Cluster cluster(4 + seed % 6, config, seed);
         heavy_tailed(cluster, 3, 1.2);
@@ -439,7 +439,7 @@ TEST(LanesSimulation, DeathsAtRandom) {
 // Ends forget their peers at random moments and live; all find to the same matching again.
 TEST(LanesSimulation, ForgettingAtRandom) {
     std::uint64_t failures = 0;
-    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(300); ++seed) {
         const Config config = impatient_config(1 + seed % 3);
         Cluster cluster(3 + seed % 4, config, seed);
         heavy_tailed(cluster, 3, 1.2);
@@ -460,12 +460,12 @@ TEST(LanesSimulation, ForgettingAtRandom) {
             ASSERT_EQ(0u, cluster[a].negotiator.counters().violations) << "seed " << seed;
         }
     }
-    EXPECT_GT(failures, 100u);
+    EXPECT_GT(failures, part_of(100));
 }
 
 // Endpoints and workers close at random moments; all of them hear `closed`, peers go on.
 TEST(LanesSimulation, ClosesAtRandom) {
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(200); ++seed) {
         Cluster cluster(3 + seed % 6, small_config(1 + seed % 3, 200), seed);
         heavy_tailed(cluster, 4, 1.2);
         cluster.sample_every(kInterval);
@@ -515,7 +515,7 @@ void settle_with_trickle(Cluster& cluster, std::size_t workers) {
 
 // A few hot links and many that send a little: slots stay empty rather than go to the trickle.
 TEST(LanesSimulation, TrickleStaysScalable) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(20); ++seed) {
         Config config;
         config.cap = 4;
         Cluster cluster(16, config, seed);
@@ -528,7 +528,7 @@ TEST(LanesSimulation, TrickleStaysScalable) {
 
 // With slots for all even those that send a little have one, and keep it.
 TEST(LanesSimulation, TrickleTakesFreeSlots) {
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(20); ++seed) {
         Config config;
         config.cap = 4;
         Cluster cluster(5, config, seed);
@@ -541,7 +541,7 @@ TEST(LanesSimulation, TrickleTakesFreeSlots) {
 
 // Every link as warm as any other, more links than slots: ties are broken once.
 TEST(LanesSimulation, AllToAllDoesNotChurn) {
-    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (std::uint64_t seed = 0; seed < part_of(10); ++seed) {
         Config config;
         config.cap = 4;
         Cluster cluster(24, config, seed);

@@ -141,7 +141,7 @@ TEST(UsageTracker, CountsEveryLargeMessage) {
 
 // A window that was open when the program began to compute is no longer for that.
 TEST(UsageTracker, TimeWithoutProgressIsNotObserved) {
-    for (unsigned start = 0; start < 100; ++start) {
+    for (unsigned start = 0; start < 100; start += 7) {
         TrackedTraffic traffic({.places = 1});
         traffic.run_rounds(20, {{1, 100000}});
         traffic.run(start * 1ms, {{1, 100000}});
@@ -321,11 +321,11 @@ TEST(UsageTracker, CapZeroPromotesNobodyButRanks) {
 }
 
 TEST(UsageTracker, TheCapIsNeverExceeded) {
-    for (const size_t cap : {1u, 2u, 3u, 9u, 40u}) {
+    for (const size_t cap : {1u, 3u, 40u}) {
         TrackedTraffic traffic({.places = cap});
         Random random(cap);
         traffic.on_promote = [&](Id) { EXPECT_LE(traffic.promoted.size(), cap); };
-        for (unsigned change = 0; change < 10; ++change) {
+        for (unsigned change = 0; change < 5; ++change) {
             std::map<Id, double> rates;
             for (Id id = 0; id < 60; ++id) rates[id] = 1000.0 * random.below(100);
             traffic.run_rounds(2, rates);
