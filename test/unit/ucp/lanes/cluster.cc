@@ -7,7 +7,6 @@
 namespace lanes_test {
 
 using ucp::lanes::kNever;
-using ucp::lanes::MessageType;
 using ucp::lanes::Switch;
 
 namespace {
