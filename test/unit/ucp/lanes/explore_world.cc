@@ -304,6 +304,7 @@ class World::Node final : public ucp::lanes::Sink {
             endpoint.posted = endpoint.wanted;
             return;
         }
+        endpoint.closing = false;  // it ends with the error
         endpoint.failed = true;
         endpoint.told = true;
     }
@@ -575,6 +576,7 @@ void World::apply(const Event& event) {
             }
             nodes_[peer]->endpoints[node.index].told = false;
             endpoint.failed = true;
+            endpoint.closing = false;
             node.negotiator.on_peer_died(peer);
             scalable_.erase({node.index, peer});
             dedicated_.erase({node.index, peer});
@@ -611,6 +613,7 @@ void World::apply(const Event& event) {
             --left_.forgets;
             Node::Endpoint& theirs = nodes_[peer]->endpoints[node.index];
             endpoint.broken = theirs.broken = true;
+            endpoint.closing = false;
             endpoint.posted = endpoint.wanted;
             node.negotiator.on_peer_died(peer);
             break;
