@@ -42,6 +42,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::rndv_threshold>("RNDV_THRESH", "auto",
                                    "Messages of at least this size are announced first and sent "
                                    "when the receive is there."),
+    field<&Config::peer_memory>(
+        "PEER_MEMORY", "auto",
+        "So much memory at most a peer makes a worker hold by messages and stream data that nobody "
+        "receives, and by parts of messages. Who sends more is cut off: endpoints between the two "
+        "fail, and what had come before can still be received. auto: a quarter of the machine's "
+        "memory; inf: no limit."),
     field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
                                 "How announced messages travel: the receiver reads them, the "
                                 "sender writes them, or they go as active messages."),

@@ -61,6 +61,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> bcopy_threshold;
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
+    std::optional<ucs::config::MemorySize> peer_memory;  //!< auto: a quarter of the machine's
     RndvScheme rndv_scheme = RndvScheme::kAuto;
     CostChoice costs;
     bool shows_protocols = false;

@@ -80,9 +80,25 @@ void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
     if (sender_ != nullptr) refuse(*sender_, id, claimed);
 }
 
+uint64_t InterfaceSet::account_of(uint64_t claimed) const {
+    if (sender_ == nullptr) return claimed;
+    const uint64_t worker = peers_.worker_of(sender_->name);
+    return worker != 0 ? worker : sender_->name;
+}
+
+void InterfaceSet::too_much(uint64_t account) {
+    ucs::log_error(
+        "worker {:016x} has sent {} bytes that nobody here has received: it is cut off; receive "
+        "earlier, send less ahead, or raise UCX_PEER_MEMORY",
+        account, peer_memory_.held(account));
+    if (sender_ != nullptr) sender_->is_over = true;
+    errors_.too_much(errors_.self, account);
+}
+
 bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
                           size_t length) {
     auto& self = *static_cast<InterfaceSet*>(arg);
+    if (from.is_over) return false;
     const std::span bytes(static_cast<const std::byte*>(data), length);
     const std::optional<uint64_t> claimed = claimed_sender(static_cast<AmId>(id), bytes);
     if (claimed && !self.peers_.is_from(from, *claimed)) {

@@ -10,6 +10,7 @@
 
 #include "ucp/base/wire.h"
 #include "ucp/context/context.h"
+#include "ucp/runtime/peer_memory.h"
 #include "ucp/runtime/peer_names.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
@@ -35,6 +36,8 @@ class InterfaceSet {
         void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
         /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
+        /** That worker has more here than it may: PeerMemory. */
+        void (*too_much)(void* self, uint64_t sender);
         void* self;
     };
 
@@ -65,6 +68,15 @@ class InterfaceSet {
     }
     /** The name that the message that is being handled bears; 0: nobody knows. */
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
+    /**
+     * Whose account the message that is being handled goes to: the worker's if it is known, else
+     * the connection's name. @param claimed  whom it names itself; 0: nobody
+     */
+    uint64_t account_of(uint64_t claimed) const;
+    PeerMemory& peer_memory() { return peer_memory_; }
+    /** The message that is being handled is more than that account may have: its sender is cut off.
+     */
+    void too_much(uint64_t account);
     /** One line for each peer: what it sends in another's name is dropped. */
     void refuse_sender(AmId id, uint64_t claimed);
 
@@ -98,6 +110,7 @@ class InterfaceSet {
     ErrorHandler errors_{};
     uct::AmTable handlers_;
     PeerNames peers_;
+    PeerMemory peer_memory_;
     uct::PeerIdentity* sender_ = nullptr;  //!< of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom

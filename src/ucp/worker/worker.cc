@@ -92,9 +92,11 @@ ucs_status_t Worker::create(Context& context, const ucp_worker_params_t& params,
 
 ucs_status_t Worker::open() {
     Trace::open(config().trace);
+    interfaces_.peer_memory().set_limit(config().peer_memory ? config().peer_memory->bytes
+                                                             : ucs::physical_memory() / 4);
     if (Trace* trace = Trace::active()) trace->name_track(host_.uuid, name_);
-    ucs_status_t status =
-        interfaces_.open(context_, host_.uuid, random_, {transport_failed, message_lost, this});
+    ucs_status_t status = interfaces_.open(context_, host_.uuid, random_,
+                                           {transport_failed, message_lost, too_much, this});
     if (status == UCS_OK) status = planner_.adopt_address(&host_.address);
     // The signal must work from any thread, so nothing is left to make then.
     Wakeup* made = nullptr;

@@ -39,6 +39,12 @@ uint64_t host_id() {
     return id;
 }
 
+size_t physical_memory() {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0) return SIZE_MAX;
+    return static_cast<size_t>(pages) * static_cast<size_t>(page);
+}
+
 uint32_t process_id() {
     return static_cast<uint32_t>(getpid());
 }

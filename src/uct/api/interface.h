@@ -32,6 +32,7 @@ struct PeerIdentity {
     uint64_t worker = 0;
     uint32_t generation = 0;
     bool was_refused = false;
+    bool is_over = false;  //!< the worker hears nothing more of it: the transport ends it
 };
 
 /** The active-message handlers of a worker, one table for all its interfaces. */

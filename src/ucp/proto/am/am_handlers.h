@@ -11,6 +11,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/proto/am/early_messages.h"
 #include "ucp/proto/rndv/message_protocol.h"
+#include "ucp/runtime/interface_set.h"
 #include "uct/api/types.h"
 
 namespace ucp {
@@ -90,6 +91,8 @@ class AmHandlers : MessageProtocol {
     /** Memory for data that may be kept, aligned for the user. */
     std::byte* allocate(size_t bytes);
     static void free_block(std::byte* data);
+    /** Of whom messages are, and what they may have here; from add_handlers() on. */
+    InterfaceSet& interfaces() const { return *interfaces_; }
 
   private:
     struct Handler {
@@ -123,6 +126,7 @@ class AmHandlers : MessageProtocol {
     static ucs_status_t on_announcement(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor* descriptor);
 
+    InterfaceSet* interfaces_ = nullptr;
     std::vector<Handler> handlers_;
     EarlyMessages early_;
     /** Handlers of messages that came before them: in force when those have been handed over. */

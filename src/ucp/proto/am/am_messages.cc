@@ -103,12 +103,18 @@ struct Arriving {
     std::byte* data;
     size_t room;  //!< bytes of `data`
     std::unique_ptr<std::byte[]> header;
+    HeldBytes held;  //!< of the sender's memory here
 };
 
 ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_t length) {
     auto& message = *static_cast<Arriving*>(target);
     if (offset + length > message.room) {
         const size_t room = Reassembly::room_for(offset + length, message.total);
+        InterfaceSet& interfaces = message.handlers->interfaces();
+        if (!message.held.grow(room - message.room)) {
+            interfaces.too_much(interfaces.account_of(message.sender));
+            return UCS_ERR_EXCEEDS_LIMIT;
+        }
         std::byte* const larger = message.handlers->allocate(room);
         if (larger == nullptr) {
             ucs::log_error("no memory for an active message of {} bytes: it is lost",
@@ -131,6 +137,7 @@ const Reassembly::Sink kBlockSink{
             if (status == UCS_ERR_NO_MEMORY) message->handlers->lost(message->sender);
             return;
         }
+        message->held.release();
         message->handlers->deliver_block(
             {message->am.id, (message->am.flags & kAmReply) != 0, message->sender,
              message->header.get(), message->am.header_length, message->data, message->total});
@@ -158,6 +165,13 @@ ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::Rec
     }
     const size_t room = Reassembly::room_for(payload, header.total);
     std::unique_ptr<Arriving> message(new (std::nothrow) Arriving{});
+    const uint64_t account = self.interfaces_->account_of(header.id.sender);
+    if (message != nullptr &&
+        !message->held.open(self.interfaces_->peer_memory(), account,
+                            sizeof(Arriving) + header.am.header_length + room)) {
+        self.interfaces_->too_much(account);
+        return UCS_OK;
+    }
     if (message != nullptr)
         message->header.reset(new (std::nothrow) std::byte[header.am.header_length]);
     std::byte* const block =
@@ -270,6 +284,7 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
 }
 
 void AmHandlers::add_handlers(InterfaceSet& interfaces) {
+    interfaces_ = &interfaces;
     interfaces.set_handler(AmId::kAmShort, on_short, this);
     interfaces.set_handler(AmId::kAmSingle, on_single, this);
     interfaces.set_handler(AmId::kAmFirst, on_first, this);

@@ -55,6 +55,16 @@ void Stream::arrived(const std::byte* data, size_t length) {
         receive.complete(UCS_OK);
     }
     if (length == 0 || closed_) return;
+    const size_t limit = endpoint_.host().interfaces.peer_memory().limit();
+    if (length > limit || available_ > limit - length) {
+        ucs::log_error(
+            "worker {:016x} has sent {} bytes of a stream that nobody has read: its endpoint "
+            "fails; read earlier, or raise UCX_PEER_MEMORY",
+            endpoint_.remote_uuid(), available_);
+        endpoint_.reset(UCS_ERR_EXCEEDS_LIMIT);
+        close();
+        return;
+    }
     keep(data, length);
     serve();
     if (has_bytes() && receives_.empty()) announce();

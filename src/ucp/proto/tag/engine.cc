@@ -152,20 +152,32 @@ TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
     return message;
 }
 
-void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request) {
+bool TagEngine::charge(TagMessage& message, uint64_t claimed) {
+    const uint64_t account = interfaces_->account_of(claimed);
+    const size_t outside = message.data == message.inline_data ? 0 : message.room;
+    if (message.held.open(interfaces_->peer_memory(), account, sizeof(message) + outside))
+        return true;
+    free(message);
+    interfaces_->too_much(account);
+    return false;
+}
+
+void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
+                          ucs_status_t status) {
     TagMessage* message = messages_.create();
     if (message == nullptr) {
         ucs::log_error("no memory for an unexpected message of {} bytes: it is lost", length);
         return;
     }
-    ucs::log_error("no memory for an unexpected message of {} bytes: its receive fails", length);
+    ucs::log_error("an unexpected message of {} bytes cannot be kept: its receive fails ({})",
+                   length, ucs_status_string(status));
     message->data = message->inline_data;
     message->tag = tag;
     message->kind = TagMessageKind::kEager;
     message->length = length;
     message->sync_sender = sync_sender;
     message->sync_request = sync_request;
-    message->status = UCS_ERR_NO_MEMORY;
+    message->status = status;
     keep(*message);
 }
 

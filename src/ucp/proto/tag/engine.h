@@ -11,6 +11,7 @@
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/message_protocol.h"
 #include "ucp/proto/tag/turns.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/datastruct/memory_pool.h"
 
 namespace ucp {
@@ -32,8 +33,10 @@ struct TagMessage : UnexpectedMessage {
     uint64_t sync_sender = 0;   //!< uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request = 0;
     MessageId id{};
-    size_t room = 0;               //!< bytes of `data`
-    ucs_status_t status = UCS_OK;  //!< why data will never come; its receive ends with it
+    size_t room = 0;                     //!< bytes of `data`
+    ucs_status_t status = UCS_OK;        //!< why data will never come; its receive ends with it
+    HeldBytes held;                      //!< of its sender's memory here
+    InterfaceSet* interfaces = nullptr;  //!< kFragmented: whom to tell that it has become too much
     std::byte inline_data[kInlineBytes];
 };
 
@@ -95,7 +98,8 @@ class TagEngine : MessageProtocol {
      * There is no memory for a message. It keeps its place without data, so that the receive that
      * it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
      */
-    void keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request);
+    void keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
+                   ucs_status_t status = UCS_ERR_NO_MEMORY);
 
     Matcher& matcher() { return matcher_; }
 
@@ -133,8 +137,12 @@ class TagEngine : MessageProtocol {
         size_t done;  //!< bytes
     };
 
+    /** Charges the message to who sent it. @return false: the sender is cut off, it is freed */
+    bool charge(TagMessage& message, uint64_t claimed);
+
     MessageTimes& times_;
-    std::deque<KeptCopy> copies_;  //!< the first one is under way
+    InterfaceSet* interfaces_ = nullptr;  //!< from add_handlers() on
+    std::deque<KeptCopy> copies_;         //!< the first one is under way
     bool copies_are_stopped_ = false;
     Turns turns_;         //!< of long messages
     uint64_t found_ = 0;  //!< receives whose message was there: all others are posted

@@ -103,6 +103,8 @@ void TagEngine::acknowledge(uint64_t sender, uint64_t sync_request) {
     }
     TagMessage* message = allocate(tag, TagMessageKind::kEager, length);
     if (message == nullptr) return keep_lost(tag, length, sync_sender, sync_request);
+    if (!charge(*message, sync_sender))
+        return keep_lost(tag, length, sync_sender, sync_request, UCS_ERR_EXCEEDS_LIMIT);
     message->length = length;
     message->arrived = length;
     message->sync_sender = sync_sender;
@@ -154,27 +156,32 @@ const Reassembly::Sink kReceiveSink{
     [](void* target, ucs_status_t status) { static_cast<Request*>(target)->complete(status); }};
 
 /** Room for the first `bytes` of a message, which so far has had room for what had come. */
-bool make_room(TagMessage& message, size_t bytes) {
-    if (bytes <= message.room) return true;
+ucs_status_t make_room(TagMessage& message, size_t bytes) {
+    if (bytes <= message.room) return UCS_OK;
     const size_t room = Reassembly::room_for(bytes, message.length);
     const bool is_inline = message.data == message.inline_data;
+    if (!message.held.grow(room - (is_inline ? 0 : message.room))) {
+        message.interfaces->too_much(message.interfaces->account_of(message.id.sender));
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
     void* const larger = std::realloc(is_inline ? nullptr : message.data, room);
     if (larger == nullptr) {
         ucs::log_error("no memory for an unexpected message of {} bytes: its receive fails",
                        message.length);
-        return false;
+        return UCS_ERR_NO_MEMORY;
     }
     if (is_inline) std::memcpy(larger, message.data, message.arrived);
     message.data = static_cast<std::byte*>(larger);
     message.room = room;
-    return true;
+    return UCS_OK;
 }
 
 // Later fragments of a message that still waits for one.
 const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* data, size_t length) {
                                      auto& message = *static_cast<TagMessage*>(target);
-                                     if (!make_room(message, offset + length))
-                                         return UCS_ERR_NO_MEMORY;
+                                     const ucs_status_t status =
+                                         make_room(message, offset + length);
+                                     if (status != UCS_OK) return status;
                                      std::memcpy(message.data + offset, data, length);
                                      message.arrived += length;
                                      return UCS_OK;
@@ -224,11 +231,17 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
         self.keep_lost(header.tag, header.total, header.id.sender, header.sync_request);
         return UCS_OK;
     }
+    if (!self.charge(*message, header.id.sender)) {
+        self.keep_lost(header.tag, header.total, header.id.sender, header.sync_request,
+                       UCS_ERR_EXCEEDS_LIMIT);
+        return UCS_OK;
+    }
     message->length = header.total;
     message->arrived = bytes;
     message->sync_sender = header.id.sender;
     message->sync_request = header.sync_request;
     message->id = header.id;
+    message->interfaces = self.interfaces_;
     if (bytes != 0) std::memcpy(message->data, payload, bytes);
     self.keep(*message);
     self.reassembly_.begin(header.id, header.total, bytes, sink_to(kKeptSink, message));
@@ -256,6 +269,10 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
     if (message == nullptr) {
         ucs::log_error("no memory for a message of {} bytes: it fails", announcement.rts.length);
         self.rndv_.refuse(announcement.rts, UCS_ERR_NO_MEMORY);
+        return UCS_OK;
+    }
+    if (!self.charge(*message, announcement.rts.sender)) {
+        self.rndv_.refuse(announcement.rts, UCS_ERR_EXCEEDS_LIMIT);
         return UCS_OK;
     }
     std::memcpy(message->data, data, length);
@@ -351,6 +368,7 @@ void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, Tag
 }
 
 void TagEngine::add_handlers(InterfaceSet& interfaces) {
+    interfaces_ = &interfaces;
     interfaces.set_handler(AmId::kTagShort, on_message, this);
     interfaces.set_handler(AmId::kTagFirst, on_first_fragment, this);
     interfaces.set_handler(AmId::kTagSync, on_sync_message, this);

@@ -386,6 +386,10 @@ void TcpConnection::deliver(const wire::Frame& frame) {
         pool.keep();
     }
     pool.release(buffer);
+    if (association_.identity().is_over) [[unlikely]] {
+        close();
+        association_.fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
 }
 
 void TcpConnection::begin_payload(const wire::Frame& frame, const std::byte* fixed) {

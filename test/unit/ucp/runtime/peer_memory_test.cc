@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// A peer that sends and sends while nobody receives: it is cut off, and others go on.
+
+#include "ucp/runtime/peer_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ucp/endpoint/endpoint.h"
+#include "ucs/log/log.h"
+#include "unit/ucp/cluster.h"
+#include "unit/ucp/tcp_wire.h"
+
+namespace ucp::test {
+namespace {
+
+constexpr size_t kVictim = 0, kFriend = 1, kGreedy = 2;
+constexpr size_t kLimit = 1 << 20;
+
+class GreedyPeer : public testing::TestWithParam<size_t> {
+  protected:
+    GreedyPeer() : cluster_(3, options()) {
+        for (const size_t peer : {kFriend, kGreedy}) {
+            pass(kVictim, peer);
+            pass(peer, kVictim);
+        }
+    }
+
+    Cluster::Options options() {
+        Cluster::Options options;
+        options.wire = &wire_;
+        options.config.peer_memory.emplace().bytes = kLimit;
+        options.config.rndv_threshold.emplace().bytes = 256 * 1024;
+        return options;
+    }
+    void pass(size_t from, size_t to) {
+        const uint64_t number = (uint64_t{1} << 40) + 10 * from + to;
+        uint64_t got = 0;
+        const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(from, to), &number,
+                                                               sizeof(number), number, &kNothing);
+        EXPECT_EQ(cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(to), &got, sizeof(got), number,
+                                                   UINT64_MAX, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(cluster_.finish(sending), UCS_OK);
+        EXPECT_EQ(got, number);
+    }
+    bool is_well(size_t from, size_t to) {
+        return !unwrap(cluster_.endpoint(from, to)).is_failed();
+    }
+    PeerMemory& held() { return cluster_.inner(kVictim).interfaces().peer_memory(); }
+
+    TcpWire wire_;
+    Cluster cluster_;
+    ucs::LogCapture log_{ucs::LogLevel::kError};
+};
+
+TEST_P(GreedyPeer, IsCutOffAndOthersGoOn) {
+    const std::vector<char> data(GetParam(), 'x');
+    std::vector<ucs_status_ptr_t> sends;
+    for (size_t count = 0; count < 100000 && is_well(kVictim, kGreedy); ++count) {
+        const ucs_status_ptr_t sending = ucp_tag_send_nbx(
+            cluster_.endpoint(kGreedy, kVictim), data.data(), data.size(), count, &kNothing);
+        if (UCS_PTR_IS_PTR(sending)) sends.push_back(sending);
+        cluster_.steps(2);
+        ASSERT_LE(held().held(cluster_.uuid(kGreedy)), kLimit);
+    }
+    EXPECT_FALSE(is_well(kVictim, kGreedy));
+    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    EXPECT_TRUE(log_.contains("UCX_PEER_MEMORY"));
+    // It learns of it: what it sends from here on fails.
+    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kVictim); }));
+    for (const ucs_status_ptr_t sending : sends) cluster_.finish(sending);
+    EXPECT_TRUE(is_well(kVictim, kFriend));
+    pass(kFriend, kVictim);
+    pass(kVictim, kFriend);
+    // What had come before is there, in order, and gives its memory back.
+    std::vector<char> got(data.size());
+    ucs_status_t status = UCS_OK;
+    size_t received = 0;
+    for (; status == UCS_OK; ++received) {
+        ucp_tag_recv_info_t info;
+        if (ucp_tag_probe_nb(cluster_.worker(kVictim), received, UINT64_MAX, 0, &info) == nullptr)
+            break;
+        status = cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(kVictim), got.data(), got.size(),
+                                                  received, UINT64_MAX, &kNothing));
+        EXPECT_TRUE(status != UCS_OK || got == data);
+    }
+    EXPECT_GE(received, size_t{3});
+    EXPECT_EQ(held().held(cluster_.uuid(kGreedy)), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, GreedyPeer, testing::Values(0, 1000, 200000),
+                         testing::PrintToStringParamName());
+
+TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothing) {
+    PeerMemory memory;
+    memory.set_limit(100);
+    HeldBytes one, other;
+    EXPECT_TRUE(one.open(memory, 1, 60));
+    EXPECT_TRUE(other.open(memory, 2, 100));
+    EXPECT_FALSE(other.grow(1));
+    EXPECT_FALSE(one.grow(41));
+    EXPECT_TRUE(one.grow(40));
+    EXPECT_EQ(memory.held(1), 100u);
+    {
+        HeldBytes more;
+        EXPECT_FALSE(more.open(memory, 1, 1));
+        EXPECT_TRUE(more.open(memory, 0, SIZE_MAX));
+    }
+    one.release();
+    other.release();
+    EXPECT_EQ(memory.held(1), 0u);
+    for (uint64_t worker = 3; worker < 100; ++worker) {
+        HeldBytes brief;
+        EXPECT_TRUE(brief.open(memory, worker, 100));
+    }
+    EXPECT_LE(memory.size(), 1u);
+}
+
+}  // namespace
+}  // namespace ucp::test
