@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "ucs/log/log.h"
 
@@ -38,19 +39,23 @@ void Reassembly::redirect(MessageId id, Sink sink) {
 
 void Reassembly::give_up(ucs::Time now) {
     constexpr unsigned kLooks = 8;
-    std::vector<FailedSender> over;
-    std::erase_if(failed_, [&](FailedSender& failed) {
+    std::vector<std::pair<uint64_t, ucs_status_t>> over;
+    for (auto it = failed_.begin(); it != failed_.end();) {
+        FailedSender& failed = it->second;
         if (failed.looks++ == 0) failed.since = now;
-        if (failed.looks < kLooks || now - failed.since < kPatience) return false;
-        over.push_back(failed);
-        return true;
-    });
-    for (const FailedSender& failed : over) finish_all_of(failed.sender, failed.status);
+        if (failed.looks < kLooks || now - failed.since < kPatience) {
+            ++it;
+            continue;
+        }
+        over.emplace_back(it->first, failed.status);
+        it = failed_.erase(it);
+    }
+    for (const auto& [sender, status] : over) finish_all_of(sender, status);
 }
 
 ucs::Time Reassembly::next_deadline() const {
     ucs::Time next = ucs::kNever;
-    for (const FailedSender& failed : failed_) next = std::min(next, failed.since + kPatience);
+    for (const auto& [sender, failed] : failed_) next = std::min(next, failed.since + kPatience);
     return next;
 }
 
@@ -83,8 +88,9 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
     const MessageId id = header.id;
     const auto found = self.messages_.find(id);
     if (found == self.messages_.end()) return UCS_OK;
-    for (FailedSender& failed : self.failed_) {
-        if (failed.sender == id.sender) failed.looks = 0;
+    if (!self.failed_.empty()) [[unlikely]] {
+        const auto failed = self.failed_.find(id.sender);
+        if (failed != self.failed_.end()) failed->second.looks = 0;
     }
     Message& message = found->second;
     const uint64_t offset = header.offset;

@@ -63,7 +63,7 @@ class Reassembly {
      * second, and for some looks.
      */
     void sender_failed(uint64_t sender, ucs_status_t status) {
-        failed_.push_back({sender, status, {}, 0});
+        failed_.insert_or_assign(sender, FailedSender{status, {}, 0});
     }
     /** Now and then, behind looks at the transports. */
     void advance(ucs::Time now) {
@@ -84,7 +84,6 @@ class Reassembly {
         Sink sink;
     };
     struct FailedSender {
-        uint64_t sender;
         ucs_status_t status;
         ucs::Time since;  //!< nothing of it came; set at the first look behind that
         unsigned looks;   //!< since then
@@ -105,7 +104,7 @@ class Reassembly {
     void give_up(ucs::Time now);
     void finish_all_of(uint64_t sender, ucs_status_t status);
 
-    std::vector<FailedSender> failed_;
+    std::unordered_map<uint64_t, FailedSender> failed_;  //!< by uuid
     std::unordered_map<MessageId, Message, Hash, Equal> messages_;
 };
 
