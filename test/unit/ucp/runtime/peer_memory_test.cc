@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 #include "ucp/endpoint/endpoint.h"
@@ -93,6 +94,43 @@ TEST_P(GreedyPeer, IsCutOffAndOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, GreedyPeer, testing::Values(0, 1000, 200000),
                          testing::PrintToStringParamName());
+
+class GreedySender : public GreedyPeer {};
+
+TEST_P(GreedySender, OfStreamsNobodyReadsIsCutOff) {
+    const std::vector<char> data(50000, 'x');
+    std::vector<ucs_status_ptr_t> sends;
+    for (size_t count = 0; count < 1000 && is_well(kVictim, kGreedy); ++count) {
+        const ucs_status_ptr_t sending = ucp_stream_send_nbx(cluster_.endpoint(kGreedy, kVictim),
+                                                             data.data(), data.size(), &kNothing);
+        if (UCS_PTR_IS_PTR(sending)) sends.push_back(sending);
+        cluster_.steps(4);
+    }
+    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    EXPECT_TRUE(log_.contains("UCX_PEER_MEMORY"));
+    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kVictim); }));
+    for (const ucs_status_ptr_t sending : sends) cluster_.finish(sending);
+    pass(kFriend, kVictim);
+}
+
+TEST_P(GreedySender, OfBeginningsWithoutEndsIsCutOff) {
+    struct {
+        AmFirstHeader header;
+        char data[1000];
+    } first{{{3, 0, 0}, {cluster_.uuid(kGreedy), 0}, 1 << 20}, {}};
+    for (size_t count = 0; count < 10000 && is_well(kVictim, kGreedy); ++count) {
+        first.header.id.number = (1u << 20) + count;
+        unwrap(cluster_.endpoint(kGreedy, kVictim))
+            .send_control(AmId::kAmFirst, std::as_bytes(std::span(&first, 1)));
+        cluster_.steps(2);
+        ASSERT_LE(held().held(cluster_.uuid(kGreedy)), kLimit);
+    }
+    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    pass(kFriend, kVictim);
+    pass(kVictim, kFriend);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GreedySender, testing::Values(0));
 
 TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothing) {
     PeerMemory memory;
