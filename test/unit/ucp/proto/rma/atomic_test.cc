@@ -136,7 +136,7 @@ TEST_P(Atomics, RunWhereTheModeSays) {
 }
 
 TEST_P(Atomics, ConcurrentPostsAllCount) {
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 36; ++i) {
         ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(0), key_),
                   UCS_OK);
         ASSERT_EQ(ucp_atomic_post(cluster_.ep, UCP_ATOMIC_POST_OP_ADD, 1, 4, address(4), key_),
@@ -146,9 +146,9 @@ TEST_P(Atomics, ConcurrentPostsAllCount) {
                   UCS_OK);
     }
     EXPECT_EQ(cluster_.flush(), UCS_OK);
-    EXPECT_EQ(load(0, 4), 100u);
-    EXPECT_EQ(load(4, 4), 100u);
-    EXPECT_EQ(load(8, 4), 0xfffffff0u);  // bits 0 to 3 were flipped four times, others three
+    EXPECT_EQ(load(0, 4), 36u);
+    EXPECT_EQ(load(4, 4), 36u);
+    EXPECT_EQ(load(8, 4), 0xfffffff0u);  // bits 0 to 3 were flipped twice, others once
 }
 
 TEST_P(Atomics, FenceWaitsForLoops) {
