@@ -53,12 +53,14 @@ TEST(EndpointConfiguration, DiffersWhereThePeersDeviceIsSlower) {
     Cluster cluster;
     Worker& worker = cluster.a.worker();
     const std::vector<std::byte>& packed = cluster.b().worker().address();
-    const Endpoint& slow = connect(worker, address_of(packed, 1, 0.25F));
+    const std::vector<std::byte> slow_address = address_of(packed, 1, 0.25F);
+    const std::vector<std::byte> fast_address = address_of(packed, 2, 4);
+    const Endpoint& slow = connect(worker, slow_address);
     EXPECT_NE(&slow.configuration(), &cluster.endpoint().configuration());
     EXPECT_LT(slow.configuration().lanes().bandwidth,
               cluster.endpoint().configuration().lanes().bandwidth);
     // A faster one is as fast as this end.
-    const Endpoint& fast = connect(worker, address_of(packed, 2, 4));
+    const Endpoint& fast = connect(worker, fast_address);
     EXPECT_EQ(&fast.configuration(), &cluster.endpoint().configuration());
 }
 

@@ -698,7 +698,7 @@ std::string World::encode() const {
         out.add(node->is_unsettled);
         out.add(node->ticks);
         for (const auto& [peer, endpoint] : node->endpoints) {
-            const std::pair pair = std::minmax(node->index, static_cast<std::size_t>(peer));
+            const auto pair = std::minmax({node->index, static_cast<std::size_t>(peer)});
             out.add_lane(endpoint.uid);
             out.add_lane(endpoint.remote_uid);
             out.add_lane(endpoint.was_connected_to);
