@@ -128,11 +128,7 @@ void Negotiator::advance(Time now) {
     scores_are_partial_ = false;
     is_unsettled_ = false;
     kept_.drop_expired();
-    // Those of many links may be due together: the rest waits for the next call.
-    constexpr unsigned kMostAtOnce = 4;
-    for (unsigned count = 0; count < kMostAtOnce && !by_deadline_.empty() &&
-                             by_deadline_.begin()->deadline <= context_.now;
-         ++count) {
+    while (!by_deadline_.empty() && by_deadline_.begin()->deadline <= context_.now) {
         Link& link = *by_deadline_.begin();
         by_deadline_.erase(by_deadline_.begin());
         context_.touch(link);
@@ -288,11 +284,11 @@ void Negotiator::on_score(Peer peer, Score measured, Score doubt) {
     take_score({peer, measured, doubt});
 }
 
-void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
+void Negotiator::on_scores(std::span<const Measured> all) {
     if (context_.config.cap == 0 || closing_) return;
     Event event(*this);
-    scores_are_partial_ = !are_all;
-    for (const Measured& measured : some) take_score(measured);
+    scores_are_partial_ = false;
+    for (const Measured& measured : all) take_score(measured);
 }
 
 // While slots are free nobody is replaced, and the doubt keeps nobody out.

@@ -113,7 +113,7 @@ bool UsageTracker::was_silent() const {
 }
 
 bool UsageTracker::is_idle() const {
-    return !is_closing_ && (stands_still_ || free_count_ == capacity()) && was_silent();
+    return (stands_still_ || free_count_ == capacity()) && was_silent();
 }
 
 void UsageTracker::advance(Time now) {
@@ -130,13 +130,8 @@ void UsageTracker::advance(Time now) {
     disarm(now);
 
     const Time interval_end = deadline(interval_start_, options_.interval);
-    if (is_closing_ || (now >= interval_end && armed_time_ > Duration::zero())) {
-        // Whoever calls seldom has time for all of it.
-        const bool is_late = now - next_event_ > options_.interval / 8;
-        if (!close_interval(now, options_.in_steps && !is_late)) {
-            next_event_ = now;
-            return;
-        }
+    if (now >= interval_end && armed_time_ > Duration::zero()) {
+        close_interval(now);
         plan_interval(now);
     }
 
@@ -182,33 +177,19 @@ Time UsageTracker::window_start(unsigned window) {
     return deadline(interval_start_, from_seconds(offset));
 }
 
-// @return whether it is closed
-bool UsageTracker::close_interval(Time now, bool in_steps) {
-    if (!is_closing_) {
-        begin_closing(now);
-        if (stands_still_) return true;
-        is_closing_ = true;
-        if (in_steps) return false;
-    }
-    if (gather_newcomers(in_steps ? kStep : capacity())) return false;
-    admit_newcomers();
-    is_closing_ = false;
-    ++rounds_;
-    return true;
-}
-
-void UsageTracker::begin_closing(Time now) {
+void UsageTracker::close_interval(Time now) {
     const Duration length = now - interval_start_;
     silent_time_ = was_silent() ? silent_time_ + length : Duration::zero();
     evicted_ = false;
     stands_still_ = silent_time_ > Duration::zero() && silent_time_ <= options_.hold;
     if (stands_still_) return;
     const double intervals = std::min(seconds(length) / seconds(options_.interval), kMaxCatchUp);
-    closing_ = {.decay = std::pow(options_.decay, intervals),
-                .armed = seconds(armed_time_),
-                .length = seconds(length)};
-    renew_entries(closing_);
-    gathered_ = newcomers_ = 0;
+    const Interval interval{.decay = std::pow(options_.decay, intervals),
+                            .armed = seconds(armed_time_),
+                            .length = seconds(length)};
+    renew_entries(interval);
+    admit_newcomers(interval);
+    ++rounds_;
 }
 
 // The noise is that of what the intervals saw about their mean; of the first there is only what
@@ -252,41 +233,26 @@ void UsageTracker::renew_entries(const Interval& interval) {
     }
 }
 
-// Of the next `most` samples. @return whether there are more
-bool UsageTracker::gather_newcomers(size_t most) {
-    size_t index = 0;
-    const size_t end = gathered_ + std::min(most, capacity() - gathered_);
+void UsageTracker::admit_newcomers(const Interval& interval) {
+    size_t count = 0;
     lru_.for_each([&](Sample& sample) {
-        const size_t at = index++;
-        if (at < gathered_ || at >= end || sample.is_empty()) return;
-        if (sample.hook->entry != kNoEntry) return;  // counted since the interval's end
-        Candidate& candidate = candidates_[newcomers_];
+        if (sample.is_empty()) return;
+        Candidate& candidate = candidates_[count];
         candidate.entry = {.hook = sample.hook, .id = sample.id, .value = value_of(sample.id)};
         take_up(candidate.entry, sample);
-        renew(candidate.entry, closing_);
-        if (candidate.entry.rate > 0) ++newcomers_;
+        renew(candidate.entry, interval);
+        if (candidate.entry.rate > 0) ++count;
     });
-    gathered_ = end;
-    return index > end;
-}
-
-void UsageTracker::admit_newcomers() {
-    size_t count = newcomers_;
-    // Their order decides only where not all have room.
-    if (count > free_count_) {
-        std::sort(candidates_.get(), candidates_.get() + count,
-                  [](const Candidate& left, const Candidate& right) {
-                      const Entry& a = left.entry;
-                      const Entry& b = right.entry;
-                      return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
-                  });
-    }
+    std::sort(candidates_.get(), candidates_.get() + count,
+              [](const Candidate& left, const Candidate& right) {
+                  const Entry& a = left.entry;
+                  const Entry& b = right.entry;
+                  return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
+              });
     // Best first, each takes a free entry or the lowest one left, if that is lower.
     size_t victims = count > free_count_ ? sort_entries() : 0;
     for (size_t index = 0; index < count; ++index) {
         const Candidate& candidate = candidates_[index];
-        // Its sample may have moved between steps, and have been looked at twice.
-        if (candidate.entry.hook->entry != kNoEntry) continue;
         if (free_count_ == 0) {
             if (victims == 0) break;
             Entry& victim = entries_[order_[--victims]];
@@ -324,13 +290,6 @@ void UsageTracker::leave(Entry& entry) {
 }
 
 void UsageTracker::remove(Hook& hook) {
-    if (is_closing_) {
-        Candidate* const first = candidates_.get();
-        const Candidate* const end = std::remove_if(
-            first, first + newcomers_,
-            [&hook](const Candidate& candidate) { return candidate.entry.hook == &hook; });
-        newcomers_ = static_cast<size_t>(end - first);
-    }
     lru_.remove(hook.sample);
     if (hook.entry != kNoEntry) leave(entries_[hook.entry]);
 }

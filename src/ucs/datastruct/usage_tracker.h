@@ -90,12 +90,8 @@ class UsageTracker {
         double min_score = 100;  // an owner below a hundredth of it is forgotten
         Duration hold{};         // so long rates stand still while nobody sends
         uint64_t seed = 1;       // of the windows' places
-        // An interval is closed in several calls of progress(), each of which looks at no more than
-        // kStep owners that are new, so that none takes long. The next is due at once.
-        bool in_steps = false;
     };
 
-    static constexpr size_t kStep = 24;
     static constexpr size_t kMinCapacity = 32;  // that is worth its while; less is possible
     static constexpr size_t kMaxCapacity = 32768;
 
@@ -151,9 +147,6 @@ class UsageTracker {
             advance(now);
     }
 
-    // An interval is being closed: see Options::in_steps.
-    bool is_closing() const { return is_closing_; }
-
     // When progress() has something to do next; kNever if the tracker never arms.
     Time next_event() const { return next_event_; }
 
@@ -180,16 +173,6 @@ class UsageTracker {
         for (size_t slot = 0; slot < capacity(); ++slot) {
             if (entries_[slot].hook != nullptr) function(usage_of(entries_[slot]));
         }
-    }
-
-    // The same for those in the next `count` places of the table, from `place` on, which moves on.
-    // @return whether there are places left
-    template <typename Function>
-    bool for_some(size_t& place, size_t count, Function&& function) const {
-        for (; count > 0 && place < capacity(); ++place, --count) {
-            if (entries_[place].hook != nullptr) function(usage_of(entries_[place]));
-        }
-        return place < capacity();
     }
 
     // Intervals closed so far: so often were the rates brought up to date.
@@ -234,19 +217,17 @@ class UsageTracker {
     void skip_pause(Time now);
     void plan_interval(Time start);
     Time window_start(unsigned window);
-    bool close_interval(Time now, bool in_steps);
-    void begin_closing(Time now);
+    void close_interval(Time now);
     bool was_silent() const;
     // What an interval is closed with, in seconds.
     struct Interval {
-        double decay = 0;
-        double armed = 0;
-        double length = 0;
+        double decay;
+        double armed;
+        double length;
     };
     static void renew(Entry& entry, const Interval& interval);
     void renew_entries(const Interval& interval);
-    bool gather_newcomers(size_t most);
-    void admit_newcomers();
+    void admit_newcomers(const Interval& interval);
     size_t sort_entries();
     void enter(const Candidate& candidate);
     void leave(Entry& entry);
@@ -275,12 +256,6 @@ class UsageTracker {
     std::unique_ptr<uint16_t[]> free_;
     std::unique_ptr<Candidate[]> candidates_;
     size_t free_count_ = 0;
-    // While an interval is being closed: what with, and how many samples were looked at for
-    // newcomers, and how many of these there are.
-    bool is_closing_ = false;
-    Interval closing_{};
-    size_t gathered_ = 0;
-    size_t newcomers_ = 0;
     uint64_t rounds_ = 0;
     uint64_t samples_ = 0;
 };

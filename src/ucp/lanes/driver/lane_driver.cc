@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "ucp/base/sender.h"
 #include "ucp/lanes/driver/savings.h"
@@ -16,9 +17,6 @@ namespace {
 constexpr double kDefaultInterval = 0.1;
 // Nanoseconds: a day.
 constexpr double kLongestWait = 86400e9;
-
-// Scores that one progress hands over: each may cost a message. Of what is only read, more.
-constexpr size_t kRankedAtOnce = 4, kCollectedForOne = 5;
 
 constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has
 
@@ -80,7 +78,6 @@ LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Conte
     options.min_score = config_.min_score;
     options.hold = config_.hold();
     options.seed = seed;
-    options.in_steps = true;
     tracker_.emplace(options, [this](uint64_t uuid) { return value_of(uuid); });
     host_.gate.set_tracker(&*tracker_);
 }
@@ -109,26 +106,15 @@ void LaneDriver::advance(ucs::Time now) {
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
-            begin_ranking(now);
-        } else if (ranking_.step != Ranking::Step::kNone) {
-            // A program that seldom calls progress gets it over with.
-            const bool is_late = now - ranking_.begun > config_.switch_interval / 8;
-            do {
-                go_on_ranking(is_late ? SIZE_MAX : kRankedAtOnce);
-            } while (is_late && ranking_.step != Ranking::Step::kNone);
+            rank();
         }
     }
     if (now >= next_full_look_) [[unlikely]]
         look_at_full_lanes(now);
-    const bool is_ranking =
-        ranking_.step != Ranking::Step::kNone || (tracker_ && tracker_->is_closing());
-    if (!is_ranking && lane_time(now) >= negotiator_.next_deadline()) {
-        negotiator_.advance(lane_time(now));
-    }
+    if (lane_time(now) >= negotiator_.next_deadline()) negotiator_.advance(lane_time(now));
 }
 
 ucs::Time LaneDriver::next_deadline() const {
-    if (ranking_.step != Ranking::Step::kNone) return ranking_.begun;
     const lanes::Time deadline = negotiator_.next_deadline();
     ucs::Time result = deadline == lanes::kNever
                            ? ucs::kNever
@@ -163,67 +149,35 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     return value;
 }
 
-void LaneDriver::begin_ranking(ucs::Time now) {
-    while (ranking_.step != Ranking::Step::kNone) go_on_ranking(SIZE_MAX);
-    ranking_.step = Ranking::Step::kCollect;
-    ranking_.begun = now;
-    ranking_.place = ranking_.before = 0;
+void LaneDriver::rank() {
+    tick();
     scored_before_.swap(scored_);
     scored_.clear();
-}
-
-void LaneDriver::go_on_ranking(size_t most) {
-    if (ranking_.step == Ranking::Step::kCollect) {
-        collect_scores(std::min(most, SIZE_MAX / kCollectedForOne) * kCollectedForOne);
-    } else {
-        hand_over_scores(most);
-    }
-}
-
-void LaneDriver::collect_scores(size_t most) {
-    const bool is_more =
-        tracker_->for_some(ranking_.place, most, [&](const ucs::UsageTracker::Usage& usage) {
-            Endpoint* endpoint = endpoints_.find(usage.id);
-            if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
-            Ranking::Sum& sum = ranking_.sums[enter(*endpoint)];
-            sum.rate += usage.rate;
-            sum.variance += usage.deviation * usage.deviation;
-        });
-    if (!is_more) ranking_.step = Ranking::Step::kHandOver;
-}
-
-// By peer: those that the tracker has, and those that it had and has not any more.
-void LaneDriver::hand_over_scores(size_t most) {
+    struct Sum {
+        double rate = 0, variance = 0;
+    };
+    std::map<lanes::Peer, Sum> sums;
+    tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
+        Endpoint* endpoint = endpoints_.find(usage.id);
+        if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
+        Sum& sum = sums[enter(*endpoint)];
+        sum.rate += usage.rate;
+        sum.variance += usage.deviation * usage.deviation;
+    });
     const auto score_of = [](double rate) {
         return static_cast<lanes::Score>(
             std::clamp(rate, 0.0, static_cast<double>(lanes::kMaxMeasuredScore)));
     };
-    auto& sums = ranking_.sums;
-    size_t& before = ranking_.before;
-    const auto are_all = [&] { return sums.empty() && before == scored_before_.size(); };
-    std::vector<lanes::Measured> some;
-    for (; most > 0 && !are_all(); --most) {
-        lanes::Measured measured{};
-        const auto first = sums.begin();
-        if (first == sums.end() ||
-            (before != scored_before_.size() && scored_before_[before] < first->first)) {
-            measured.peer = scored_before_[before++];
-        } else {
-            const auto& [peer, sum] = *first;
-            measured = {peer, score_of(sum.rate),
-                        score_of(config_.confidence * std::sqrt(sum.variance))};
-            if (before != scored_before_.size() && scored_before_[before] == peer) ++before;
-            scored_.push_back(peer);
-            sums.erase(first);
-        }
-        // The endpoint may have gone since it was collected.
-        const Endpoint* owner = endpoint_of(measured.peer);
-        const bool is_there = owner != nullptr && is_adaptive(*owner) && !owner->is_closing();
-        if (is_there) some.push_back(measured);
+    std::vector<lanes::Measured> measured;
+    for (const auto& [peer, sum] : sums) {
+        scored_.push_back(peer);
+        measured.push_back(
+            {peer, score_of(sum.rate), score_of(config_.confidence * std::sqrt(sum.variance))});
     }
-    if (are_all()) ranking_.step = Ranking::Step::kNone;
-    tick();
-    negotiator_.on_scores(some, are_all());
+    for (const lanes::Peer peer : scored_before_) {
+        if (!sums.contains(peer) && peers_.contains(peer)) measured.push_back({peer});
+    }
+    negotiator_.on_scores(measured);
 }
 
 namespace {

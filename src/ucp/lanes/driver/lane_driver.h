@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -130,22 +129,6 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 
-    /**
-     * The rates of an interval on their way from the tracker to the negotiator: some in each
-     * progress, so that no call of it takes long.
-     */
-    struct Ranking {
-        enum class Step : uint8_t { kNone, kCollect, kHandOver };
-        struct Sum {
-            double rate = 0, variance = 0;
-        };
-        Step step = Step::kNone;
-        ucs::Time begun{};
-        size_t place = 0;                 //!< in the tracker's table
-        std::map<lanes::Peer, Sum> sums;  //!< two endpoints to one worker are one peer
-        size_t before = 0;                //!< in scored_before_
-    };
-
     /** A lane that messages wait for. */
     struct FullLane {
         lanes::Peer peer;
@@ -157,10 +140,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
-    void begin_ranking(ucs::Time now);
-    void go_on_ranking(size_t most);
-    void collect_scores(size_t most);
-    void hand_over_scores(size_t most);
+    void rank();
     ucs_status_t post_end_marker(LaneState& state);
     static ucs_status_t serve_marker(uct::Pending* self);
     void look_at_full_lanes(ucs::Time now);
@@ -176,9 +156,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
-    Ranking ranking_;
-    std::vector<lanes::Peer> scored_, scored_before_;  //!< in order
-    std::unordered_map<uint64_t, double> weights_;     //!< by the peer's worker id; others have 1
+    std::vector<lanes::Peer> scored_, scored_before_;
+    std::unordered_map<uint64_t, double> weights_;  //!< by the peer's worker id; others have 1
     std::unordered_map<lanes::Peer, Endpoint*> peers_;
     std::vector<Buried> graveyard_;
     std::unordered_map<uint64_t, KeptLane> kept_;        //!< by the peer's worker id
