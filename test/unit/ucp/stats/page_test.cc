@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -124,6 +125,8 @@ TEST(Page, IsReadAsAWholeWhileItIsWritten) {
             ++worker->id;
             worker->entries[kMaxEndpoints - 1].peer = worker->endpoints = worker->id;
             writer->publish(*worker);
+            // A worker publishes now and then; without a pause a reader may never come between.
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
     });
     for (unsigned seen = 0; seen < 200;) {
