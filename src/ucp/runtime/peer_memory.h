@@ -28,19 +28,14 @@ class PeerMemory {
     bool add(uint64_t worker, size_t bytes) {
         if (worker == 0 || limit_ == SIZE_MAX) return true;
         size_t& held = account(worker);
-        if (bytes > limit_ || held > limit_ - bytes) {
-            if (held == 0) forget(worker);
-            return false;
-        }
+        if (bytes > limit_ || held > limit_ - bytes) return false;
         held += bytes;
         return true;
     }
     /** What was added. */
     void remove(uint64_t worker, size_t bytes) {
         if (worker == 0 || limit_ == SIZE_MAX || bytes == 0) return;
-        size_t& held = account(worker);
-        held -= bytes;
-        if (held == 0) forget(worker);
+        account(worker) -= bytes;
     }
     size_t held(uint64_t worker) const {
         const auto found = held_.find(worker);
@@ -60,10 +55,6 @@ class PeerMemory {
             last_worker_ = worker;
         }
         return *last_;
-    }
-    void forget(uint64_t worker) {
-        if (worker == last_worker_) return;
-        held_.erase(worker);
     }
 
     size_t limit_ = SIZE_MAX;

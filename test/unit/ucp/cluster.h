@@ -215,6 +215,18 @@ class Cluster {
     std::vector<std::vector<ucp_ep_h>> endpoints_;
 };
 
+/** A message of that number and tag, received by the peer: what came before it has come. */
+inline void pass(Cluster& cluster, size_t from, size_t to, uint64_t number) {
+    uint64_t got = 0;
+    const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster.endpoint(from, to), &number,
+                                                           sizeof(number), number, &kNothing);
+    EXPECT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(to), &got, sizeof(got), number,
+                                              UINT64_MAX, &kNothing)),
+              UCS_OK);
+    EXPECT_EQ(cluster.finish(sending), UCS_OK);
+    EXPECT_EQ(got, number);
+}
+
 inline std::vector<uint8_t> pattern(size_t length, uint64_t seed) {
     std::vector<uint8_t> bytes(length);
     uint64_t state = ucs::mix64(seed);

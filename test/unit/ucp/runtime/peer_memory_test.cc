@@ -37,15 +37,7 @@ class GreedyPeer : public testing::TestWithParam<size_t> {
         return options;
     }
     void pass(size_t from, size_t to) {
-        const uint64_t number = (uint64_t{1} << 40) + 10 * from + to;
-        uint64_t got = 0;
-        const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(from, to), &number,
-                                                               sizeof(number), number, &kNothing);
-        EXPECT_EQ(cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(to), &got, sizeof(got), number,
-                                                   UINT64_MAX, &kNothing)),
-                  UCS_OK);
-        EXPECT_EQ(cluster_.finish(sending), UCS_OK);
-        EXPECT_EQ(got, number);
+        test::pass(cluster_, from, to, (uint64_t{1} << 40) + 10 * from + to);
     }
     bool is_well(size_t from, size_t to) {
         return !unwrap(cluster_.endpoint(from, to)).is_failed();

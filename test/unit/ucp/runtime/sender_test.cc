@@ -36,17 +36,7 @@ class Sender : public testing::Test {
         }
     }
 
-    void pass(size_t from, size_t to) {
-        const uint64_t number = 10 * from + to;
-        uint64_t got = 0;
-        const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(from, to), &number,
-                                                               sizeof(number), number, &kNothing);
-        EXPECT_EQ(cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(to), &got, sizeof(got), number,
-                                                   UINT64_MAX, &kNothing)),
-                  UCS_OK);
-        EXPECT_EQ(cluster_.finish(sending), UCS_OK);
-        EXPECT_EQ(got, number);
-    }
+    void pass(size_t from, size_t to) { test::pass(cluster_, from, to, 10 * from + to); }
     void lie(AmId id, std::span<const std::byte> message) {
         unwrap(cluster_.endpoint(kLiar, kVictim)).send_control(id, message);
     }
