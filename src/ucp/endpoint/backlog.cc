@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 
 namespace ucp {
@@ -56,6 +57,11 @@ Backlog::~Backlog() {
 }
 
 void trace_stall(const Endpoint& endpoint, bool begins) {
+    if (begins) {
+        SWIFTLANE_PROBE(stall_begin, &endpoint, endpoint.remote_uuid());
+    } else {
+        SWIFTLANE_PROBE(stall_end, &endpoint);
+    }
     Trace* const trace = Trace::active();
     if (trace == nullptr) return;
     if (!begins) {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "ucp/mem/domain.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
@@ -106,6 +107,7 @@ uct::MemoryHandle* RegistrationCache::handle(CachedRegion& region, unsigned doma
         }
         status = memory.register_memory(start, region.size(), rights, &handle);
     }
+    SWIFTLANE_PROBE(registration, start, region.size(), status);
     if (trace != nullptr) {
         trace->complete("memory", "register", 0, began,
                         {{"bytes", region.size()},

@@ -15,6 +15,7 @@
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucp/bulk/schedule/limits.h"
 #include "ucp/mem/memory.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 
 namespace ucp::bulk {
@@ -29,6 +30,8 @@ ScheduleRules rules_of(const Config& config) {
 }
 
 void trace_start(const Transfer& transfer, std::span<const Piece> pieces) {
+    SWIFTLANE_PROBE(transfer_begin, &transfer, transfer.request->endpoint->remote_uuid(),
+                    pieces.size());
     Trace* const trace = Trace::active();
     if (trace == nullptr) return;
     uint64_t bytes = 0;

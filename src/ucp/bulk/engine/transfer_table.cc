@@ -6,6 +6,7 @@
 #include "ucp/base/request.h"
 #include "ucp/bulk/engine/path_group.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 
 namespace ucp::bulk {
@@ -55,6 +56,7 @@ void TransferTable::deliver(Transfer& transfer) {
     Endpoint* endpoint = transfer.group == nullptr ? nullptr : &transfer.group->endpoint;
     const ucs_status_t status = transfer.slices.status();
     const uint32_t number = transfer.number;
+    SWIFTLANE_PROBE(transfer_end, &transfer, status);
     if (Trace* trace = Trace::active()) {
         trace->end("bulk", "bulk", endpoint == nullptr ? 0 : endpoint->local_uuid(), &transfer,
                    {{"status", ucs_status_string(status)}});

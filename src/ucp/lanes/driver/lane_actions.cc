@@ -8,6 +8,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/lanes/driver/lane_driver.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
@@ -318,6 +319,8 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
     ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
                    lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
                    change.score);
+    SWIFTLANE_PROBE(lane_change, host_.uuid, owner.remote_uuid(), lanes::name(change.from),
+                    lanes::name(change.to), lanes::name(change.reason), change.score);
     if (Trace* trace = Trace::active()) {
         trace->instant("lane", lanes::name(change.to), host_.uuid,
                        {{"peer", fmt::format("{:016x}", owner.remote_uuid())},

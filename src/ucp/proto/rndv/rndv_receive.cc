@@ -10,6 +10,7 @@
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
@@ -111,6 +112,7 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
 
 void get_finished(Request& request) {
     RndvGet get = request.part<RndvGet>();
+    SWIFTLANE_PROBE(rendezvous_get_end, &request, request.status);
     if (Trace* trace = Trace::active()) {
         trace->end("rendezvous", "rendezvous get", 0, &request,
                    {{"status", ucs_status_string(request.status)}});
@@ -176,6 +178,7 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     get->callback_kind = Request::CallbackKind::kInternal;
     get->on_finish.internal = get_finished;
     get->order = Request::Order::kOneSided;
+    SWIFTLANE_PROBE(rendezvous_get_begin, get, receive.wanted);
     if (Trace* trace = Trace::active()) {
         trace->begin("rendezvous", "rendezvous get", endpoint.local_uuid(), get,
                      {{"bytes", receive.wanted}});

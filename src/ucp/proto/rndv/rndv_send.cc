@@ -8,6 +8,7 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/proto/rndv/rndv.h"
+#include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
 
@@ -55,6 +56,7 @@ std::string_view way_of(const RndvSend& send) {
 
 void finish_send(Request& request) {
     RndvSend& send = request.part<RndvSend>();
+    SWIFTLANE_PROBE(rendezvous_send_end, &request, request.status);
     if (Trace* trace = Trace::active()) {
         trace->end("rendezvous", "rendezvous send", track_of(request), &request,
                    {{"way", way_of(send)}, {"status", ucs_status_string(request.status)}});
@@ -335,6 +337,7 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
     send.envelope = envelope;
     send.is_am = am != nullptr;
     if (am != nullptr) send.header = *am;
+    SWIFTLANE_PROBE(rendezvous_send_begin, &request, buffer.length());
     if (Trace* trace = Trace::active()) {
         trace->begin("rendezvous", "rendezvous send", track_of(request), &request,
                      {{"bytes", buffer.length()}, {"protocol", request.protocol}});
