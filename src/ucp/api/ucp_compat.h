@@ -11,6 +11,7 @@
  */
 #ifndef UCP_COMPAT_H_
 #define UCP_COMPAT_H_
+#define SWIFTLANE_UCP_COMPAT_H_ /* not UCX's header of the same guard */
 
 #include "ucp/api/ucp_def.h"
 

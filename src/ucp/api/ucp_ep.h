@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "ucp/api/ucp_compat.h"
 #include "ucp/api/ucp_def.h"
 #include "ucp/api/ucp_request.h"
 
@@ -36,11 +37,13 @@ typedef enum {
     UCP_EP_CLOSE_FLAG_FORCE = UCS_BIT(0) /**< no flush: what is under way is cancelled */
 } ucp_ep_close_flags_t;
 
+#ifdef SWIFTLANE_UCP_COMPAT_H_ /* else UCX's has been read, which declares this from 1.15 on */
 /** Modes of ucp_ep_close_nb. */
 enum ucp_ep_close_mode {
     UCP_EP_CLOSE_MODE_FORCE = 0, /**< what is under way is cancelled */
     UCP_EP_CLOSE_MODE_FLUSH = 1  /**< after a flush */
 };
+#endif
 
 typedef enum ucp_ep_perf_param_field {
     UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE = UCS_BIT(0)

@@ -8,6 +8,7 @@
 #ifndef SWIFTLANE_UCP_RMA_H_
 #define SWIFTLANE_UCP_RMA_H_
 
+#include "ucp/api/ucp_compat.h"
 #include "ucp/api/ucp_def.h"
 #include "ucp/api/ucp_request.h"
 
@@ -24,26 +25,6 @@ typedef enum {
     UCP_ATOMIC_OP_XOR,   /**< Y ^ X */
     UCP_ATOMIC_OP_LAST
 } ucp_atomic_op_t;
-
-/** Atomic operations without a reply, for ucp_atomic_post. */
-typedef enum {
-    UCP_ATOMIC_POST_OP_ADD,
-    UCP_ATOMIC_POST_OP_AND,
-    UCP_ATOMIC_POST_OP_OR,
-    UCP_ATOMIC_POST_OP_XOR,
-    UCP_ATOMIC_POST_OP_LAST
-} ucp_atomic_post_op_t;
-
-/** Atomic operations with a reply, for ucp_atomic_fetch_nb. */
-typedef enum {
-    UCP_ATOMIC_FETCH_OP_FADD,
-    UCP_ATOMIC_FETCH_OP_SWAP,
-    UCP_ATOMIC_FETCH_OP_CSWAP,
-    UCP_ATOMIC_FETCH_OP_FAND,
-    UCP_ATOMIC_FETCH_OP_FOR,
-    UCP_ATOMIC_FETCH_OP_FXOR,
-    UCP_ATOMIC_FETCH_OP_LAST
-} ucp_atomic_fetch_op_t;
 
 /**
  * Write @a count elements to the peer's address. With the datatype ucp_dt_make_sgl() each of
@@ -72,6 +53,27 @@ ucs_status_ptr_t ucp_atomic_op_nbx(ucp_ep_h ep, ucp_atomic_op_t opcode, const vo
                                    size_t count, uint64_t remote_addr, ucp_rkey_h rkey,
                                    const ucp_request_param_t* param);
 
+#ifdef SWIFTLANE_UCP_COMPAT_H_ /* else UCX's has been read, which declares these from 1.15 on */
+/** Atomic operations without a reply, for ucp_atomic_post. */
+typedef enum {
+    UCP_ATOMIC_POST_OP_ADD,
+    UCP_ATOMIC_POST_OP_AND,
+    UCP_ATOMIC_POST_OP_OR,
+    UCP_ATOMIC_POST_OP_XOR,
+    UCP_ATOMIC_POST_OP_LAST
+} ucp_atomic_post_op_t;
+
+/** Atomic operations with a reply, for ucp_atomic_fetch_nb. */
+typedef enum {
+    UCP_ATOMIC_FETCH_OP_FADD,
+    UCP_ATOMIC_FETCH_OP_SWAP,
+    UCP_ATOMIC_FETCH_OP_CSWAP,
+    UCP_ATOMIC_FETCH_OP_FAND,
+    UCP_ATOMIC_FETCH_OP_FOR,
+    UCP_ATOMIC_FETCH_OP_FXOR,
+    UCP_ATOMIC_FETCH_OP_LAST
+} ucp_atomic_fetch_op_t;
+
 /** @return UCS_OK: posted, a flush tells the end; or an error. */
 ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t value,
                              size_t op_size, uint64_t remote_addr, ucp_rkey_h rkey);
@@ -79,6 +81,7 @@ ucs_status_t ucp_atomic_post(ucp_ep_h ep, ucp_atomic_post_op_t opcode, uint64_t 
 ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, uint64_t value,
                                      void* result, size_t op_size, uint64_t remote_addr,
                                      ucp_rkey_h rkey, ucp_send_callback_t cb);
+#endif
 
 #pragma GCC visibility pop
 END_C_DECLS
