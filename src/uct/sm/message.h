@@ -17,7 +17,7 @@ namespace internal {
 
 /** Copy by two pieces that may overlap. */
 template <typename Word>
-inline void copy_ends(std::byte* to, const std::byte* from, size_t length) {
+[[gnu::always_inline]] inline void copy_ends(std::byte* to, const std::byte* from, size_t length) {
     Word first, last;
     std::memcpy(&first, from, sizeof(Word));
     std::memcpy(&last, from + length - sizeof(Word), sizeof(Word));
