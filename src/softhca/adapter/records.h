@@ -88,7 +88,8 @@ struct alignas(64) RqRecord : RecordHead {
 
 /// A completion. A receive whose payload could not be placed by its sender carries it along:
 /// `payload` is the offset, in the CQ's payload ring, of num_sge RecvSge and then the bytes.
-struct alignas(64) Cqe {
+/// Each of a ring has a cache line, as blocks of a segment begin with one.
+struct Cqe {
     uint64_t wr_id;
     uint32_t qpn;
     uint32_t src_qp;
