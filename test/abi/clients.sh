@@ -64,7 +64,9 @@ if [ -e $examples/ucp_hello_world.c ] && $cc $examples/ucp_hello_world.c -o "$fo
     serves=on
     for kind in stream tag am; do
         for vector in 1 3; do
-            options="-c $kind -v $vector -s 5000 -i 10"
+            # The server of active messages keeps one: a second that comes before it looks takes the first's place.
+            [ $kind = am ] && iterations=1 || iterations=10
+            options="-c $kind -v $vector -s 5000 -i $iterations"
             pair "ucp_client_server $options" -- "$folder/talk" $options -- "$folder/talk" $options -a 127.0.0.1
         done
     done
