@@ -46,6 +46,12 @@ CudaDriver open_driver() {
     binder.bind("cuDevicePrimaryCtxRetain", 7000, driver.primary_context_retain);
     binder.bind("cuCtxSetCurrent", 4000, driver.context_set_current);
     binder.bind("cuMemcpy", 4000, driver.copy);
+    binder.bind("cuMemcpyAsync", 4000, driver.copy_async);
+    binder.bind("cuMemAlloc", 3020, driver.memory_allocate);
+    binder.bind("cuMemFree", 3020, driver.memory_free);
+    binder.bind("cuCtxEnablePeerAccess", 4000, driver.context_enable_peer);
+    binder.bind("cuStreamCreate", 2000, driver.stream_create);
+    binder.bind("cuStreamDestroy", 4000, driver.stream_destroy);
     binder.bind("cuMemHostRegister", 6050, driver.host_register);
     binder.bind("cuMemHostUnregister", 4000, driver.host_unregister);
     binder.bind("cuStreamSynchronize", 2000, driver.stream_synchronize);

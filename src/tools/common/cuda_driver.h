@@ -23,6 +23,12 @@ struct CudaDriver {
     int (*primary_context_retain)(void**, int);            // 7.0
     int (*context_set_current)(void*);                     // 4.0
     int (*copy)(uint64_t, uint64_t, size_t);               // 4.0
+    int (*copy_async)(uint64_t, uint64_t, size_t, void*);  // 4.0
+    int (*memory_allocate)(uint64_t*, size_t);             // 3.2
+    int (*memory_free)(uint64_t);                          // 3.2
+    int (*context_enable_peer)(void*, unsigned);           // 4.0
+    int (*stream_create)(void**, unsigned);                // 2.0
+    int (*stream_destroy)(void*);                          // 4.0
     int (*host_register)(void*, size_t, unsigned);         // 6.5
     int (*host_unregister)(void*);                         // 4.0
     int (*stream_synchronize)(void*);                      // 2.0

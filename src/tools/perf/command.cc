@@ -21,6 +21,7 @@
 #include "tools/common/units.h"
 #include "tools/perf/channel.h"
 #include "tools/perf/device_memory.h"
+#include "tools/perf/driver_copies.h"
 #include "tools/perf/launcher.h"
 #include "tools/perf/run.h"
 
@@ -100,6 +101,19 @@ std::string title(const PerfCommand& command) {
     return text;
 }
 
+void write_results(JsonFile& json, const Options& options, bool is_emulated,
+                   const std::vector<Row>& rows) {
+    Json document{{"benchmark", to_string(options.operation)},
+                  {"modelled", false},
+                  {"emulated", is_emulated},
+                  {"interrupted", Interrupt::is_requested()},
+                  {"version", SWIFTLANE_VERSION},
+                  {"options", to_json(options)},
+                  {"rows", Json::array()}};
+    for (const Row& row : rows) document["rows"].push_back(to_json(options, row));
+    json.write(document);
+}
+
 void initiate(Channel& channel, const PerfCommand& command) {
     const Options& options = command.options;
     bool is_emulated = false;
@@ -124,15 +138,7 @@ void initiate(Channel& channel, const PerfCommand& command) {
     }
     const auto write = [&](const std::vector<Row>& rows) {
         line.clear();
-        Json document{{"benchmark", to_string(options.operation)},
-                      {"modelled", false},
-                      {"emulated", is_emulated},
-                      {"interrupted", Interrupt::is_requested()},
-                      {"version", SWIFTLANE_VERSION},
-                      {"options", to_json(options)},
-                      {"rows", Json::array()}};
-        for (const Row& row : rows) document["rows"].push_back(to_json(options, row));
-        json.write(document);
+        write_results(json, options, is_emulated, rows);
     };
     listener.on_interrupt = [&](const std::vector<Row>& rows) {
         write(rows);
@@ -192,6 +198,20 @@ void run_perf(PerfCommand& command) {
     });
 }
 
+void run_copies(const PerfCommand& command) {
+    run_or_die([&] {
+        JsonFile json(command.json);
+        const Interrupt interrupt;
+        fmt::print("{}\n{}", title(command), table_header(command.options));
+        const auto on_row = [&](const Row& row) {
+            fmt::print("{}", table_line(command.options, row));
+            std::fflush(stdout);
+        };
+        write_results(json, command.options, false, measure_driver_copies(command.options, on_row));
+        if (Interrupt::is_requested()) std::exit(kInterrupted);
+    });
+}
+
 void run_server(PerfCommand& command) {
     command.device = chosen_device(command.device, true);
     restart(command);
@@ -231,8 +251,8 @@ void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std
         ->default_str(fmt::format("{}M", bytes >> 20));
 }
 
-void add_measure_options(CLI::App& app, PerfCommand& command) {
-    Options& options = command.options;
+void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& command) {
+    Options& options = command->options;
     add_sizes(app, options.size_min, options.size_max,
               "Sizes of messages or pieces, each the double of the one before; units K, M, G");
     app.add_option("--window", options.window, "Operations under way at a time (bandwidth)")
@@ -244,11 +264,7 @@ void add_measure_options(CLI::App& app, PerfCommand& command) {
         ->check(CLI::PositiveNumber);
     app.add_option("--warmup", options.warmup, "Operations before each measurement")
         ->capture_default_str();
-    app.add_option("--threads", options.threads,
-                   "Threads at each end, each with a worker and an endpoint of its own")
-        ->check(CLI::Range(1, 256))
-        ->capture_default_str();
-    app.add_option("--measure", command.metrics, "latency, bandwidth or both")
+    app.add_option("--measure", command->metrics, "latency, bandwidth or both")
         ->delimiter(',')
         ->check(CLI::IsMember({"latency", "bandwidth"}))
         ->capture_default_str();
@@ -271,7 +287,27 @@ void add_measure_options(CLI::App& app, PerfCommand& command) {
            "for both ends or, after a comma, for the target. cuda: the first device and, at the "
            "target, the second one")
         ->type_name("PLACE[,PLACE]")
-        ->default_str("host");
+        ->default_str(options.memory);
+    app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
+    app.callback([command] {
+        Options& options = command->options;
+        if (options.iterations == 0 && options.time == 0) {
+            throw CLI::ValidationError("--time", "must be more than 0, or give --iterations");
+        }
+        const auto wants = [&](const char* metric) {
+            return std::ranges::find(command->metrics, metric) != command->metrics.end();
+        };
+        options.latency = wants("latency");
+        options.bandwidth = wants("bandwidth");
+        options.operation == Operation::kCopy ? run_copies(*command) : run_perf(*command);
+    });
+}
+
+void add_contents_options(CLI::App& app, Options& options) {
+    app.add_option("--threads", options.threads,
+                   "Threads at each end, each with a worker and an endpoint of its own")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
     app.add_option("--seed", options.seed, "Of the contents")->capture_default_str();
     app.add_flag("--verify", options.verify,
                  "Check every byte. Windows of put, get and batch are checked one by one, and only "
@@ -297,9 +333,9 @@ void add_operation(CLI::App& perf, Operation operation, const std::string& help,
                      "The target is notified of each batch, and the last notification ends the "
                      "measurement");
     }
-    add_measure_options(app, *command);
+    add_measure_options(app, command);
+    add_contents_options(app, command->options);
     add_library_options(app, *command);
-    app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
     auto* connect = app.add_option("--connect", command->connect,
                                    "Where `swiftlane perf server` waits, instead of a process of "
                                    "this machine")
@@ -310,18 +346,16 @@ void add_operation(CLI::App& perf, Operation operation, const std::string& help,
         ->type_name("COMMAND")
         ->excludes(connect);
     app.add_flag("--pin", command->pin, "Bind each process to a processor")->excludes(connect);
-    app.callback([command] {
-        Options& options = command->options;
-        if (options.iterations == 0 && options.time == 0) {
-            throw CLI::ValidationError("--time", "must be more than 0, or give --iterations");
-        }
-        const auto wants = [&](const char* metric) {
-            return std::ranges::find(command->metrics, metric) != command->metrics.end();
-        };
-        options.latency = wants("latency");
-        options.bandwidth = wants("bandwidth");
-        run_perf(*command);
-    });
+}
+
+void add_copies(CLI::App& perf) {
+    auto command = std::make_shared<PerfCommand>();
+    command->options.operation = Operation::kCopy;
+    command->options.memory = command->options.target_memory = "cuda";
+    add_measure_options(*perf.add_subcommand("copy",
+                                             "Copies by the CUDA driver alone, in one "
+                                             "process: what the others compare with"),
+                        command);
 }
 
 void add_server(CLI::App& perf, std::vector<std::string> arguments) {
@@ -350,6 +384,7 @@ void add_perf(CLI::App& app, int argc, char** argv) {
     perf::add_operation(perf, Operation::kTag, "Tagged messages", arguments);
     perf::add_operation(perf, Operation::kAm, "Active messages", arguments);
     perf::add_operation(perf, Operation::kBatch, "Many pieces as one request", arguments);
+    perf::add_copies(perf);
     perf::add_server(perf, arguments);
 }
 

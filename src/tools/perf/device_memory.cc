@@ -35,13 +35,25 @@ Device::Device(const MemoryPlace& place, bool is_initiator) : is_pinned_(place.i
             fmt::format("there is no CUDA device {}: {} in all", device, count));
     }
     CudaDriver::check(cuda.primary_context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
-    CudaDriver::check(cuda.context_set_current(context_), "cuCtxSetCurrent");
+    make_current();
+}
+
+void Device::make_current() const {
+    CudaDriver::check(CudaDriver::get().context_set_current(context_), "cuCtxSetCurrent");
+}
+
+void Device::connect(const Device& first, const Device& second) {
+    if (first.context_ == second.context_) return;
+    const CudaDriver& cuda = CudaDriver::get();
+    second.make_current();
+    (void)cuda.context_enable_peer(first.context_, 0);
+    first.make_current();
+    (void)cuda.context_enable_peer(second.context_, 0);
 }
 
 void Device::pin(void* address, size_t length) const {
-    const CudaDriver& cuda = CudaDriver::get();
-    CudaDriver::check(cuda.context_set_current(context_), "cuCtxSetCurrent");
-    CudaDriver::check(cuda.host_register(address, length, 0), "cuMemHostRegister");
+    make_current();
+    CudaDriver::check(CudaDriver::get().host_register(address, length, 0), "cuMemHostRegister");
 }
 
 void Device::unpin(void* address) const {
@@ -51,8 +63,8 @@ void Device::unpin(void* address) const {
 
 void Device::copy(void* to, const void* from, size_t length) const {
     if (length == 0) return;
+    make_current();
     const CudaDriver& cuda = CudaDriver::get();
-    CudaDriver::check(cuda.context_set_current(context_), "cuCtxSetCurrent");
     CudaDriver::check(
         cuda.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), length),
         "cuMemcpy");

@@ -29,6 +29,9 @@ class Device {
 
     // Messages lie in host memory that is pinned.
     bool is_pinned() const { return is_pinned_; }
+    void make_current() const;
+    // Have the devices reach each other's memory, where they can.
+    static void connect(const Device& first, const Device& second);
     // Until unpin().
     void pin(void* address, size_t length) const;
     void unpin(void* address) const;

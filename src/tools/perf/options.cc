@@ -11,7 +11,7 @@
 namespace tools::perf {
 namespace {
 
-constexpr std::array kNames{"put", "get", "tag", "am", "batch"};
+constexpr std::array kNames{"put", "get", "tag", "am", "batch", "copy"};
 
 // Orders and answers are received where data is.
 constexpr uint64_t kLeastBuffer = 4096;
@@ -80,7 +80,7 @@ Options from_json(const Json& json) {
     Options options;
     const auto name = json.at("operation").get<std::string>();
     const auto found = std::ranges::find(kNames, name);
-    if (found == kNames.end()) {
+    if (found == kNames.end() || name == "copy") {
         throw std::runtime_error(fmt::format("the other process asks for operation '{}'", name));
     }
     options.operation = static_cast<Operation>(found - kNames.begin());

@@ -10,7 +10,7 @@
 
 namespace tools::perf {
 
-enum class Operation : uint8_t { kPut, kGet, kTag, kAm, kBatch };
+enum class Operation : uint8_t { kPut, kGet, kTag, kAm, kBatch, kCopy };
 enum class Metric : uint8_t { kLatency, kBandwidth };
 
 // What both processes must agree on. Sizes are bytes, times nanoseconds.
