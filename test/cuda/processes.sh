@@ -3,10 +3,7 @@
 # on the GPUs of this host. Runs in the build folder.
 set -u
 [ -x test/cuda/process_test ] || exit 77
-modules=$(mktemp -d)
-trap 'rm -rf "$modules"' EXIT
-ln -s "$PWD"/src/uct/cuda/.libs/libuct_cuda.so "$modules"
-export UCX_MODULE_DIR=$modules
+export UCX_MODULE_DIR=$PWD/modules
 status=0
 # transport, tests (gtest filter), then further settings
 while read -r transport tests settings; do

@@ -8,7 +8,7 @@ set -u
 
 # Where the emulated adapter's libibverbs and libmlx5 are.
 export LD_LIBRARY_PATH=$PWD/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export UCX_MODULE_DIR=$PWD/src/uct/ib/.libs
+export UCX_MODULE_DIR=$PWD/modules
 export SOFTHCA_FABRIC=soak$$
 export UCX_MAX_PRIORITY_EPS=3
 export UCX_DYNAMIC_TL_SWITCH_INTERVAL=20ms

@@ -28,7 +28,7 @@ Paths Paths::find() {
     paths.program = program.string();
     if (const fs::path build = build_tree_of(program); !build.empty()) {
         paths.libraries = (build / "src/ucx/.libs").string();
-        paths.modules = (build / "src/uct/ib/.libs").string();
+        paths.modules = (build / "modules").string();
         paths.softhca = (build / ".libs").string();
         paths.simulator = (build / "src/tools/swiftlane-sim").string();
         return paths;

@@ -75,7 +75,8 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
                                          ? params.memory_type
                                          : UCS_MEMORY_TYPE_UNKNOWN;
     if (!is_known(wanted)) {
-        ucs::log_error("memory of type {} is not supported here", static_cast<int>(wanted));
+        ucs::log_error("{} memory is not supported here (modules: UCX_MODULE_DIR)",
+                       wanted < UCS_MEMORY_TYPE_LAST ? ucs_memory_type_names[wanted] : "such");
         return UCS_ERR_UNSUPPORTED;
     }
     const bool on_device = wanted != UCS_MEMORY_TYPE_HOST && wanted != UCS_MEMORY_TYPE_UNKNOWN;
