@@ -172,8 +172,8 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
     if (!remote) return UCS_ERR_NO_MEMORY;
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    status = remote->open(worker_of(endpoint).context().domains(), packed,
-                          worker_of(endpoint).rails().domain_pairs(endpoint, pairs));
+    status =
+        remote->open(worker_of(endpoint).context().domains(), packed, endpoint.domain_pairs(pairs));
     if (status == UCS_OK) {
         *rkey_p = wrap(remote.release());
     } else {

@@ -64,6 +64,16 @@ void Endpoint::take_lanes(Endpoint& made) {
     update_fast_path();
 }
 
+std::span<const DomainPair> Endpoint::domain_pairs(std::span<DomainPair> pairs) const {
+    size_t count = 0;
+    pairs[count++] = domains();
+    for (const RailLanes& rail : configuration_->lanes().rails) {
+        if (count == pairs.size()) break;
+        pairs[count++] = rail.domains;
+    }
+    return pairs.first(count);
+}
+
 Lane Endpoint::scalable_lane() const {
     return {*scalable_, configuration_->scalable(), domains()};
 }

@@ -259,6 +259,11 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** The argument of the error callback, and what stream polls report. */
     void* user_argument() const { return error_argument_; }
     bool owns(const uct::Endpoint* lane) const;
+    /**
+     * The domains of its lanes and of its rails, as many as `pairs` takes: what the keys of a bulk
+     * transfer are opened for.
+     */
+    std::span<const DomainPair> domain_pairs(std::span<DomainPair> pairs) const;
     /** Place of one of its lanes' transports in the InterfaceSet. */
     unsigned interface_of(const Lane& lane) const;
     /** The peer is not known yet. */

@@ -49,9 +49,8 @@ struct EndpointHost {
     Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
     DeferredWork work;
 
-    uint32_t serials = 0;        //!< of endpoints so far
-    uint64_t messages = 0;       //!< that go in fragments, so far: their numbers
-    uint64_t held_messages = 0;  //!< that receive gates held back so far
+    uint32_t serials = 0;   //!< of endpoints so far
+    uint64_t messages = 0;  //!< that go in fragments, so far: their numbers
     std::vector<Endpoint*> to_pump;
 
     uint64_t next_message() { return ++messages; }

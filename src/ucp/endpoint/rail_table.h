@@ -38,20 +38,6 @@ class RailTable {
         const auto found = rails_.find(uuid);
         return found == rails_.end() ? std::span<const Rail>() : found->second;
     }
-    /**
-     * The domains of an endpoint's lanes and of its rails, as many as `pairs` takes: what the keys
-     * of a bulk transfer are opened for.
-     */
-    std::span<const DomainPair> domain_pairs(const Endpoint& endpoint,
-                                             std::span<DomainPair> pairs) const {
-        size_t count = 0;
-        pairs[count++] = endpoint.domains();
-        for (const Rail& rail : rails(endpoint.remote_uuid())) {
-            if (count == pairs.size()) break;
-            pairs[count++] = rail.domains;
-        }
-        return pairs.first(count);
-    }
 
   private:
     std::unordered_map<uint64_t, std::vector<Rail>> rails_;  //!< by the peer's uuid

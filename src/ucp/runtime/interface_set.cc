@@ -117,6 +117,7 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
     interface.resource = index;
     interface.domain = resource.domain;
     interface.kind = resource.kind;
+    interface.distance = resource.distance;
     // Steps of virtual time are counted.
     interface.may_rest =
         resource.device_type == uct::DeviceType::kNetwork && !context.virtual_time();
@@ -141,6 +142,7 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
                                 const ErrorHandler& errors) {
     DomainLock lock(context.domains());
     errors_ = errors;
+    queue_pair_budget_ = &context.queue_pair_budget();
     handlers_.lost = lost;
     handlers_.lost_arg = this;
     handlers_.admits = admits;

@@ -23,6 +23,7 @@ struct WorkerInterface {
     unsigned resource;            //!< Context::resources()
     unsigned domain;              //!< Context::domains()
     uint32_t kind;                //!< hash of the transport's name
+    float distance;               //!< seconds from the process's CPUs to the device
     unsigned endpoints_made = 0;  //!< on it so far, closed ones included
     bool may_rest = false;        //!< polled seldom while nothing comes
     uint32_t quiet = 0;           //!< polls without an event, if it may rest
@@ -56,6 +57,8 @@ class InterfaceSet {
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {
         handlers_.entries[static_cast<size_t>(id)] = {handler, argument};
     }
+    /** For a dedicated queue pair that is to be made; none if the context's are all in use. */
+    QueuePairBudget::Share take_queue_pair() { return QueuePairBudget::Share(*queue_pair_budget_); }
     /** Hands over a message that a receive gate held back. */
     void deliver(uint8_t id, void* data, size_t length);
 
@@ -119,6 +122,7 @@ class InterfaceSet {
     uct::Interface* busy_ = nullptr;
     uint32_t polled_alone_ = 0;
     bool uses_device_atomics_ = false;
+    QueuePairBudget* queue_pair_budget_ = nullptr;
 };
 
 }  // namespace ucp

@@ -37,14 +37,15 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
                  .cleanup = context.request_cleanup()},
                 host_.gate, host_.work, this),
       endpoints_(host_.work),
-      lanes_(host_, endpoints_, context, random_()),
+      lanes_(interfaces_, endpoints_, host_.gate, config(), context.clock(),
+             {host_.uuid, random_(), context.virtual_time()}),
       planner_(context, interfaces_, host_.uuid, name_),
       connector_(host_, planner_, endpoints_, rails_, lanes_),
       bulk_(host_, endpoints_, rails_, context, ucs::mix64(host_.uuid + 1)),
       queue_pairs_({host_, endpoints_, rails_, bulk_, context}, lanes_.negotiator().config().cap,
                    static_cast<uint32_t>(random_())),
       eager_{context.domains()},
-      rndv_(requests_, endpoints_, rails_, context.domains(), bulk_, config().rndv_scheme),
+      rndv_(requests_, endpoints_, context.domains(), bulk_, config().rndv_scheme),
       times_(context.clock(), endpoints_, planner_.learns()),
       tags_(times_, requests_, endpoints_, rndv_, reassembly_, eager_),
       am_handlers_(requests_, endpoints_, rndv_, reassembly_, eager_),
@@ -77,7 +78,6 @@ void Worker::add_handlers() {
     rndv_.add_handlers(interfaces_);
     one_sided_.add_handlers(interfaces_);
     streams_.add_handlers(interfaces_);
-    lanes_.add_handlers(interfaces_);
     add_notify_handler(notify_handler_, interfaces_);
 }
 

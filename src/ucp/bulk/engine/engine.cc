@@ -263,11 +263,10 @@ bool Engine::is_bulk(Endpoint& endpoint, size_t length) {
     return endpoint.protocols(endpoint.one_sided_lane()).is_bulk(length);
 }
 
-void Engine::register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const {
+void Engine::register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) {
     if (!is_bulk(endpoint, length)) return;
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    for (const DomainPair pair : parts_->rails.domain_pairs(endpoint, pairs))
-        (void)memory.handle(pair.local);
+    for (const DomainPair pair : endpoint.domain_pairs(pairs)) (void)memory.handle(pair.local);
 }
 
 // --- questions

@@ -106,7 +106,7 @@ class Engine {
     /** Are a put, a get or announced data of that length for the engine? */
     static bool is_bulk(Endpoint& endpoint, size_t length);
     /** Have memory that a peer is to access in bulk known to the devices of all rails to it. */
-    void register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length) const;
+    static void register_for_peer(Endpoint& endpoint, const Memory& memory, size_t length);
 
     // --- questions ---
 

@@ -59,19 +59,19 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
         const lanes::Link* link = negotiator_.find(peer);
         if (link != nullptr && link->is_unanswered()) owner.greet_again();
     }
-    owner.send_control_greeted(AmId::kLane, Encoded(host_.uuid, message).span());
+    owner.send_control_greeted(AmId::kLane, Encoded(options_.uuid, message).span());
 }
 
 void LaneDriver::create_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    auto state = std::make_unique<LaneState>(owner, host_.held_messages);
+    auto state = std::make_unique<LaneState>(owner, held_messages_);
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     if (owner.has_flag(Endpoint::kPromotable)) {
         state->interface_index = owner.dedicated_index();
-        state->share = QueuePairBudget::Share(context_.queue_pair_budget());
+        state->share = interfaces_.take_queue_pair();
         status = UCS_ERR_NO_RESOURCE;
         if (state->share) {
-            status = host_.interfaces[state->interface_index].transport->create_endpoint(
+            status = interfaces_[state->interface_index].transport->create_endpoint(
                 {}, &state->dedicated);
         }
     }
@@ -80,7 +80,7 @@ void LaneDriver::create_lane(lanes::Peer peer) {
 
 void LaneDriver::take_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    auto state = std::make_unique<LaneState>(owner, host_.held_messages);
+    auto state = std::make_unique<LaneState>(owner, held_messages_);
     ucs_status_t status = UCS_ERR_NO_ELEM;
     const auto kept = kept_.extract(owner.remote_uuid());
     if (!kept.empty()) {
@@ -101,7 +101,7 @@ void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, uc
     assert(owner.lane_state() == nullptr);
     std::vector<uint8_t> address;
     if (status == UCS_OK) {
-        const WorkerInterface& interface = host_.interfaces[state->interface_index];
+        const WorkerInterface& interface = interfaces_[state->interface_index];
         const auto& attributes = interface.transport->attributes();
         const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
                                  static_cast<uint8_t>(attributes.device_address_length)};
@@ -135,7 +135,7 @@ void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, uc
 void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address) {
     Endpoint& owner = endpoint(peer);
     LaneState& state = *owner.lane_state();
-    WorkerInterface& interface = host_.interfaces[state.interface_index];
+    WorkerInterface& interface = interfaces_[state.interface_index];
     const auto& attributes = interface.transport->attributes();
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
     LaneAddress header;
@@ -196,7 +196,7 @@ void LaneDriver::drop_kept_lane(const lanes::PeerId& peer) {
 void LaneDriver::start_tx_switch(lanes::Peer peer, const lanes::Message& mark) {
     Endpoint& owner = endpoint(peer);
     owner.lanes_changed();
-    owner.send_marker(Encoded(host_.uuid, mark).span());
+    owner.send_marker(Encoded(options_.uuid, mark).span());
 }
 
 void LaneDriver::open_tx_window(lanes::Peer peer) {
@@ -222,17 +222,18 @@ void LaneDriver::deliver(std::deque<LaneState::Held>& messages) {
     std::deque<LaneState::Held> held;
     held.swap(messages);
     for (LaneState::Held& message : held) {
-        host_.interfaces.deliver(message.id, message.data.data(), message.data.size());
+        interfaces_.deliver(message.id, message.data.data(), message.data.size());
     }
 }
 
 void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark) {
     Endpoint& owner = endpoint(peer);
-    const Encoded encoded(host_.uuid, dmark);
+    const Encoded encoded(options_.uuid, dmark);
     const auto bytes = encoded.span();
     LaneState& state = *owner.lane_state();
     state.end_marker.assign(bytes.begin(), bytes.end());
-    state.ordered = std::make_unique<OrderedLane>(owner.scalable_lane(), host_.uuid, dmark.epoch);
+    state.ordered =
+        std::make_unique<OrderedLane>(owner.scalable_lane(), options_.uuid, dmark.epoch);
     state.marker_wait = std::make_unique<LaneState::MarkerWait>(state, serve_marker);
     while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
         const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
@@ -319,10 +320,10 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
     ucs::log_debug("link to worker {:016x}: {} -> {} ({}), score {}", owner.remote_uuid(),
                    lanes::name(change.from), lanes::name(change.to), lanes::name(change.reason),
                    change.score);
-    SWIFTLANE_PROBE(lane_change, host_.uuid, owner.remote_uuid(), lanes::name(change.from),
+    SWIFTLANE_PROBE(lane_change, options_.uuid, owner.remote_uuid(), lanes::name(change.from),
                     lanes::name(change.to), lanes::name(change.reason), change.score);
     if (Trace* trace = Trace::active()) {
-        trace->instant("lane", lanes::name(change.to), host_.uuid,
+        trace->instant("lane", lanes::name(change.to), options_.uuid,
                        {{"peer", fmt::format("{:016x}", owner.remote_uuid())},
                         {"from", lanes::name(change.from)},
                         {"reason", lanes::name(change.reason)},

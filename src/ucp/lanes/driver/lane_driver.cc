@@ -59,41 +59,41 @@ lanes::Time lane_time(ucs::Time now) {
 
 }  // namespace
 
-LaneDriver::LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Context& context,
-                       uint64_t seed)
-    : host_(host),
+LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate& gate,
+                       const Config& config, const ucs::Clock& clock, const Options& options)
+    : interfaces_(interfaces),
       endpoints_(endpoints),
-      context_(context),
-      config_(context.config()),
-      negotiator_(negotiator_config(config_), host.uuid, *this) {
+      gate_(gate),
+      config_(config),
+      clock_(clock),
+      options_(options),
+      negotiator_(negotiator_config(config_), options.uuid, *this) {
+    interfaces.set_handler(AmId::kLane, on_control, this);
+    interfaces.set_handler(AmId::kMarker, on_control, this);
+    interfaces.set_handler(AmId::kOrdered, on_ordered, this);
     if (!is_enabled(config_) || config_.lanes != LaneMode::kDynamic) return;
-    ucs::UsageTracker::Options options;
+    ucs::UsageTracker::Options tracking;
     // Beside those who hold a lane the tracker has to know those who could take it.
-    options.capacity = std::clamp(4 * static_cast<size_t>(config_.max_priority_endpoints),
-                                  ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
-    options.interval = config_.switch_interval;
-    options.windows = config_.sample_windows;
-    options.duty = config_.sample_duty;
-    options.decay = config_.score_decay;
-    options.min_score = config_.min_score;
-    options.hold = config_.hold();
-    options.seed = seed;
-    tracker_.emplace(options, [this](uint64_t uuid) { return value_of(uuid); });
-    host_.gate.set_tracker(&*tracker_);
+    tracking.capacity =
+        std::clamp(4 * static_cast<size_t>(config_.max_priority_endpoints),
+                   ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
+    tracking.interval = config_.switch_interval;
+    tracking.windows = config_.sample_windows;
+    tracking.duty = config_.sample_duty;
+    tracking.decay = config_.score_decay;
+    tracking.min_score = config_.min_score;
+    tracking.hold = config_.hold();
+    tracking.seed = options.seed;
+    tracker_.emplace(tracking, [this](uint64_t uuid) { return value_of(uuid); });
+    gate_.set_tracker(&*tracker_);
 }
 
 LaneDriver::~LaneDriver() = default;
 
-void LaneDriver::add_handlers(InterfaceSet& interfaces) {
-    interfaces.set_handler(AmId::kLane, on_control, this);
-    interfaces.set_handler(AmId::kMarker, on_control, this);
-    interfaces.set_handler(AmId::kOrdered, on_ordered, this);
-}
-
 // --- time
 
 void LaneDriver::tick() {
-    negotiator_.set_time(lane_time(context_.clock().now()));
+    negotiator_.set_time(lane_time(clock_.now()));
 }
 
 void LaneDriver::advance(ucs::Time now) {
@@ -102,7 +102,7 @@ void LaneDriver::advance(ucs::Time now) {
         tracker_->progress(now);
         if (tracker_->armed() != was_armed) {
             if (tracker_->armed()) ++windows_;
-            host_.gate.arm(tracker_->armed());
+            gate_.arm(tracker_->armed());
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
@@ -121,7 +121,7 @@ ucs::Time LaneDriver::next_deadline() const {
                            : ucs::Time(ucs::Duration(static_cast<int64_t>(deadline)));
     // A worker that sleeps does so through empty windows. On a virtual clock they keep their times,
     // so that traffic begins anywhere in them.
-    if (tracker_ && (context_.virtual_time() || !tracker_->is_idle())) {
+    if (tracker_ && (options_.has_virtual_time || !tracker_->is_idle())) {
         result = std::min(result, tracker_->next_event());
     }
     return std::min(result, next_full_look_);
@@ -132,7 +132,7 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     const Endpoint* endpoint = endpoints_.find(uuid);
     if (endpoint == nullptr || !endpoint->has_flag(Endpoint::kPromotable)) return {0, 0};
     const auto attributes = [this](unsigned index) -> const uct::InterfaceAttributes& {
-        return host_.interfaces[index].transport->attributes();
+        return interfaces_[index].transport->attributes();
     };
     std::optional<double> bytes_per_message;
     if (const auto& bytes = config_.bytes_per_message) {
@@ -322,7 +322,7 @@ void LaneDriver::lane_full(Endpoint& endpoint) {
     if (state.is_watched || config_.lanes != LaneMode::kDynamic) return;
     state.is_watched = true;
     state.had_room = false;
-    const ucs::Time now = context_.clock().now();
+    const ucs::Time now = clock_.now();
     full_lanes_.push_back({endpoint.serial(), ucs::deadline(now, config_.lane_patience), false});
     next_full_look_ = std::min(next_full_look_, ucs::deadline(now, config_.lane_patience / 4));
 }
@@ -454,7 +454,7 @@ ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::R
         }
         state->hold_early(header.id, message, length - sizeof(header));
     } else {
-        self.host_.interfaces.deliver(header.id, message, length - sizeof(header));
+        self.interfaces_.deliver(header.id, message, length - sizeof(header));
     }
     return UCS_OK;
 }

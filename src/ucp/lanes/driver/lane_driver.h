@@ -13,11 +13,14 @@
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/wire.h"
-#include "ucp/context/context.h"
+#include "ucp/context/config.h"
+#include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/lane_events.h"
 #include "ucp/endpoint/lane_state.h"
 #include "ucp/lanes/negotiator.h"
+#include "ucp/runtime/gate.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/datastruct/usage_tracker.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
@@ -36,10 +39,16 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     /** Is told when an endpoint's dedicated lane is established, or is about to go. */
     using Listener = std::function<void(Endpoint& endpoint, bool is_established)>;
 
-    LaneDriver(EndpointHost& host, EndpointTable& endpoints, const Context& context, uint64_t seed);
+    struct Options {
+        uint64_t uuid;          //!< of the worker
+        uint64_t seed;          //!< for the samples of the tracker
+        bool has_virtual_time;  //!< the clock moves between calls of progress only
+    };
+
+    LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate& gate, const Config& config,
+               const ucs::Clock& clock, const Options& options);
     ~LaneDriver() override;
 
-    void add_handlers(InterfaceSet& interfaces);
     void set_listener(Listener listener) { listener_ = std::move(listener); }
 
     /** Timer work: tracker windows, rankings, timers of the negotiation. */
@@ -85,7 +94,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         callback_argument_ = argument;
     }
     uint64_t replays() const { return replays_; }
-    uint64_t held_messages() const { return host_.held_messages; }
+    uint64_t held_messages() const { return held_messages_; }
     unsigned peak_held() const { return peak_held_; }
     uint64_t windows() const { return windows_; }
 
@@ -148,10 +157,12 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }
 
-    EndpointHost& host_;
+    InterfaceSet& interfaces_;
     EndpointTable& endpoints_;
-    const Context& context_;
+    Gate& gate_;
     const Config& config_;
+    const ucs::Clock& clock_;
+    const Options options_;
     Listener listener_;
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
@@ -172,6 +183,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;
     uint64_t replays_ = 0;
+    uint64_t held_messages_ = 0;  //!< that receive gates held back so far
     uint64_t windows_ = 0;
     unsigned peak_held_ = 0;
 };

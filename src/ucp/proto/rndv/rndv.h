@@ -10,7 +10,6 @@
 #include "ucp/context/config.h"
 #include "ucp/dt/buffer.h"
 #include "ucp/endpoint/endpoint_table.h"
-#include "ucp/endpoint/rail_table.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/rndv/direct.h"
@@ -49,11 +48,10 @@ struct RndvHeader {
 /** The rendezvous of a worker: both roles. */
 class Rendezvous {
   public:
-    Rendezvous(RequestPool& pool, EndpointTable& table, const RailTable& paths, DomainSet& set,
-               bulk::Engine& engine, RndvScheme way)
+    Rendezvous(RequestPool& pool, EndpointTable& table, DomainSet& set, bulk::Engine& engine,
+               RndvScheme way)
         : requests(pool),
           endpoints(table),
-          rails(paths),
           domains(set),
           bulk(engine),
           scheme(way),
@@ -99,7 +97,6 @@ class Rendezvous {
     // What it works with.
     RequestPool& requests;
     EndpointTable& endpoints;
-    const RailTable& rails;
     DomainSet& domains;
     ucp::bulk::Engine& bulk;
     const RndvScheme scheme;

@@ -60,7 +60,7 @@ void ask_sender(Rendezvous& rndv, Endpoint& endpoint, Request& request, size_t o
     size_t key_length = 0;
     std::vector<std::byte> message;
     try {
-        if (offer) rndv.bulk.register_for_peer(endpoint, *receive.memory, receive.wanted);
+        if (offer) bulk::Engine::register_for_peer(endpoint, *receive.memory, receive.wanted);
         key_length = offer ? packed_key_size(*receive.memory) : 0;
         rtr.export_length = exported == nullptr ? 0 : sizeof(*exported);
         message.resize(sizeof(rtr) + key_length + rtr.export_length);
@@ -160,8 +160,7 @@ bool start_get(Rendezvous& rndv, Endpoint& endpoint, Request& request,
     if (!remote) return false;
     try {
         std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-        if (remote->open(rndv.domains, announcement.key,
-                         rndv.rails.domain_pairs(endpoint, pairs)) != UCS_OK ||
+        if (remote->open(rndv.domains, announcement.key, endpoint.domain_pairs(pairs)) != UCS_OK ||
             remote->find(lane.domains) == uct::kInvalidRemoteKey)
             return false;
         if (needs_handle(rndv, lane) &&

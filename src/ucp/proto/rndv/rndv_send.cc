@@ -86,7 +86,7 @@ size_t pack_rts(void* destination, void* arg) {
     RndvSend& send = request.part<RndvSend>();
     const Memory* memory = memory_of(send);
     if (memory != nullptr)
-        send.rndv->bulk.register_for_peer(*request.endpoint, *memory, send.buffer.length());
+        bulk::Engine::register_for_peer(*request.endpoint, *memory, send.buffer.length());
     RndvRts rts{};
     rts.envelope = send.envelope;
     rts.sender = request.endpoint->local_uuid();
@@ -305,8 +305,8 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
         send.remote = new (std::nothrow) RemoteMemory;
         if (send.remote != nullptr) {
             std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-            const ucs_status_t status = send.remote->open(
-                rndv.domains, message.key, rndv.rails.domain_pairs(*request->endpoint, pairs));
+            const ucs_status_t status = send.remote->open(rndv.domains, message.key,
+                                                          request->endpoint->domain_pairs(pairs));
             if (status != UCS_OK || !can_put(send, lane)) {
                 delete send.remote;
                 send.remote = nullptr;
