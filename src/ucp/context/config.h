@@ -110,9 +110,11 @@ struct Config {
     unsigned bulk_shards = 0;
     unsigned bulk_qps = 0;
     std::optional<unsigned> max_dedicated_qps;
-    /** Queue pairs of promoted endpoints, lanes and those for bulk together. */
+    /** Queue pairs of promoted endpoints, lanes and those for bulk together; UINT32_MAX: any
+     * number. */
     unsigned dedicated_qps() const {
-        return max_dedicated_qps.value_or(10 * max_priority_endpoints);
+        return max_dedicated_qps.value_or(
+            lanes == LaneMode::kDedicated ? UINT32_MAX : 10 * max_priority_endpoints);
     }
 
     ucs::Duration keepalive_interval{};

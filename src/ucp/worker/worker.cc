@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "ucp/bulk/threads/thread_pool.h"
 #include "ucp/endpoint/flush.h"
 #include "ucp/trace/trace.h"
 #include "ucs/log/log.h"
@@ -41,9 +42,14 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
              {host_.uuid, random_(), context.virtual_time()}),
       planner_(context, interfaces_, host_.uuid, name_),
       connector_(host_, planner_, endpoints_, rails_, lanes_),
-      bulk_(host_, endpoints_, rails_, context, ucs::mix64(host_.uuid + 1)),
-      queue_pairs_({host_, endpoints_, rails_, bulk_, context}, lanes_.negotiator().config().cap,
-                   static_cast<uint32_t>(random_())),
+      bulk_(host_.work, interfaces_, endpoints_, rails_, context.clock(),
+            bulk::Rules::of(config())),
+      queue_pairs_(host_.work, interfaces_, endpoints_, bulk_, context.clock(),
+                   {.each = config().bulk_qps,
+                    .total = config().dedicated_qps(),
+                    .lane_cap = lanes_.negotiator().config().cap,
+                    .answer_timeout = config().bulk_cut_timeout,
+                    .epoch = static_cast<uint32_t>(random_())}),
       eager_{context.domains()},
       rndv_(requests_, endpoints_, context.domains(), bulk_, config().rndv_scheme),
       times_(context.clock(), endpoints_, planner_.learns()),
@@ -65,6 +71,11 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     lanes_.set_listener([this](Endpoint& endpoint, bool is_established) {
         queue_pairs_.lane_changed(endpoint, is_established);
     });
+    if (config().bulk_workers != 0 && !context.virtual_time()) {
+        bulk_.use_threads(std::make_unique<bulk::ThreadPool>(host_.work, interfaces_, context,
+                                                             ucs::mix64(host_.uuid + 1),
+                                                             bulk::Rules::of(config())));
+    }
     ucs::MemoryDetectors::prepare();
     add_handlers();
 }
@@ -108,7 +119,7 @@ ucs_status_t Worker::open() {
 }
 
 Worker::~Worker() {
-    bulk_.set_wakeup(nullptr);
+    if (bulk_.threads() != nullptr) bulk_.threads()->events.set_wakeup(nullptr);
     rndv_.direct.wait();
     try {
         leave();
@@ -249,7 +260,7 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
         if (status == UCS_OK && connections_ != nullptr)
             status = wakeup_->watch(connections_->descriptor());
         if (status != UCS_OK) return status;
-        bulk_.set_wakeup(wakeup_.get());
+        if (bulk_.threads() != nullptr) bulk_.threads()->events.set_wakeup(wakeup_.get());
     }
     *wakeup = wakeup_.get();
     return UCS_OK;

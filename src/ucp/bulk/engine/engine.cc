@@ -23,12 +23,6 @@ namespace {
 
 constexpr ucs::Duration kTick = std::chrono::milliseconds(5);
 
-ScheduleRules rules_of(const Config& config) {
-    return {.slice = config.bulk_slice_size,
-            .window = config.bulk_window,
-            .chain = config.bulk_max_wr_per_post};
-}
-
 void trace_start(const Transfer& transfer, std::span<const Piece> pieces) {
     SWIFTLANE_PROBE(transfer_begin, &transfer, transfer.request->endpoint->remote_uuid(),
                     pieces.size());
@@ -47,23 +41,19 @@ void trace_start(const Transfer& transfer, std::span<const Piece> pieces) {
 }  // namespace
 
 struct Engine::Parts {
-    Parts(EndpointHost& host, EndpointTable& endpoints, const RailTable& rail_table,
-          Context& context)
-        : clock(context.clock()),
-          config(context.config()),
-          rails(rail_table),
-          rules(rules_of(config)),
-          run_queue(host.work),
+    Parts(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
+          const RailTable& rails, const ucs::Clock& time, const Rules& configured)
+        : clock(time),
+          rules(configured),
+          run_queue(work),
           transfers(run_queue),
-          paths(host.interfaces, rails, context, run_queue, rules.slice),
-          poster(clock, rules, config.bulk_max_retries, paths, transfers),
-          revocation(host, endpoints, paths, run_queue, config.bulk_cut_timeout),
-          health(config, clock, paths, transfers, poster, revocation) {}
+          paths(interfaces, rails, run_queue, rules.schedule.slice),
+          poster(clock, rules.schedule, rules.max_retries, paths, transfers),
+          revocation(interfaces, endpoints, paths, run_queue, rules.cut_timeout),
+          health(rules, clock, paths, transfers, poster, revocation) {}
 
     const ucs::Clock& clock;
-    const Config& config;
-    const RailTable& rails;
-    const ScheduleRules rules;
+    const Rules rules;
     RunQueue run_queue;
     TransferTable transfers;
     PathTable paths;
@@ -74,16 +64,9 @@ struct Engine::Parts {
     ucs::Time tick{};                          //!< when groups are looked at next
 };
 
-Engine::Engine(EndpointHost& host, EndpointTable& endpoints, const RailTable& rails,
-               Context& context, uint64_t seed)
-    : parts_(std::make_unique<Parts>(host, endpoints, rails, context)) {
-    const Config& config = context.config();
-    if (config.bulk_workers == 0 || context.virtual_time()) return;
-    const ThreadRules thread_rules{.schedule = parts_->rules,
-                                   .max_retries = config.bulk_max_retries,
-                                   .stall_timeout = config.bulk_stall_timeout};
-    use_threads(std::make_unique<ThreadPool>(host, context, seed, thread_rules));
-}
+Engine::Engine(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
+               const RailTable& rails, const ucs::Clock& clock, const Rules& rules)
+    : parts_(std::make_unique<Parts>(work, interfaces, endpoints, rails, clock, rules)) {}
 
 Engine::~Engine() = default;
 
@@ -104,7 +87,7 @@ ucs_status_t Engine::start(Request& request, Direction direction, std::span<cons
                            Notification* notification) {
     PathGroup& group = parts_->paths.find_or_make(*request.endpoint);
     // Slices are the same for all paths, so that any may take over from any.
-    SliceRules rules{.slice = parts_->rules.slice, .fragment = parts_->config.bulk_fragment_limit};
+    SliceRules rules{.slice = parts_->rules.schedule.slice, .fragment = parts_->rules.fragment};
     for (const auto& path : group.paths) {
         const size_t limit = path->longest_slice(direction);
         if (limit == 0) continue;
@@ -174,16 +157,12 @@ void Engine::set_provider(QueuePairProvider* provider) {
 
 void Engine::use_threads(std::unique_ptr<ThreadPool> pool) {
     parts_->handover = std::make_unique<ThreadHandover>(
-        std::move(pool), parts_->clock, parts_->rules, parts_->config.bulk_stall_timeout,
+        std::move(pool), parts_->clock, parts_->rules.schedule, parts_->rules.stall_timeout,
         parts_->paths, parts_->transfers, parts_->poster);
 }
 
 ThreadPool* Engine::threads() {
     return parts_->handover == nullptr ? nullptr : &parts_->handover->pool();
-}
-
-void Engine::set_wakeup(const Wakeup* wakeup) {
-    if (parts_->handover != nullptr) parts_->handover->pool().events.set_wakeup(wakeup);
 }
 
 // --- the worker's calls

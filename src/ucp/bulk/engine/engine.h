@@ -7,10 +7,12 @@
 #include <span>
 
 #include "ucp/bulk/engine/path_owner.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/bulk/schedule/slice_queue.h"
-#include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/sys/time.h"
 #include "ucs/type/status.h"
 
@@ -18,7 +20,6 @@ namespace uct {}
 
 namespace ucp {
 
-class Wakeup;
 struct Notification;
 struct Request;
 
@@ -33,9 +34,8 @@ struct PathGroup;
  */
 class Engine {
   public:
-    /** @param seed  for its threads */
-    Engine(EndpointHost& host, EndpointTable& endpoints, const RailTable& rails, Context& context,
-           uint64_t seed);
+    Engine(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
+           const RailTable& rails, const ucs::Clock& clock, const Rules& rules);
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -84,8 +84,6 @@ class Engine {
     void use_threads(std::unique_ptr<ThreadPool> pool);
     /** Null: all is done in the caller's progress. */
     ThreadPool* threads();
-    /** What threads wake the worker up with; null: nothing any more. */
-    void set_wakeup(const Wakeup* wakeup);
 
     // --- called by the worker and its endpoints ---
 

@@ -93,14 +93,14 @@ void PathHealth::back_off(Path& path, ucs::Time now) {
     path.state = Path::State::kBackingOff;
     const unsigned doublings = std::min(path.failures, kMaxDoublings);
     ++path.failures;
-    path.due = ucs::deadline(now, config_.bulk_retry_interval * (1 << doublings));
+    path.due = ucs::deadline(now, rules_.retry_interval * (1 << doublings));
 }
 
 void PathHealth::make_anew(Path& path, ucs::Time now) {
     path.failure = UCS_OK;
     if (path.make_transport() != UCS_OK) return back_off(path, now);
     path.state = Path::State::kProbing;
-    path.due = ucs::deadline(now, config_.bulk_stall_timeout);
+    path.due = ucs::deadline(now, rules_.stall_timeout);
     path.send_probe();
 }
 
@@ -121,8 +121,7 @@ bool PathHealth::others_went_on(const Path& path) {
 }
 
 bool PathHealth::is_silent(Path& path, ucs::Time now) {
-    if (path.meter.under_way() == 0 ||
-        now - path.meter.silent_since() < config_.bulk_stall_timeout) {
+    if (path.meter.under_way() == 0 || now - path.meter.silent_since() < rules_.stall_timeout) {
         return false;
     }
     if (others_went_on(path)) return true;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ucp/bulk/engine/path_group.h"
-#include "ucp/context/config.h"
+#include "ucp/bulk/schedule/rules.h"
 
 namespace ucp::bulk {
 
@@ -14,9 +14,9 @@ class TransferTable;
 /** What becomes of paths: errors, silence, lost links, waiting, probes, their end. */
 class PathHealth {
   public:
-    PathHealth(const Config& config, const ucs::Clock& clock, PathTable& paths,
+    PathHealth(const Rules& rules, const ucs::Clock& clock, PathTable& paths,
                TransferTable& transfers, Poster& poster, Revocation& revocation)
-        : config_(config),
+        : rules_(rules),
           clock_(clock),
           paths_(paths),
           transfers_(transfers),
@@ -39,7 +39,7 @@ class PathHealth {
     bool is_silent(Path& path, ucs::Time now);
     static bool others_went_on(const Path& path);
 
-    const Config& config_;
+    const Rules& rules_;
     const ucs::Clock& clock_;
     PathTable& paths_;
     TransferTable& transfers_;

@@ -24,8 +24,7 @@ std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, un
                                            double weight) {
     const WorkerInterface& device = interfaces_[interface];
     const double rate =
-        expected_rate(device.transport->attributes().bandwidth,
-                      double{context_.resources()[device.resource].distance}, slice_);
+        expected_rate(device.transport->attributes().bandwidth, double{device.distance}, slice_);
     return std::make_unique<Path>(group, kind, *device.transport, rate * weight);
 }
 

@@ -14,13 +14,8 @@ namespace bulk {
 /** The paths of all endpoints with bulk transfers. */
 class PathTable {
   public:
-    PathTable(InterfaceSet& interfaces, const RailTable& rails, const Context& context,
-              RunQueue& run_queue, size_t slice)
-        : interfaces_(interfaces),
-          rails_(rails),
-          context_(context),
-          run_queue_(run_queue),
-          slice_(slice) {}
+    PathTable(InterfaceSet& interfaces, const RailTable& rails, RunQueue& run_queue, size_t slice)
+        : interfaces_(interfaces), rails_(rails), run_queue_(run_queue), slice_(slice) {}
 
     PathGroup* find(const Endpoint& endpoint) const;
     /** With the lane and the rails, if it is new. */
@@ -44,7 +39,6 @@ class PathTable {
 
     InterfaceSet& interfaces_;
     const RailTable& rails_;
-    const Context& context_;
     RunQueue& run_queue_;
     const size_t slice_;
     std::unordered_map<const Endpoint*, std::unique_ptr<PathGroup>> groups_;

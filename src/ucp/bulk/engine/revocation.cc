@@ -34,15 +34,15 @@ size_t pack_bytes(void* destination, void* arg) {
 
 }  // namespace
 
-Revocation::Revocation(EndpointHost& host, EndpointTable& endpoints, PathTable& paths,
+Revocation::Revocation(InterfaceSet& interfaces, EndpointTable& endpoints, PathTable& paths,
                        RunQueue& run_queue, ucs::Duration patience)
-    : host_(host),
+    : interfaces_(interfaces),
       endpoints_(endpoints),
       paths_(paths),
       run_queue_(run_queue),
       patience_(patience) {
-    host.interfaces.set_handler(AmId::kBulkRevoke, on_revoke, this);
-    host.interfaces.set_handler(AmId::kBulkRevokeDone, on_revoke_done, this);
+    interfaces.set_handler(AmId::kBulkRevoke, on_revoke, this);
+    interfaces.set_handler(AmId::kBulkRevokeDone, on_revoke_done, this);
 }
 
 void Revocation::begin(Path& path, ucs::Time now) {
@@ -55,7 +55,7 @@ void Revocation::begin(Path& path, ucs::Time now) {
 void Revocation::ask(Path& path, ucs::Time now) {
     path.due = ucs::deadline(now, kRepeat);
     RevokeMessage message;
-    message.header.from = host_.uuid;
+    message.header.from = path.group.endpoint.local_uuid();
     message.header.number = path.revocation;
     Addresses own;
     if (path.kind == Path::Kind::kQueuePair) {
@@ -124,7 +124,7 @@ void Revocation::carry_out_requests() {
 /** Is the rail that it names the worker's who sent it, as far as the transport can tell? */
 bool Revocation::is_senders(const uct::Interface& interface, const RevokeMessage& message) const {
     const uint64_t name = interface.name_of(message.sender());
-    const uint64_t owner = name == 0 ? 0 : host_.interfaces.peers().worker_of(name);
+    const uint64_t owner = name == 0 ? 0 : interfaces_.peers().worker_of(name);
     if (owner == 0 || owner == message.header.from) return true;
     ucs::log_warn("worker {:016x} wants a connection of worker {:016x} cut off: dropped",
                   message.header.from, owner);
@@ -139,7 +139,7 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
             paths_.provider()->revoke_queue_pair(message.header.from, message.header.name);
         }
     } else if (!record_.is_done(message)) {
-        for (WorkerInterface& interface : host_.interfaces.list()) {
+        for (WorkerInterface& interface : interfaces_.list()) {
             Addresses own;
             if (!read_addresses(*interface.transport, &own) ||
                 !std::ranges::equal(own.device, message.target_device) ||
@@ -156,7 +156,7 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
     // One that was closed here: the peer greets before it asks again, and gets its answer then.
     Endpoint* endpoint = endpoints_.find(message.header.from);
     if (endpoint == nullptr) return;
-    const RevokeDoneMessage done{host_.uuid, message.header.number};
+    const RevokeDoneMessage done{endpoint->local_uuid(), message.header.number};
     send_everywhere(*endpoint, AmId::kBulkRevokeDone, std::as_bytes(std::span(&done, 1)));
 }
 

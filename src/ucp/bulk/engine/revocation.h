@@ -23,8 +23,8 @@ class PathTable;
 class Revocation {
   public:
     /** @param patience  with a peer that does not answer */
-    Revocation(EndpointHost& host, EndpointTable& endpoints, PathTable& paths, RunQueue& run_queue,
-               ucs::Duration patience);
+    Revocation(InterfaceSet& interfaces, EndpointTable& endpoints, PathTable& paths,
+               RunQueue& run_queue, ucs::Duration patience);
 
     /** The path has failed. */
     void begin(Path& path, ucs::Time now);
@@ -45,7 +45,7 @@ class Revocation {
     static ucs_status_t on_revoke_done(void* self, void* data, size_t length,
                                        uct::ReceiveDescriptor* descriptor);
 
-    EndpointHost& host_;
+    InterfaceSet& interfaces_;
     EndpointTable& endpoints_;
     PathTable& paths_;
     RunQueue& run_queue_;

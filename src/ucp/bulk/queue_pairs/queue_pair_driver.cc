@@ -17,10 +17,18 @@ constexpr ucs::Duration kQuestionInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
-QueuePairDriver::QueuePairDriver(const Services& services, unsigned lane_cap, uint32_t epoch)
-    : services_(services), lane_cap_(lane_cap), epoch_(epoch) {
-    services.host.interfaces.set_handler(AmId::kBulkQueuePair, on_message, this);
-    services.engine.set_provider(this);
+QueuePairDriver::QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces,
+                                 EndpointTable& endpoints, Engine& engine, const ucs::Clock& clock,
+                                 const Options& options)
+    : work_(work),
+      interfaces_(interfaces),
+      endpoints_(endpoints),
+      engine_(engine),
+      clock_(clock),
+      options_(options),
+      epoch_(options.epoch) {
+    interfaces.set_handler(AmId::kBulkQueuePair, on_message, this);
+    engine.set_provider(this);
 }
 
 QueuePairDriver::~QueuePairDriver() = default;
@@ -30,14 +38,12 @@ QueuePairDriver::~QueuePairDriver() = default;
  * come, so that the first do not take all.
  */
 unsigned QueuePairDriver::room() const {
-    const Config& config = services_.context.config();
-    if (config.bulk_qps == 0) return 0;
-    if (!config.max_dedicated_qps && config.lanes == LaneMode::kDedicated) return UINT32_MAX;
-    const unsigned cap = lane_cap_;
-    const unsigned total = config.dedicated_qps();
+    if (options_.each == 0) return 0;
+    if (options_.total == UINT32_MAX) return UINT32_MAX;
+    const unsigned cap = options_.lane_cap;
     const uint64_t taken = uint64_t{cap} + held_;
-    if (total <= taken) return 0;
-    const auto left = static_cast<unsigned>(total - taken);
+    if (options_.total <= taken) return 0;
+    const auto left = static_cast<unsigned>(options_.total - taken);
     const auto with = static_cast<unsigned>(std::ranges::count_if(
         sets_, [](const auto& entry) { return !entry.second->queue_pairs.empty(); }));
     const unsigned later = cap > with + 1 ? cap - with - 1 : 0;
@@ -47,13 +53,13 @@ unsigned QueuePairDriver::room() const {
 std::unique_ptr<uct::Endpoint> QueuePairDriver::make_transport(unsigned interface,
                                                                QueuePairBudget::Share& share) {
     std::unique_ptr<uct::Endpoint> transport;
-    share = QueuePairBudget::Share(services_.context.queue_pair_budget());
+    share = interfaces_.take_queue_pair();
     if (!share) return nullptr;
-    ThreadPool* const pool = services_.engine.threads();
+    ThreadPool* const pool = engine_.threads();
     const bool is_on_thread =
         pool != nullptr && pool->make_queue_pair(interface, &transport) == UCS_OK;
     if (!is_on_thread &&
-        services_.host.interfaces[interface].transport->create_endpoint({}, &transport) != UCS_OK) {
+        interfaces_[interface].transport->create_endpoint({}, &transport) != UCS_OK) {
         return nullptr;
     }
     peak_held_ = std::max(peak_held_, ++held_);
@@ -73,17 +79,17 @@ uint32_t QueuePairDriver::new_epoch() {
 }
 
 void QueuePairDriver::await_peer() {
-    tick_ = std::min(tick_, ucs::deadline(services_.context.clock().now(), kQuestionInterval));
+    tick_ = std::min(tick_, ucs::deadline(clock_.now(), kQuestionInterval));
 }
 
 void QueuePairDriver::add_path(Endpoint& endpoint, BulkQueuePair& queue_pair, double weight) {
-    queue_pair.path = services_.engine.add_path(endpoint,
-                                                {.transport = queue_pair.transport.get(),
-                                                 .interface = queue_pair.interface,
-                                                 .domains = queue_pair.domains,
-                                                 .weight = weight,
-                                                 .name = queue_pair.set->name_of(queue_pair)},
-                                                *this);
+    queue_pair.path = engine_.add_path(endpoint,
+                                       {.transport = queue_pair.transport.get(),
+                                        .interface = queue_pair.interface,
+                                        .domains = queue_pair.domains,
+                                        .weight = weight,
+                                        .name = queue_pair.set->name_of(queue_pair)},
+                                       *this);
     if (queue_pair.path != nullptr) by_path_[queue_pair.path] = &queue_pair;
 }
 
@@ -118,11 +124,11 @@ std::vector<unsigned> QueuePairDriver::interfaces_of(const Endpoint& endpoint) c
 
 void QueuePairDriver::put_aside(Event event) {
     events_.push_back(std::move(event));
-    services_.host.work.notify();
+    work_.notify();
 }
 
 void QueuePairDriver::wanted(Endpoint& endpoint) {
-    if (config().bulk_qps == 0) return;
+    if (options_.each == 0) return;
     put_aside({Event::Kind::kWanted, &endpoint, {}});
 }
 
@@ -188,7 +194,7 @@ void QueuePairDriver::advance(ucs::Time now) {
             continue;
         }
         if (set->answer_due == ucs::kNever) {
-            set->answer_due = ucs::deadline(now, config().bulk_cut_timeout);
+            set->answer_due = ucs::deadline(now, options_.answer_timeout);
         }
         if (now >= set->answer_due) {
             ucs::log_info("worker {:016x} says nothing about queue pairs for bulk: given up",
@@ -211,7 +217,7 @@ Endpoint* QueuePairDriver::find_round(uint64_t peer, uint32_t epoch) const {
             return &set->endpoint();
         }
     }
-    return services_.endpoints.find(peer);
+    return endpoints_.find(peer);
 }
 
 void QueuePairDriver::drop(Endpoint& endpoint) {
@@ -258,8 +264,7 @@ void QueuePairDriver::revoke_queue_pair(uint64_t peer, uint64_t name) {
         BulkQueuePair* queue_pair = set->find(name);
         if (queue_pair == nullptr) continue;
         if (queue_pair->path != nullptr) {
-            services_.engine.transport_failed(queue_pair->transport.get(),
-                                              UCS_ERR_CONNECTION_RESET);
+            engine_.transport_failed(queue_pair->transport.get(), UCS_ERR_CONNECTION_RESET);
         }
         destroy_transport(*queue_pair);
         return set->queue_pair_lost();

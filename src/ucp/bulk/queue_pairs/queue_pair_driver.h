@@ -13,9 +13,10 @@
 #include "ucp/bulk/engine/path_owner.h"
 #include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
-#include "ucp/context/context.h"
+#include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/endpoint_table.h"
-#include "ucp/endpoint/rail_table.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
 
@@ -34,19 +35,16 @@ struct BulkQueuePair;
  */
 class QueuePairDriver final : public PathOwner, public QueuePairProvider {
   public:
-    struct Services {
-        EndpointHost& host;
-        EndpointTable& endpoints;
-        const RailTable& rails;
-        Engine& engine;
-        const Context& context;
+    struct Options {
+        unsigned each;      //!< queue pairs of a rail; 0: none are ever made
+        unsigned total;     //!< with the worker's lanes; UINT32_MAX: any number
+        unsigned lane_cap;  //!< dedicated lanes that the worker may have: they come first
+        ucs::Duration answer_timeout;  //!< of peers
+        uint32_t epoch;                //!< of the first round
     };
 
-    /**
-     * @param lane_cap  dedicated lanes that the worker may have, which come first
-     * @param epoch     of the first round
-     */
-    QueuePairDriver(const Services& services, unsigned lane_cap, uint32_t epoch);
+    QueuePairDriver(DeferredWork& work, InterfaceSet& interfaces, EndpointTable& endpoints,
+                    Engine& engine, const ucs::Clock& clock, const Options& options);
     ~QueuePairDriver();
     QueuePairDriver(const QueuePairDriver&) = delete;
     QueuePairDriver& operator=(const QueuePairDriver&) = delete;
@@ -76,8 +74,9 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
 
     // --- for the sets of queue pairs ---
 
-    const Services& services() const { return services_; }
-    const Config& config() const { return services_.context.config(); }
+    const InterfaceSet& interfaces() const { return interfaces_; }
+    Engine& engine() const { return engine_; }
+    unsigned wanted_each() const { return options_.each; }
     /** How many queue pairs an endpoint may have now. */
     unsigned room() const;
     /** @param share  becomes its part of the context's budget */
@@ -119,8 +118,12 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     void drop(Endpoint& endpoint);
     std::vector<unsigned> interfaces_of(const Endpoint& endpoint) const;
 
-    const Services services_;
-    const unsigned lane_cap_;
+    DeferredWork& work_;
+    InterfaceSet& interfaces_;
+    EndpointTable& endpoints_;
+    Engine& engine_;
+    const ucs::Clock& clock_;
+    const Options options_;
     std::map<uint32_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
     std::unordered_map<const Path*, BulkQueuePair*> by_path_;
     std::vector<std::unique_ptr<BulkQueuePair>> orphans_;

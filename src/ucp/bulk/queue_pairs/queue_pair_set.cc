@@ -9,12 +9,12 @@
 
 namespace ucp::bulk {
 QueuePairSet::QueuePairSet(QueuePairDriver& driver, Endpoint& endpoint)
-    : negotiation(*this, driver.services().host.uuid < endpoint.remote_uuid()),
+    : negotiation(*this, endpoint.local_uuid() < endpoint.remote_uuid()),
       driver_(driver),
       endpoint_(endpoint) {}
 
 void QueuePairSet::send(const QueuePairMessage& message) {
-    const QueuePairHeader header{driver_.services().host.uuid};
+    const QueuePairHeader header{endpoint_.local_uuid()};
     const auto fixed = std::as_bytes(std::span(&header, 1));
     std::vector<std::byte> bytes(fixed.begin(), fixed.end());
     const std::vector<std::byte> rest = encode(message);
@@ -27,22 +27,18 @@ uint32_t QueuePairSet::new_epoch() {
     return driver_.new_epoch();
 }
 
-unsigned QueuePairSet::wanted_each() const {
-    return driver_.config().bulk_qps;
-}
-
 /** The dedicated interfaces towards this peer that carry chains: its lane's, and those of rails. */
 std::vector<QueuePairSet::Rail> QueuePairSet::rails() const {
     std::vector<Rail> result;
     const auto add = [&](unsigned interface, DomainPair domains) {
-        const auto& attributes = driver_.services().host.interfaces.attributes(interface);
+        const auto& attributes = driver_.interfaces().attributes(interface);
         constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
         if ((attributes.capabilities & kChains) != 0) result.push_back({interface, domains});
     };
     if (!endpoint_.has_flag(Endpoint::kPromotable)) return result;
     add(endpoint_.dedicated_index(), endpoint_.domains());
-    for (const ucp::Rail& rail : driver_.services().rails.rails(endpoint_.remote_uuid())) {
-        if (rail.dedicated >= 0) add(static_cast<unsigned>(rail.dedicated), rail.domains);
+    for (const RailLanes& rail : endpoint_.configuration().lanes().rails) {
+        if (rail.dedicated != kNoInterface) add(rail.dedicated, rail.domains);
     }
     return result;
 }
@@ -62,8 +58,7 @@ BulkQueuePair* QueuePairSet::make(unsigned index, const Rail& rail) {
 std::vector<RailAddresses> QueuePairSet::describe(std::span<const Rail> rails) const {
     std::vector<RailAddresses> result;
     for (size_t rail = 0; rail < rails.size(); ++rail) {
-        const WorkerInterface& interface =
-            driver_.services().host.interfaces[rails[rail].interface];
+        const WorkerInterface& interface = driver_.interfaces()[rails[rail].interface];
         const auto& attributes = interface.transport->attributes();
         RailAddresses& addresses = result.emplace_back();
         addresses.kind = interface.kind;
@@ -84,7 +79,7 @@ std::vector<RailAddresses> QueuePairSet::describe(std::span<const Rail> rails) c
 std::vector<std::byte> QueuePairSet::make_queue_pairs() {
     const std::vector<Rail> rails = this->rails();
     unsigned left = driver_.room();
-    for (unsigned round = 0; round < wanted_each() && left != 0; ++round) {
+    for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
             if (make(rail, rails[rail]) != nullptr) --left;
         }
@@ -112,7 +107,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
     std::vector<bool> is_open;
     for (const RailAddresses& offer : *offers) {
         const auto found = std::ranges::find_if(own, [&](const Rail& rail) {
-            return driver_.services().host.interfaces[rail.interface].kind == offer.kind &&
+            return driver_.interfaces()[rail.interface].kind == offer.kind &&
                    rail.domains == DomainPair{offer.partner_domain, offer.domain};
         });
         is_open.push_back(found != own.end());
@@ -120,7 +115,7 @@ std::vector<std::byte> QueuePairSet::answer_offer(std::span<const std::byte> off
         rails.push_back(found != own.end() ? *found : Rail{endpoint_.scalable_index(), {}});
     }
     unsigned left = driver_.room();
-    for (unsigned round = 0; round < wanted_each() && left != 0; ++round) {
+    for (unsigned round = 0; round < driver_.wanted_each() && left != 0; ++round) {
         for (unsigned rail = 0; rail < rails.size() && left != 0; ++rail) {
             const RailAddresses& offer = (*offers)[rail];
             if (!is_open[rail] || round >= offer.addresses.size()) continue;
@@ -174,7 +169,7 @@ void QueuePairSet::start_posting() {
 void QueuePairSet::stop_posting() {
     is_stopping_ = true;
     for (const auto& queue_pair : queue_pairs) {
-        if (queue_pair->path != nullptr) driver_.services().engine.remove_path(*queue_pair->path);
+        if (queue_pair->path != nullptr) driver_.engine().remove_path(*queue_pair->path);
     }
     idle_if_done();
 }
@@ -187,7 +182,7 @@ void QueuePairSet::destroy_queue_pairs() {
             continue;
         }
         // The engine hears of it first, and gives the path back later.
-        driver_.services().engine.transport_failed(queue_pair->transport.get(), UCS_ERR_CANCELED);
+        driver_.engine().transport_failed(queue_pair->transport.get(), UCS_ERR_CANCELED);
         driver_.destroy_transport(*queue_pair);
         driver_.keep_orphan(std::move(queue_pair));
     }

@@ -73,7 +73,6 @@ class QueuePairSet final : public QueuePairActions {
         DomainPair domains;
     };
     std::vector<Rail> rails() const;
-    unsigned wanted_each() const;
     BulkQueuePair* make(unsigned index, const Rail& rail);
     bool connect(BulkQueuePair& queue_pair, std::span<const std::byte> device,
                  std::span<const std::byte> address);

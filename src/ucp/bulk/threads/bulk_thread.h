@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/bulk/threads/shared_queue.h"
 #include "ucp/bulk/threads/thread_events.h"
 #include "ucs/datastruct/memory_pool.h"
@@ -18,13 +19,6 @@
 #include "uct/api/memory_domain.h"
 
 namespace ucp::bulk {
-
-/** What all threads of a worker go by. */
-struct ThreadRules {
-    ScheduleRules schedule;
-    unsigned max_retries = 8;
-    ucs::Duration stall_timeout = std::chrono::milliseconds(400);
-};
 
 /** What the threads of a worker have done. */
 struct ThreadCounters {
@@ -42,7 +36,7 @@ class BulkThread {
     struct Params {
         const ucs::Clock& clock;
         ThreadEvents& events;
-        ThreadRules rules;
+        Rules rules;
         ThreadCounters& counters;
         std::vector<unsigned> cpus;  //!< to run on; empty: any
         uint64_t seed;
@@ -98,7 +92,7 @@ class BulkThread {
 
     const ucs::Clock& clock_;
     ThreadEvents& events_;
-    const ThreadRules rules_;
+    const Rules rules_;
     ThreadCounters& counters_;
     const std::vector<unsigned> cpus_;
 

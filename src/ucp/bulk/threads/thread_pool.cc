@@ -25,10 +25,10 @@ std::vector<unsigned> cpus_for(const std::string& device) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(EndpointHost& host, Context& context, uint64_t seed,
-                       const ThreadRules& rules)
-    : events(host.work), host_(host), context_(context), random_(seed), rules_(rules) {
-    for (unsigned index = 0; index < context.config().bulk_shards; ++index) {
+ThreadPool::ThreadPool(DeferredWork& work, const InterfaceSet& interfaces, Context& context,
+                       uint64_t seed, const Rules& rules)
+    : events(work), interfaces_(interfaces), context_(context), random_(seed), rules_(rules) {
+    for (unsigned index = 0; index < rules.shards; ++index) {
         shards_.push_back(std::make_unique<Shard>());
     }
 }
@@ -40,7 +40,7 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
     DeviceThreads& device = entry->second;
     if (!is_new) return device;
     Context& context = context_;
-    const TransportResource& resource = context.resources()[host_.interfaces[interface].resource];
+    const TransportResource& resource = context.resources()[interfaces_[interface].resource];
     uct::MemoryDomain& domain = *context.domains()[resource.domain].memory;
     BulkThread::Params params{context.clock(),
                               events,
@@ -50,15 +50,14 @@ ThreadPool::DeviceThreads& ThreadPool::threads_of(unsigned interface) {
                               0,
                               context.estimated_endpoints()};
     DomainLock lock(context.domains());
-    const unsigned wanted = context.config().bulk_workers;
-    while (device.threads.size() < wanted) {
+    while (device.threads.size() < rules_.threads) {
         params.seed = random_();
         std::unique_ptr<BulkThread> thread;
         const ucs_status_t status = BulkThread::start(params, domain, resource.transport, &thread);
         if (status != UCS_OK) {
             ucs::log_warn("{} on {}: {} threads for bulk transfers instead of {}: {}",
-                          resource.transport, resource.device, device.threads.size(), wanted,
-                          ucs_status_string(status));
+                          resource.transport, resource.device, device.threads.size(),
+                          rules_.threads, ucs_status_string(status));
             break;
         }
         device.threads.push_back(std::move(thread));

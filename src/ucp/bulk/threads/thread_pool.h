@@ -10,6 +10,8 @@
 #include "ucp/bulk/threads/thread_events.h"
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/datastruct/memory_pool.h"
 #include "ucs/sys/random.h"
 
@@ -21,7 +23,8 @@ namespace bulk {
  */
 class ThreadPool {
   public:
-    ThreadPool(EndpointHost& host, Context& context, uint64_t seed, const ThreadRules& rules);
+    ThreadPool(DeferredWork& work, const InterfaceSet& interfaces, Context& context, uint64_t seed,
+               const Rules& rules);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
@@ -47,10 +50,10 @@ class ThreadPool {
     };
     DeviceThreads& threads_of(unsigned interface);
 
-    EndpointHost& host_;
+    const InterfaceSet& interfaces_;
     Context& context_;
     ucs::Random random_;
-    const ThreadRules rules_;
+    const Rules rules_;
     ThreadCounters counters_;
     std::vector<std::unique_ptr<Shard>> shards_;
     std::map<unsigned, DeviceThreads> devices_;  //!< by the worker's interface

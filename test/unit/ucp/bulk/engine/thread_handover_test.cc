@@ -45,13 +45,13 @@ class Handover : public testing::Test, private PathOwner {
 
     Handover() : pair_(1 << 20, options()) {
         Worker& worker = pair_.cluster.inner(0);
-        const ThreadRules rules{.schedule = {.slice = options().config.bulk_slice_size,
-                                             .window = options().config.bulk_window,
-                                             .chain = options().config.bulk_max_wr_per_post},
-                                .max_retries = 3,
-                                .stall_timeout = kStall};
-        worker.bulk().use_threads(
-            std::make_unique<ThreadPool>(worker.host(), worker.context(), 1, rules));
+        const Rules rules{.schedule = {.slice = options().config.bulk_slice_size,
+                                       .window = options().config.bulk_window,
+                                       .chain = options().config.bulk_max_wr_per_post},
+                          .max_retries = 3,
+                          .stall_timeout = kStall};
+        worker.bulk().use_threads(std::make_unique<ThreadPool>(
+            worker.host().work, worker.interfaces(), worker.context(), 1, rules));
         const BulkThread::Params params{clock_, pool().events, rules, counters_, {}, 1, 1};
         EXPECT_EQ(BulkThread::start(params, domain_, "fake", &thread_), UCS_OK);
         std::shared_ptr<ThreadQueuePair> queue_pair;

@@ -191,7 +191,8 @@ TEST(Knobs, Shards) {
     for (const unsigned shards : {1, 4, 64}) {
         BulkCluster pair(8192, with("BULK_SHARDS", std::to_string(shards)));
         Worker& worker = pair.cluster.inner(0);
-        ThreadPool pool(worker.host(), worker.context(), 1, {});
+        ThreadPool pool(worker.host().work, worker.interfaces(), worker.context(), 1,
+                        Rules::of(worker.config()));
         std::map<const Shard*, unsigned> endpoints;
         for (unsigned count = 0; count < 1000; ++count) {
             ++endpoints[&pool.shard_of(unwrap(pair.cluster.connect(0, 1)))];

@@ -46,7 +46,7 @@ class Threads : public testing::Test {
     }
 
     BulkThread::Params params(size_t index) {
-        ThreadRules rules;
+        Rules rules;
         rules.schedule = {.slice = kSlice, .window = 16 * kSlice, .chain = 8};
         rules.stall_timeout = 20ms;
         rules.max_retries = 3;
