@@ -9,18 +9,32 @@
 
 using uct::cuda::KernelPiece;
 
-/** Blocks take pieces in turn; sixteen bytes a thread and step where both ends are aligned so. */
+/** Sixteen bytes a thread and step where both ends are aligned so. */
+static __device__ void copy_piece(const KernelPiece& piece) {
+    auto* const to = reinterpret_cast<unsigned char*>(piece.to);
+    const auto* const from = reinterpret_cast<const unsigned char*>(piece.from);
+    const bool is_aligned =
+        ((reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from)) & 15) == 0;
+    const uint64_t whole = is_aligned ? piece.length / 16 : 0;
+    for (uint64_t at = threadIdx.x; at < whole; at += blockDim.x)
+        reinterpret_cast<uint4*>(to)[at] = reinterpret_cast<const uint4*>(from)[at];
+    for (uint64_t at = whole * 16 + threadIdx.x; at < piece.length; at += blockDim.x)
+        to[at] = from[at];
+}
+
+/**
+ * Blocks take pieces in turn. The list lies in the host's memory, a microsecond away: a block reads
+ * what its next turns need at once.
+ */
 extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsigned count) {
-    for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
-        auto* const to = reinterpret_cast<unsigned char*>(pieces[i].to);
-        const auto* const from = reinterpret_cast<const unsigned char*>(pieces[i].from);
-        const uint64_t length = pieces[i].length;
-        const bool is_aligned =
-            ((reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from)) & 15) == 0;
-        const uint64_t whole = is_aligned ? length / 16 : 0;
-        for (uint64_t at = threadIdx.x; at < whole; at += blockDim.x)
-            reinterpret_cast<uint4*>(to)[at] = reinterpret_cast<const uint4*>(from)[at];
-        for (uint64_t at = whole * 16 + threadIdx.x; at < length; at += blockDim.x)
-            to[at] = from[at];
+    constexpr unsigned kTurns = 16;
+    __shared__ KernelPiece ahead[kTurns];
+    for (unsigned first = blockIdx.x; first < count; first += kTurns * gridDim.x) {
+        __syncthreads();
+        const unsigned mine = first + threadIdx.x * gridDim.x;
+        if (threadIdx.x < kTurns && mine < count) ahead[threadIdx.x] = pieces[mine];
+        __syncthreads();
+        for (unsigned turn = 0; turn < kTurns && first + turn * gridDim.x < count; ++turn)
+            copy_piece(ahead[turn]);
     }
 }

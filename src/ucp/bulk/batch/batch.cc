@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/batch/batch.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 
@@ -34,6 +35,8 @@ struct BatchPart {
 // What one call of a transport is given at most, where a processor copies.
 constexpr size_t kMostPieces = 1024;
 constexpr size_t kMostBytes = 2 * 1024 * 1024;
+// What a device is given at a time: it begins with them while the next ones are looked at.
+constexpr size_t kMostDevicePieces = 2048;
 
 // Every byte is there, or the batch has failed.
 void finish_batch(Request& batch) {
@@ -168,11 +171,12 @@ void abort_device_pieces(Request& request, ucs_status_t status) {
 ssize_t copy_by_devices(Request& batch) {
     BatchPart& part = batch.part<BatchPart>();
     std::vector<ucs::DevicePiece> together;
-    for (const Piece& piece : std::span(part.pieces, part.count).subspan(part.next)) {
+    const size_t most = std::min(part.count - part.next, kMostDevicePieces);
+    for (const Piece& piece : std::span(part.pieces + part.next, most)) {
         const ucs::MemoryExport* const there =
             piece.key == part.refused ? nullptr : reach_directly(*batch.endpoint, *piece.key);
         if (there == nullptr) break;
-        if (together.empty()) together.reserve(part.count - part.next);
+        if (together.empty()) together.reserve(most);
         together.push_back(
             {there, piece.remote - piece.key->header().address, piece.local, piece.length});
     }
