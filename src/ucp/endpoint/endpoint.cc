@@ -64,6 +64,12 @@ void Endpoint::take_lanes(Endpoint& made) {
     update_fast_path();
 }
 
+bool Endpoint::admits(AmId id) const {
+    if (host_->interfaces.may_be_from(remote_uuid_)) return true;
+    host_->interfaces.refuse_sender(id, remote_uuid_);
+    return false;
+}
+
 std::span<const DomainPair> Endpoint::domain_pairs(std::span<DomainPair> pairs) const {
     size_t count = 0;
     pairs[count++] = domains();

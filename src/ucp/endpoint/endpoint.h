@@ -53,6 +53,13 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     Gate& gate() const { return host_->gate; }
     RequestPool& requests() const { return host_->requests; }
     uint64_t local_uuid() const { return host_->uuid; }
+    /** The number of a message that goes in fragments. */
+    uint64_t next_message() const { return host_->next_message(); }
+    /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
+    bool uses_device_atomics() const { return host_->interfaces.uses_device_atomics(); }
+    /** Is the message that is being handled from this peer, if the transport knows? Else it is
+     * refused. */
+    bool admits(AmId id) const;
     uint64_t remote_uuid() const { return remote_uuid_; }
     /** Names the endpoint within its worker; never used twice. */
     uint32_t serial() const { return serial_; }

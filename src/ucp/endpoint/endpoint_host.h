@@ -54,6 +54,11 @@ struct EndpointHost {
     std::vector<Endpoint*> to_pump;
 
     uint64_t next_message() { return ++messages; }
+    /** Endpoint::pump_now() is called in the next progress. */
+    void pump_later(Endpoint& endpoint) {
+        to_pump.push_back(&endpoint);
+        work.notify();
+    }
 };
 
 }  // namespace ucp

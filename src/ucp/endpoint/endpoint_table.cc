@@ -10,8 +10,8 @@
 
 namespace ucp {
 
-EndpointTable::EndpointTable(DeferredWork& work)
-    : work_(work),
+EndpointTable::EndpointTable(EndpointHost& host)
+    : host_(host),
       buckets_(std::make_unique<ByUuid::bucket_type[]>(bucket_count_)),
       by_uuid_(ByUuid::bucket_traits(buckets_.get(), bucket_count_)) {}
 
@@ -20,12 +20,14 @@ void EndpointTable::clear() {
     while (!endpoints_.empty()) destroy(endpoints_.front());
 }
 
-void EndpointTable::add(std::unique_ptr<Endpoint> endpoint) {
-    Endpoint& added = *endpoint.release();
-    endpoints_.push_back(added);
+Endpoint& EndpointTable::make(uint64_t remote_uuid, ConfigurationRef configuration,
+                              std::unique_ptr<uct::Endpoint> scalable) {
+    auto& made = *new Endpoint(host_, remote_uuid, std::move(configuration), std::move(scalable));
+    endpoints_.push_back(made);
     ++count_;
     // One that waits for its peer's address has no peer yet.
-    if (!added.is_waiting() && find(added.remote_uuid()) == nullptr) make_primary(added);
+    if (!made.is_waiting() && find(remote_uuid) == nullptr) make_primary(made);
+    return made;
 }
 
 void EndpointTable::destroy(Endpoint& endpoint) {
@@ -125,7 +127,7 @@ std::vector<Endpoint*> EndpointTable::take_doomed() {
         }
         has_unlisted_ = false;
     } catch (const std::bad_alloc&) {
-        work_.notify();
+        host_.work.notify();
     }
     return taken;
 }
@@ -136,7 +138,7 @@ void EndpointTable::doom_again(Endpoint& endpoint) {
     } catch (const std::bad_alloc&) {
         has_unlisted_ = true;
     }
-    work_.notify();
+    host_.work.notify();
 }
 
 }  // namespace ucp

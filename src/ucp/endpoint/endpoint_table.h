@@ -11,7 +11,6 @@
 #include <boost/intrusive/unordered_set.hpp>
 
 #include "ucp/endpoint/endpoint.h"
-#include "ucp/runtime/deferred_work.h"
 #include "ucs/sys/random.h"
 
 namespace ucp {
@@ -24,13 +23,17 @@ namespace ucp {
  */
 class EndpointTable {
   public:
-    explicit EndpointTable(DeferredWork& work);
+    explicit EndpointTable(EndpointHost& host);
     ~EndpointTable() { clear(); }
     EndpointTable(const EndpointTable&) = delete;
     EndpointTable& operator=(const EndpointTable&) = delete;
 
-    /** Takes the endpoint over; it becomes the primary one of its peer if there is none. */
-    void add(std::unique_ptr<Endpoint> endpoint);
+    /**
+     * A new endpoint; it becomes the primary one of its peer if there is none.
+     * @param remote_uuid  0: the peer is not known yet
+     */
+    Endpoint& make(uint64_t remote_uuid, ConfigurationRef configuration,
+                   std::unique_ptr<uct::Endpoint> scalable);
     /** Frees it. Nothing knows it any more. */
     void destroy(Endpoint& endpoint);
     size_t size() const { return count_; }
@@ -90,7 +93,7 @@ class EndpointTable {
     void make_primary(Endpoint& endpoint);
     void grow();
 
-    DeferredWork& work_;
+    EndpointHost& host_;
     size_t bucket_count_ = 16;
     std::unique_ptr<ByUuid::bucket_type[]> buckets_;
     ByUuid by_uuid_;

@@ -77,6 +77,16 @@ void make_flush(Request& request, Endpoint& endpoint) {
     request.emplace<FlushPart>();
 }
 
+Request* make_internal_flush(Endpoint& endpoint, void* user_data, void (*done)(Request& flush)) {
+    Request* flush = endpoint.requests().allocate();
+    if (flush == nullptr) return nullptr;
+    make_flush(*flush, endpoint);
+    flush->callback_kind = Request::CallbackKind::kInternal;
+    flush->user_data = user_data;
+    flush->on_finish.internal = done;
+    return flush;
+}
+
 bool flush_wants_dedicated(Request& request) {
     return request.part<FlushPart>().stage != FlushPart::Stage::kScalable;
 }

@@ -13,6 +13,12 @@ class Endpoint;
 /** Make a request a flush of `endpoint`; start it with Endpoint::submit() or start(). */
 void make_flush(Request& request, Endpoint& endpoint);
 
+/**
+ * A flush of the library's own, to be started; `done` is called at its end.
+ * @return null if there is no memory
+ */
+Request* make_internal_flush(Endpoint& endpoint, void* user_data, void (*done)(Request& flush));
+
 /** Which lane the flush needs next. */
 bool flush_wants_dedicated(Request& request);
 

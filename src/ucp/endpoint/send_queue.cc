@@ -303,9 +303,8 @@ void Endpoint::pump() {
 
 void Endpoint::pump_later() {
     if (has_flag(kPumpLater)) return;
-    if (with_memory([this] { host_->to_pump.push_back(this); }) != UCS_OK) return;
+    if (with_memory([this] { host_->pump_later(*this); }) != UCS_OK) return;
     set_flag(kPumpLater);
-    host_->work.notify();
 }
 
 void Endpoint::pump_now() {

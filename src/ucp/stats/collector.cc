@@ -33,11 +33,11 @@ int64_t nanoseconds(ucs::Time time) {
 
 }  // namespace
 
-Collector::Collector(EndpointHost& host, EndpointTable& endpoints, LaneDriver& lanes,
+Collector::Collector(const InterfaceSet& interfaces, EndpointTable& endpoints, LaneDriver& lanes,
                      Context& context)
-    : host_(host), endpoints_(endpoints), lanes_(lanes), context_(context) {}
+    : interfaces_(interfaces), endpoints_(endpoints), lanes_(lanes), context_(context) {}
 
-void Collector::open(const std::string& worker_name) {
+void Collector::open(uint64_t uuid, const std::string& worker_name, ucs::Time now) {
     const ucs_status_t status = PageWriter::create(&writer_);
     if (status == UCS_OK) worker_.reset(new (std::nothrow) WorkerRecord{});
     if (worker_ == nullptr) {
@@ -46,9 +46,8 @@ void Collector::open(const std::string& worker_name) {
         return;
     }
     copy_text(worker_name, worker_->name);
-    worker_->id = host_.uuid;
+    worker_->id = uuid;
     worker_->context = ucs::mix64(reinterpret_cast<uintptr_t>(&context_));
-    const ucs::Time now = context_.clock().now();
     worker_->made = nanoseconds(now);
     fill(now);
 }
@@ -90,7 +89,7 @@ void Collector::fill(ucs::Time now) {
 
 void Collector::add_transports() {
     uint32_t count = 0;
-    for (const WorkerInterface& interface : host_.interfaces.list()) {
+    for (const WorkerInterface& interface : interfaces_.list()) {
         if (count == kMaxTransports) break;
         TransportRecord& transport = worker_->transports[count++];
         const uct::InterfaceAttributes& attributes = interface.transport->attributes();

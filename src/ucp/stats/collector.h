@@ -23,10 +23,11 @@ class Collector {
   public:
     static constexpr ucs::Duration kInterval = std::chrono::milliseconds(100);
 
-    Collector(EndpointHost& host, EndpointTable& endpoints, LaneDriver& lanes, Context& context);
+    Collector(const InterfaceSet& interfaces, EndpointTable& endpoints, LaneDriver& lanes,
+              Context& context);
 
     /** Makes the page. None at all is no failure: nobody sees this worker then. */
-    void open(const std::string& worker_name);
+    void open(uint64_t uuid, const std::string& worker_name, ucs::Time now);
     void advance(ucs::Time now) {
         if (now >= next_) [[unlikely]]
             fill(now);
@@ -39,7 +40,7 @@ class Collector {
     void add_endpoints();
     void add(Endpoint& endpoint, const lanes::Link* link);
 
-    EndpointHost& host_;
+    const InterfaceSet& interfaces_;
     EndpointTable& endpoints_;
     LaneDriver& lanes_;
     Context& context_;

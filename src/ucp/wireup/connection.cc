@@ -130,7 +130,7 @@ ucs_status_t Connection::answered() {
     const Connector& connector = manager_.services().connector;
     writer_.add(
         introduction(FrameKind::kConnect,
-                     seal_.length() != 0 ? connector.host().address : connector.address_for_host()),
+                     seal_.length() != 0 ? connector.address() : connector.address_for_host()),
         seal_);
     status = writer_.write(socket_);
     if (status == UCS_INPROGRESS) status = watch(true);

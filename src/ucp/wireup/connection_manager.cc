@@ -177,7 +177,7 @@ ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** e
     const ucs_status_t status = calling.call(*server, local ? &*local : nullptr,
                                              (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
     if (status != UCS_OK) {
-        services_.connector.endpoints().doom(made);
+        services_.connector.discard(made);
         return status;
     }
     *endpoint = &made;
@@ -190,7 +190,7 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
     ucs_status_t status = unpack_address(request->introduction.address, &remote);
     Endpoint* made = nullptr;
     const bool is_proved = request->seal.length() != 0;
-    std::vector<std::byte> own_address = services_.connector.host().address;
+    std::vector<std::byte> own_address = services_.connector.address();
     if (status == UCS_OK && is_proved) status = services_.connector.create(remote, &made);
     if (status == UCS_OK && !is_proved) {
         status = services_.connector.create_for_guest(std::move(remote), is_near(request->socket),
@@ -205,7 +205,7 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
     made->make_extras().connection = std::move(connection);
     status = accepting.accept(*request, std::move(own_address));
     if (status != UCS_OK) {
-        services_.connector.endpoints().doom(*made);
+        services_.connector.discard(*made);
         return status;
     }
     *endpoint = made;

@@ -58,6 +58,7 @@ class ConnectionManager {
     struct Services {
         Connector& connector;
         Streams& streams;
+        Gate& gate;
         ucs::Random& random;
         const ucs::Clock& clock;
         uint64_t client_id;   //!< from ucp_worker_params_t
@@ -70,7 +71,7 @@ class ConnectionManager {
     ~ConnectionManager();
 
     const Services& services() const { return services_; }
-    Gate& gate() const { return services_.connector.host().gate; }
+    Gate& gate() const { return services_.gate; }
     /** Readable when there is something to do. */
     int descriptor() const { return poll_; }
     /** Something to do, readable or not. */

@@ -14,18 +14,18 @@
 
 namespace ucp {
 
-Connector::Connector(EndpointHost& host, LanePlanner& planner, EndpointTable& endpoints,
+Connector::Connector(InterfaceSet& interfaces, LanePlanner& planner, EndpointTable& endpoints,
                      RailTable& rails, LaneEvents& lanes)
-    : host_(host),
+    : interfaces_(interfaces),
       planner_(planner),
       endpoints_(endpoints),
       rails_(rails),
       lanes_(lanes),
-      guests_(host.interfaces) {}
+      guests_(interfaces) {}
 
 void Connector::add_handlers() {
-    host_.interfaces.set_handler(AmId::kHello, on_hello, this);
-    host_.interfaces.set_handler(AmId::kReset, on_reset, this);
+    interfaces_.set_handler(AmId::kHello, on_hello, this);
+    interfaces_.set_handler(AmId::kReset, on_reset, this);
 }
 
 std::vector<std::byte> Connector::address_for_host() const {
@@ -49,7 +49,7 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
     ucs_status_t status = UCS_ERR_UNREACHABLE;
     for (size_t place = 0; place < ranked.size(); ++place) {
         const select::Candidate& candidate = ranked[place];
-        WorkerInterface& local = host_.interfaces[planner_.interface(candidate)];
+        WorkerInterface& local = interfaces_[planner_.interface(candidate)];
         const AddressEntry& entry = remote.entries[candidate.remote];
         std::unique_ptr<uct::Endpoint> scalable;
         status = local.transport->create_endpoint({entry.device, entry.interface, {}}, &scalable);
@@ -63,12 +63,10 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
             std::vector<Rail> rails = planner_.rails(remote, std::span(ranked).subspan(place));
             if (!rails.empty()) rails_.set(remote.uuid, std::move(rails));
         }
-        auto made = std::make_unique<Endpoint>(
-            host_, remote.uuid, planner_.configure(remote, candidate, rails_.rails(remote.uuid)),
+        *endpoint = &endpoints_.make(
+            remote.uuid, planner_.configure(remote, candidate, rails_.rails(remote.uuid)),
             std::move(scalable));
         ++local.endpoints_made;
-        *endpoint = made.get();
-        endpoints_.add(std::move(made));
         return UCS_OK;
     }
     if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
@@ -76,7 +74,7 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
 }
 
 uint64_t Connector::name_of(const AddressEntry& remote) const {
-    for (const WorkerInterface& interface : host_.interfaces.list()) {
+    for (const WorkerInterface& interface : interfaces_.list()) {
         if (interface.kind != remote.kind) continue;
         return interface.transport->name_of({remote.device, remote.interface, {}});
     }
@@ -86,7 +84,7 @@ uint64_t Connector::name_of(const AddressEntry& remote) const {
 bool Connector::learn_names(const WorkerAddress& remote, bool overrules) {
     for (const AddressEntry& entry : remote.entries) {
         const uint64_t name = name_of(entry);
-        if (name != 0 && !host_.interfaces.peers().learn(name, remote.uuid, overrules)) {
+        if (name != 0 && !interfaces_.peers().learn(name, remote.uuid, overrules)) {
             return false;
         }
     }
@@ -94,7 +92,7 @@ bool Connector::learn_names(const WorkerAddress& remote, bool overrules) {
 }
 
 bool Connector::lists_sender(const WorkerAddress& remote) const {
-    const uint64_t sender = host_.interfaces.sender_name();
+    const uint64_t sender = interfaces_.sender_name();
     return sender == 0 || std::ranges::any_of(remote.entries, [&](const AddressEntry& entry) {
                return name_of(entry) == sender;
            });
@@ -102,7 +100,7 @@ bool Connector::lists_sender(const WorkerAddress& remote) const {
 
 void Connector::forget_peer(uint64_t worker) {
     rails_.erase(worker);
-    host_.interfaces.peers().forget(worker);
+    interfaces_.peers().forget(worker);
     guests_.end(worker);
 }
 
@@ -115,7 +113,7 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
                                          std::vector<std::byte>* address) {
     if (!guests_.can_host()) {
         const bool has_network =
-            std::ranges::any_of(host_.interfaces.list(), [](const WorkerInterface& interface) {
+            std::ranges::any_of(interfaces_.list(), [](const WorkerInterface& interface) {
                 return interface.transport->attributes().device_type == uct::DeviceType::kNetwork;
             });
         if (has_network && !std::exchange(has_warned_, true)) {
@@ -123,14 +121,14 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
                 "clients without a key get the worker's whole address, as tcp is not among its "
                 "transports: set UCX_TCP_JOB_KEY at both ends where strangers reach the listener");
         }
-        *address = host_.address;
+        *address = this->address();
         return create(remote, endpoint);
     }
-    PeerNames& peers = host_.interfaces.peers();
+    PeerNames& peers = interfaces_.peers();
     guests_.restrict(remote, is_near);
     std::erase_if(remote.entries, [&](const AddressEntry& entry) {
         // Who calls himself has better ways than the network.
-        const bool is_own = remote.uuid == host_.uuid;
+        const bool is_own = remote.uuid == planner_.uuid();
         if (is_own && entry.device_type == uct::DeviceType::kNetwork) return true;
         const uint64_t name = name_of(entry);
         return name != 0 && peers.worker_of(name) != 0 && peers.worker_of(name) != remote.uuid;
@@ -204,7 +202,7 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     Endpoint* endpoint = self.endpoints_.find(remote.uuid);
     if (endpoint == nullptr) {
         // Where a guest says that he is nobody calls.
-        if (self.host_.interfaces.peers().is_guest(self.host_.interfaces.sender_name())) {
+        if (self.interfaces_.peers().is_guest(self.interfaces_.sender_name())) {
             return UCS_OK;
         }
         if (!self.lists_sender(remote) || !self.learn_names(remote, false)) {
@@ -232,11 +230,8 @@ ucs_status_t Connector::on_reset(void* arg, void* data, size_t length, uct::Rece
 }
 
 Endpoint& Connector::create_waiting() {
-    auto made = std::make_unique<Endpoint>(host_, 0, planner_.configure_waiting(),
-                                           std::make_unique<wireup::WaitingLane>());
-    Endpoint& waiting = *made;
-    endpoints_.add(std::move(made));
-    return waiting;
+    return endpoints_.make(0, planner_.configure_waiting(),
+                           std::make_unique<wireup::WaitingLane>());
 }
 
 ucs_status_t Connector::connect_waiting(Endpoint& endpoint, const WorkerAddress& remote) {
@@ -268,15 +263,11 @@ ucs_status_t Connector::connect_waiting(Endpoint& endpoint, const WorkerAddress&
 
 /** An endpoint of the library's own that another has replaced goes when its work is done. */
 void Connector::retire(Endpoint& endpoint) {
-    Request* flush = host_.requests.allocate();
+    Request* flush = make_internal_flush(endpoint, &endpoints_, [](Request& request) {
+        static_cast<EndpointTable*>(request.user_data)->doom(*request.endpoint);
+    });
     if (flush == nullptr) return;
     endpoint.begin_closing();
-    make_flush(*flush, endpoint);
-    flush->callback_kind = Request::CallbackKind::kInternal;
-    flush->user_data = &endpoints_;
-    flush->on_finish.internal = [](Request& request) {
-        static_cast<EndpointTable*>(request.user_data)->doom(*request.endpoint);
-    };
     endpoint.start(*flush);
 }
 

@@ -17,8 +17,8 @@ namespace ucp {
 /** Makes endpoints from worker addresses, on the lanes that the planner chooses. */
 class Connector {
   public:
-    Connector(EndpointHost& host, LanePlanner& planner, EndpointTable& endpoints, RailTable& rails,
-              LaneEvents& lanes);
+    Connector(InterfaceSet& interfaces, LanePlanner& planner, EndpointTable& endpoints,
+              RailTable& rails, LaneEvents& lanes);
 
     void add_handlers();
 
@@ -35,6 +35,8 @@ class Connector {
      */
     ucs_status_t create_for_guest(WorkerAddress remote, bool is_near, Endpoint** endpoint,
                                   std::vector<std::byte>* address);
+    /** What this worker tells peers. */
+    std::vector<std::byte> address() const { return planner_.address(0); }
     /** What this worker tells a listener to which it cannot prove anything. */
     std::vector<std::byte> address_for_host() const;
     /** No key: is it the client who makes all connections? */
@@ -48,8 +50,8 @@ class Connector {
     Endpoint& create_waiting();
     ucs_status_t connect_waiting(Endpoint& endpoint, const WorkerAddress& remote);
 
-    EndpointHost& host() const { return host_; }
-    EndpointTable& endpoints() const { return endpoints_; }
+    /** An endpoint that came to nothing: freed in the next progress. */
+    void discard(Endpoint& endpoint) { endpoints_.doom(endpoint); }
 
   private:
     static ucs_status_t on_hello(void* self, void* data, size_t length,
@@ -72,7 +74,7 @@ class Connector {
     uint64_t name_of(const AddressEntry& remote) const;
     void retire(Endpoint& endpoint);
 
-    EndpointHost& host_;
+    InterfaceSet& interfaces_;
     LanePlanner& planner_;
     EndpointTable& endpoints_;
     RailTable& rails_;

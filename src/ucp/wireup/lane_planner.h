@@ -46,6 +46,7 @@ class LanePlanner {
     unsigned interface(const select::Candidate& candidate) const {
         return own_interfaces_[candidate.local];
     }
+    uint64_t uuid() const { return uuid_; }
     const std::string& transport(const select::Candidate& candidate) const {
         return context_.resources()[interfaces_[interface(candidate)].resource].transport;
     }

@@ -37,11 +37,11 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
                  .init = context.request_init(),
                  .cleanup = context.request_cleanup()},
                 host_.gate, host_.work, this),
-      endpoints_(host_.work),
+      endpoints_(host_),
       lanes_(interfaces_, endpoints_, host_.gate, config(), context.clock(),
              {host_.uuid, random_(), context.virtual_time()}),
       planner_(context, interfaces_, host_.uuid, name_),
-      connector_(host_, planner_, endpoints_, rails_, lanes_),
+      connector_(interfaces_, planner_, endpoints_, rails_, lanes_),
       bulk_(host_.work, interfaces_, endpoints_, rails_, context.clock(),
             bulk::Rules::of(config())),
       queue_pairs_(host_.work, interfaces_, endpoints_, bulk_, context.clock(),
@@ -58,7 +58,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
       streams_(endpoints_, eager_),
       one_sided_(requests_, endpoints_, context.domains(), bulk_, rndv_.direct),
       keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()),
-      statistics_(host_, endpoints_, lanes_, context) {
+      statistics_(interfaces_, endpoints_, lanes_, context) {
     host_.short_limit = planner_.short_limit();
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_WORKER_PARAM_FIELD_THREAD_MODE)) thread_mode_ = params.thread_mode;
@@ -114,7 +114,7 @@ ucs_status_t Worker::open() {
     if (status == UCS_OK && context_.has_feature(UCP_FEATURE_WAKEUP)) status = wakeup(&made);
     // A simulation has hundreds of workers, and nobody watches it in its own time.
     if (status == UCS_OK && config().shows_statistics && !context_.virtual_time())
-        statistics_.open(name_);
+        statistics_.open(host_.uuid, name_, now());
     return status;
 }
 
@@ -268,9 +268,10 @@ ucs_status_t Worker::wakeup(Wakeup** wakeup) {
 
 ucs_status_t Worker::connections(wireup::ConnectionManager** manager) {
     if (connections_ == nullptr) {
-        ucs_status_t status = wireup::ConnectionManager::create(
-            {connector_, streams_, random_, context_.clock(), client_id_, uct::tcp::job_key()},
-            &connections_);
+        ucs_status_t status =
+            wireup::ConnectionManager::create({connector_, streams_, host_.gate, random_,
+                                               context_.clock(), client_id_, uct::tcp::job_key()},
+                                              &connections_);
         if (status == UCS_OK && wakeup_ != nullptr)
             status = wakeup_->watch(connections_->descriptor());
         if (status != UCS_OK) {
@@ -287,18 +288,14 @@ ucs_status_ptr_t Worker::flush(const OpParams& params) {
     if (outer == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (endpoint.is_failed() || outer->status != UCS_OK) return;
-        Request* inner = requests_.allocate();
+        Request* inner = make_internal_flush(endpoint, outer, [](Request& request) {
+            // An endpoint that failed has nothing outstanding: that is its own affair.
+            static_cast<Request*>(request.user_data)->complete(UCS_OK);
+        });
         if (inner == nullptr) {
             outer->status = UCS_ERR_NO_MEMORY;
             return;
         }
-        make_flush(*inner, endpoint);
-        inner->callback_kind = Request::CallbackKind::kInternal;
-        inner->user_data = outer;
-        inner->on_finish.internal = [](Request& request) {
-            // An endpoint that failed has nothing outstanding: that is its own affair.
-            static_cast<Request*>(request.user_data)->complete(UCS_OK);
-        };
         ++outer->count;
         endpoint.start(*inner);
     });

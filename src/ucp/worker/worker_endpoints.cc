@@ -63,19 +63,15 @@ ucs_status_ptr_t Worker::close_endpoint(Endpoint& endpoint, unsigned flags,
     // The user's handle ends with this call, so the user's request waits for an inner flush: it may
     // be freed or finished before the endpoint is.
     Request* outer = requests_.begin(params, Request::CallbackKind::kSend);
-    Request* flush = requests_.allocate();
+    Request* flush = make_internal_flush(endpoint, outer, [](Request& inner) {
+        worker_of(*inner.endpoint).close_endpoint_now(*inner.endpoint);
+        static_cast<Request*>(inner.user_data)->complete(inner.status);
+    });
     if (outer == nullptr || flush == nullptr) {
         if (outer != nullptr) requests_.recycle(*outer);
         if (flush != nullptr) requests_.recycle(*flush);
         return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
     }
-    make_flush(*flush, endpoint);
-    flush->callback_kind = Request::CallbackKind::kInternal;
-    flush->user_data = outer;
-    flush->on_finish.internal = [](Request& inner) {
-        worker_of(*inner.endpoint).close_endpoint_now(*inner.endpoint);
-        static_cast<Request*>(inner.user_data)->complete(inner.status);
-    };
     endpoint.take_from_user();
     endpoint.start(*flush);
     return requests_.end_call(*outer, params);

@@ -47,7 +47,7 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
             request, send, lane,
             {AmId::kAmSingle, std::as_bytes(std::span(&single, 1)), user_header, total});
     }
-    if (send.number == 0) send.number = request.endpoint->host().next_message();
+    if (send.number == 0) send.number = request.endpoint->next_message();
     const AmFirstHeader first{send.am, {uuid, send.number}, total};
     const size_t room = eager_room(send, lane, sizeof(first), user_header.size());
     return post_eager_piece(request, send, lane,

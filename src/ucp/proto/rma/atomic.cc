@@ -35,7 +35,7 @@ bool device_has(const Lane& lane, const AtomicArguments& arguments) {
 }
 
 bool can_use_device(const Endpoint& endpoint, const Lane& lane, const AtomicRequest& atomic) {
-    const bool uses_device = endpoint.host().interfaces.uses_device_atomics();
+    const bool uses_device = endpoint.uses_device_atomics();
     const uint32_t wanted = uct::kAtomicCpu | (uses_device ? uint32_t{uct::kAtomicDevice} : 0);
     return (lane.attributes.capabilities & wanted) != 0 &&
            (device_has(lane, atomic.arguments) ||

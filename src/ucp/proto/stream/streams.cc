@@ -44,11 +44,7 @@ ucs_status_t Streams::on_stream(void* arg, void* data, size_t length, uct::Recei
                        length - sizeof(header));
         return UCS_OK;
     }
-    InterfaceSet& interfaces = endpoint->host().interfaces;
-    if (!interfaces.may_be_from(endpoint->remote_uuid())) {
-        interfaces.refuse_sender(AmId::kStream, endpoint->remote_uuid());
-        return UCS_OK;
-    }
+    if (!endpoint->admits(AmId::kStream)) return UCS_OK;
     self.of(*endpoint).arrived(static_cast<const std::byte*>(data) + sizeof(header),
                                length - sizeof(header));
     return UCS_OK;

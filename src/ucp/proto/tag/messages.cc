@@ -41,7 +41,7 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
             return post_eager_piece(request, send, lane, {AmId::kTagSync, bytes, {}, total});
         }
     }
-    if (send.number == 0) send.number = request.endpoint->host().next_message();
+    if (send.number == 0) send.number = request.endpoint->next_message();
     const TagFirstHeader header{
         send.tag, {request.endpoint->local_uuid(), send.number}, total, request.wire_id};
     const size_t room = eager_room(send, lane, sizeof(header), 0);
@@ -65,13 +65,8 @@ ucs_status_t TagEngine::on_sync_ack(void* arg, void* data, size_t length, uct::R
     }
     // The endpoint that it was sent on may be gone.
     const uint64_t peer = request->part<TagSend>().peer;
-    if (const Endpoint* endpoint = self.endpoints_.find(peer)) {
-        InterfaceSet& interfaces = endpoint->host().interfaces;
-        if (!interfaces.may_be_from(peer)) {
-            interfaces.refuse_sender(AmId::kTagSyncAck, peer);
-            return UCS_OK;
-        }
-    }
+    const Endpoint* endpoint = self.endpoints_.find(peer);
+    if (endpoint != nullptr && !endpoint->admits(AmId::kTagSyncAck)) return UCS_OK;
     self.requests_.answered(*request, UCS_OK);
     return UCS_OK;
 }

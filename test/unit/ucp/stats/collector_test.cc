@@ -22,8 +22,8 @@ using ucp::test::kNothing;
 struct Watch {
     Watch(Cluster& cluster, size_t index)
         : worker(cluster.inner(index)),
-          collector(worker.host(), worker.endpoints(), worker.lanes(), worker.context()) {
-        collector.open("watched");
+          collector(worker.interfaces(), worker.endpoints(), worker.lanes(), worker.context()) {
+        collector.open(worker.uuid(), "watched", worker.now());
     }
     WorkerRecord page() {
         const std::vector<PageSample> samples = read_pages({getpid()});
