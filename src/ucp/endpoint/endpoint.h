@@ -81,6 +81,16 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs::UsageTracker::Hook& tracker_hook() { return tracker_hook_; }
     /** The usage tracker is armed: count a send. */
     void touch(size_t bytes) { gate().touch(tracker_hook_, remote_uuid_, bytes); }
+    /** The same, if it is armed for one thread. */
+    void touch_if_unlocked(size_t bytes) {
+        if ((gate().bits() & Gate::kTracker) != 0) touch(bytes);
+    }
+    /** Sends are counted, for one thread, or buffers are looked at. */
+    bool is_watched() const { return (gate().bits() & (Gate::kTracker | Gate::kDevices)) != 0; }
+    /** The buffer may lie in the memory of a device; the long way finds out. */
+    bool may_be_on_device(const void* buffer) const {
+        return (gate().bits() & Gate::kDevices) != 0 && !gate().is_host(buffer);
+    }
     /**
      * What a short send does first: it is counted if the tracker is armed.
      * @param tracker  the bits that say so

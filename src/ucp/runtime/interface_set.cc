@@ -169,15 +169,17 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
         ucs::log_error("no scalable transport works here: UCX_TLS must admit one, dc_mlx5 say");
         return UCS_ERR_NO_DEVICE;
     }
-    // The same word must not be updated by an adapter and by a CPU: each would miss the other's.
-    const AtomicMode mode = context.config().atomics;
+    return UCS_OK;
+}
+
+// The same word must not be updated by an adapter and by a CPU: each would miss the other's.
+void InterfaceSet::choose_atomics(AtomicMode mode) {
     uses_device_atomics_ = mode == AtomicMode::kDevice;
     if (mode == AtomicMode::kGuess) {
         uses_device_atomics_ = std::ranges::none_of(interfaces_, [](const auto& interface) {
             return (interface.transport->attributes().capabilities & uct::kAtomicCpu) != 0;
         });
     }
-    return UCS_OK;
 }
 
 size_t InterfaceSet::least_bcopy() const {

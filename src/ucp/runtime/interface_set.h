@@ -93,6 +93,8 @@ class InterfaceSet {
     }
     /** The longest message that all lanes take through a bounce buffer, in bytes. */
     size_t least_bcopy() const;
+    /** All transports are open. */
+    void choose_atomics(AtomicMode mode);
     /** Atomics of adapters that are not atomic with the CPU's may be used: all use them. */
     bool uses_device_atomics() const { return uses_device_atomics_; }
 

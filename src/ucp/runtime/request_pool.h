@@ -36,7 +36,8 @@ class RequestPool {
     RequestPool& operator=(const RequestPool&) = delete;
 
     Gate& gate() { return gate_; }
-    DeferredWork& work() { return work_; }
+    /** The next progress has something to run, whatever the transports have. Any thread. */
+    void run_soon() { work_.notify(); }
     /** For the C functions, which are called with a request alone. */
     Worker* owner() const { return owner_; }
 

@@ -118,9 +118,7 @@ ucs_status_t start_piece(Request& batch, const Piece& piece) {
 
 /** May a processor copy that piece with others? */
 bool goes_together(const Endpoint& endpoint, const Piece& piece) {
-    Gate& gate = endpoint.gate();
-    return piece.length <= uct::kLongestPiece &&
-           ((gate.bits() & Gate::kDevices) == 0 || gate.is_host(piece.local));
+    return piece.length <= uct::kLongestPiece && !endpoint.may_be_on_device(piece.local);
 }
 
 /**

@@ -67,7 +67,7 @@ ucs_status_t AmHandlers::set(unsigned id, const Handler& handler) {
     }
     // Handlers are called from progress alone.
     waiting_[number] = handler;
-    requests_.work().notify();
+    requests_.run_soon();
     return UCS_OK;
 }
 

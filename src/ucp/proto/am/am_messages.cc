@@ -234,7 +234,7 @@ select::Protocol AmHandlers::protocol_of(Endpoint& endpoint, const Packer& buffe
 ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* header,
                                   size_t header_length, const void* buffer, size_t count,
                                   const OpParams& params) {
-    const size_t longest = max_am_header(endpoint.host().interfaces);
+    const size_t longest = max_am_header(*interfaces_);
     if (header_length > longest) {
         ucs::log_error("the header of an active message has {} bytes; at most {} are possible",
                        header_length, longest);

@@ -83,10 +83,9 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
 
 [[gnu::noinline]] bool put_watched(Endpoint& endpoint, const void* buffer, size_t length,
                                    uint64_t address, const RemoteMemory& remote) {
-    Gate& gate = endpoint.gate();
-    if ((gate.bits() & Gate::kDevices) != 0 && !gate.is_host(buffer)) return false;
+    if (endpoint.may_be_on_device(buffer)) return false;
     if (!put_short(endpoint, buffer, length, address, remote)) return false;
-    if ((gate.bits() & Gate::kTracker) != 0) endpoint.touch(length);
+    endpoint.touch_if_unlocked(length);
     return true;
 }
 
@@ -94,9 +93,8 @@ inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uin
 bool put_at_once(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                  const RemoteMemory& remote) {
     if (!endpoint.one_sided_ready()) return false;
-    return (endpoint.gate().bits() & (Gate::kTracker | Gate::kDevices)) == 0
-               ? put_short(endpoint, buffer, length, address, remote)
-               : put_watched(endpoint, buffer, length, address, remote);
+    return !endpoint.is_watched() ? put_short(endpoint, buffer, length, address, remote)
+                                  : put_watched(endpoint, buffer, length, address, remote);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void DirectPath::tell_freed(ucs::Time now) {
 
 bool DirectPath::add(Request& request, ucs::AsyncCopy* copy) {
     copies_.push_back({&request, copy});
-    work_.notify();
+    requests_.run_soon();
     return true;
 }
 

@@ -12,7 +12,7 @@
 #include "ucp/dt/buffer.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/proto/rndv/rndv_wire.h"
-#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/request_pool.h"
 #include "ucs/memory/detector.h"
 #include "ucs/sys/time.h"
 
@@ -42,7 +42,8 @@ namespace ucp {
  */
 class DirectPath {
   public:
-    DirectPath(DeferredWork& work, EndpointTable& endpoints) : work_(work), endpoints_(endpoints) {}
+    DirectPath(RequestPool& requests, EndpointTable& endpoints)
+        : requests_(requests), endpoints_(endpoints) {}
     DirectPath(const DirectPath&) = delete;
     DirectPath& operator=(const DirectPath&) = delete;
 
@@ -96,7 +97,7 @@ class DirectPath {
         });
         looked_at.insert(looked_at.end(), copies_.begin(), copies_.end());
         copies_ = std::move(looked_at);
-        if (!copies_.empty()) work_.notify();
+        if (!copies_.empty()) requests_.run_soon();
         for (const auto& [request, status] : std::exchange(ended_, {})) {
             ++count;
             ended(*request, status);
@@ -136,7 +137,7 @@ class DirectPath {
     Described& note(const ucs::MemoryExport& description);
     void tell_freed(ucs::Time now);
 
-    DeferredWork& work_;
+    RequestPool& requests_;
     EndpointTable& endpoints_;
     std::unordered_map<uint64_t, Described> described_;  //!< by the allocation's number
     ucs::Time next_look_{};

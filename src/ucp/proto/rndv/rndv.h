@@ -55,7 +55,7 @@ class Rendezvous {
           domains(set),
           bulk(engine),
           scheme(way),
-          direct(pool.work(), table) {}
+          direct(pool, table) {}
     Rendezvous(const Rendezvous&) = delete;
     Rendezvous& operator=(const Rendezvous&) = delete;
 

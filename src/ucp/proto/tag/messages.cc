@@ -384,7 +384,7 @@ void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once
     if (message.arrived > kPiece && !at_once) {
         try {
             copies_.push_back({&receive, &message, 0});
-            requests_.work().notify();
+            requests_.run_soon();
             return;
         } catch (const std::bad_alloc&) {
             ucs::log_debug("no memory to put a copy off: it is made at once");
@@ -404,7 +404,7 @@ unsigned TagEngine::run_deferred() {
     const bool is_done = done == message->arrived;
     const KeptCopy copy = copies_.front();
     if (is_done) copies_.pop_front();
-    if (!copies_.empty()) requests_.work().notify();
+    if (!copies_.empty()) requests_.run_soon();
     if (is_done) end_kept(*copy.receive, *copy.message);
     return 1;
 }
