@@ -9,6 +9,7 @@
 #include "ucp/select/transport_names.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
+#include "ucs/memory/detector.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
@@ -61,6 +62,14 @@ void check_names(const Config& config, const std::vector<uct::Resource>& found) 
     std::vector<std::string_view> transports;
     transports.reserve(found.size());
     for (const uct::Resource& resource : found) transports.push_back(resource.transport);
+    const std::vector<uct::TransportDeclaration> known = uct::known_transports();
+    if (ucs::MemoryDetectors::any()) {
+        // Device memory goes beside the transports that carry messages: it has no resource.
+        for (const uct::TransportDeclaration& transport : known) {
+            if (transport.device_type == uct::DeviceType::kAccelerator)
+                transports.push_back(transport.name);
+        }
+    }
     warn_once(prefixed("UCX_TLS: ", select::objections(config.transports, transports)));
     for (const DeviceRule& rule : kDeviceRules) {
         std::vector<std::string_view> devices;

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Open MPI, as the distribution has it, passes buffers in device memory through: on the stand-in for the CUDA driver;
+# with SWIFTLANE_TEST_GPU=real on the GPUs of this host. Runs in the build folder.
+set -u
+source=$(cd "$(dirname "$0")" && pwd)/mpi_buffers.c
+command -v mpicc.openmpi >/dev/null && command -v mpirun.openmpi >/dev/null || exit 77
+[ -e modules/libuct_cuda.so ] || exit 77
+program=$(mktemp)
+trap 'rm -f "$program"' EXIT
+mpicc.openmpi -O1 "$source" -o "$program" -ldl || exit 1
+[ -n "${SWIFTLANE_TEST_GPU:-}" ] || export LD_LIBRARY_PATH=$PWD/test/cuda/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+status=0
+while read -r ranks transports; do
+    echo "--- $ranks ranks, $transports"
+    said=$(UCX_TLS=$transports timeout 120 src/tools/swiftlane run -- mpirun.openmpi --oversubscribe -np "$ranks" \
+        -x LD_LIBRARY_PATH -x UCX_TLS "$program" 2>&1 </dev/null) || status=1
+    [ "$said" = passed ] || status=1 # and nothing else: no warning
+    echo "$said"
+done <<LIST
+2 self,sm,cuda
+4 self,sm,cuda
+2 self,tcp,cuda
+LIST
+exit $status
