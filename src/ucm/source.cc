@@ -8,9 +8,11 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 
+#include "ucm/dispatch.h"
 #include "ucm/events.h"
 #include "ucm/functions.h"
 #include "ucm/intercept.h"
@@ -79,6 +81,29 @@ bool sees(void* address, Call&& call) {
     return events.watched() || !was_made;
 }
 
+/** Does a call that fails come to us? */
+template <typename Call>
+bool arrives(long number, Call&& call) {
+    CallsSeen::forget(number);
+    call();
+    return CallsSeen::has(number);
+}
+
+/**
+ * To move the break and move it back would tear it from under a thread that allocates, and a shared
+ * segment outlives a process that is killed just then. So brk is only looked at, and the others are
+ * called with what does not exist. Where somebody else has replaced the functions, as Open MPI
+ * does, he asks the kernel by syscall(): brk, too, if the others come to us that way.
+ */
+bool sees_break_and_segments(const void* no_segment) {
+    const int before = errno;
+    const bool arrive = arrives(SYS_shmat, [] { (void)shmat(-1, nullptr, 0); }) &&
+                        arrives(SYS_shmdt, [=] { (void)shmdt(no_segment); });
+    errno = before;
+    return arrive && (is_patched(reinterpret_cast<const void*>(&brk)) ||
+                      !is_patched(reinterpret_cast<const void*>(&shmdt)));
+}
+
 /** An allocator that unmaps past the C library would leave everything stale. */
 bool sees_allocator() {
     constexpr size_t kLarge = size_t{64} << 20;  // more than any threshold of the C library's
@@ -97,11 +122,7 @@ bool sees_allocator() {
     });
 }
 
-/**
- * Each kind of call, made as any program makes it. Three are only looked at: to move the break and
- * move it back would tear it from under a thread that allocates, and a shared segment outlives a
- * process that is killed just then.
- */
+/** Each kind of call, made as any program makes it. */
 bool sees_all() {
     Pages pages(10);
     if (!pages.is_there()) return false;
@@ -126,9 +147,7 @@ bool sees_all() {
            sees(pages.at(8),
                 [&] { return syscall(SYS_madvise, pages.at(8), size, MADV_DONTNEED) == 0; }) &&
            sees(pages.at(9), [&] { return syscall(SYS_munmap, pages.at(9), size) == 0; }) &&
-           is_patched(reinterpret_cast<const void*>(&brk)) &&
-           is_patched(reinterpret_cast<const void*>(&shmat)) &&
-           is_patched(reinterpret_cast<const void*>(&shmdt)) && sees_allocator();
+           sees_break_and_segments(pages.at(1)) && sees_allocator();
 }
 
 std::mutex installing;  //!< of whoever installs hooks or tries them out

@@ -22,4 +22,10 @@ done <<LIST
 4 self,sm,cuda
 2 self,tcp,cuda
 LIST
+# Open MPI replaces functions that unmap memory by its own. They are followed all the same: else each buffer of the
+# host's is asked about.
+echo "--- memory events"
+said=$(UCX_LOG_LEVEL=info timeout 120 src/tools/swiftlane run -- mpirun.openmpi -np 1 -x LD_LIBRARY_PATH \
+    -x UCX_LOG_LEVEL "$program" 2>&1 </dev/null) || status=1
+case $said in *"no memory events"*) echo "FAILED: no memory events" && status=1 ;; esac
 exit $status
