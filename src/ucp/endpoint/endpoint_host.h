@@ -12,6 +12,7 @@
 
 namespace ucp {
 
+class DomainSet;
 class Endpoint;
 class Worker;
 
@@ -31,9 +32,14 @@ class EndpointEvents {
 
 /** What all endpoints of a worker share. Lives as long as they. */
 struct EndpointHost {
-    EndpointHost(uint64_t own_uuid, RequestPool& pool, InterfaceSet& transports,
+    EndpointHost(uint64_t own_uuid, RequestPool& pool, InterfaceSet& transports, DomainSet& memory,
                  EndpointEvents& listener, Worker* worker)
-        : uuid(own_uuid), requests(pool), interfaces(transports), events(listener), owner(worker) {}
+        : uuid(own_uuid),
+          requests(pool),
+          interfaces(transports),
+          domains(memory),
+          events(listener),
+          owner(worker) {}
 
     // First: every call reads it.
     Gate gate;
@@ -45,6 +51,7 @@ struct EndpointHost {
     std::vector<std::byte> address;  //!< the worker's, packed: peers are greeted with it
     RequestPool& requests;
     InterfaceSet& interfaces;
+    DomainSet& domains;  //!< that buffers are registered with
     EndpointEvents& events;
     Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
     DeferredWork work;

@@ -29,7 +29,7 @@ constexpr ucs::Duration kSeldom = std::chrono::milliseconds(10);
 }  // namespace
 
 Worker::Worker(Context& context, const ucp_worker_params_t& params)
-    : host_(context.draw_uuid(), requests_, interfaces_, *this, this),
+    : host_(context.draw_uuid(), requests_, interfaces_, context.domains(), *this, this),
       context_(context),
       name_(name_from(params)),
       random_(ucs::mix64(host_.uuid)),
@@ -50,12 +50,12 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
                     .lane_cap = lanes_.negotiator().config().cap,
                     .answer_timeout = config().bulk_cut_timeout,
                     .epoch = static_cast<uint32_t>(random_())}),
-      eager_{context.domains()},
+      reassembly_(interfaces_),
       rndv_(requests_, endpoints_, context.domains(), bulk_, config().rndv_scheme),
       times_(context.clock(), endpoints_, planner_.learns()),
-      tags_(times_, requests_, endpoints_, rndv_, reassembly_, eager_),
-      am_handlers_(requests_, endpoints_, rndv_, reassembly_, eager_),
-      streams_(endpoints_, eager_),
+      tags_(times_, requests_, endpoints_, rndv_, reassembly_),
+      am_handlers_(requests_, endpoints_, rndv_, reassembly_),
+      streams_(endpoints_),
       one_sided_(requests_, endpoints_, context.domains(), bulk_, rndv_.direct),
       keepalive_(endpoints_, config().keepalive_interval, config().keepalive_endpoints, now()),
       statistics_(interfaces_, endpoints_, lanes_, context) {
@@ -81,7 +81,6 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
 }
 
 void Worker::add_handlers() {
-    interfaces_.set_handler(AmId::kFragment, Reassembly::on_fragment, &reassembly_);
     connector_.add_handlers();
     times_.add_handlers(interfaces_);
     tags_.add_handlers(interfaces_);

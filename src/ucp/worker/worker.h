@@ -154,7 +154,6 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     bulk::Engine bulk_;
     bulk::QueuePairDriver queue_pairs_;
 
-    const EagerRules eager_;
     Reassembly reassembly_;
     Rendezvous rndv_;
     MessageTimes times_;

@@ -91,8 +91,7 @@ class AmHandlers : MessageProtocol {
     /** Memory for data that may be kept, aligned for the user. */
     std::byte* allocate(size_t bytes);
     static void free_block(std::byte* data);
-    /** Of whom messages are, and what they may have here; from add_handlers() on. */
-    InterfaceSet& interfaces() const { return *interfaces_; }
+    Reassembly& reassembly() const { return reassembly_; }
 
   private:
     struct Handler {

@@ -110,11 +110,9 @@ ucs_status_t store_in_block(void* target, size_t offset, const void* data, size_
     auto& message = *static_cast<Arriving*>(target);
     if (offset + length > message.room) {
         const size_t room = Reassembly::room_for(offset + length, message.total);
-        InterfaceSet& interfaces = message.handlers->interfaces();
-        if (!message.held.grow(room - message.room)) {
-            interfaces.too_much(interfaces.account_of(message.sender));
+        Reassembly& reassembly = message.handlers->reassembly();
+        if (!reassembly.charge_more(message.held, message.sender, room - message.room))
             return UCS_ERR_EXCEEDS_LIMIT;
-        }
         std::byte* const larger = message.handlers->allocate(room);
         if (larger == nullptr) {
             ucs::log_error("no memory for an active message of {} bytes: it is lost",
@@ -165,11 +163,9 @@ ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::Rec
     }
     const size_t room = Reassembly::room_for(payload, header.total);
     std::unique_ptr<Arriving> message(new (std::nothrow) Arriving{});
-    const uint64_t account = self.interfaces_->account_of(header.id.sender);
     if (message != nullptr &&
-        !message->held.open(self.interfaces_->peer_memory(), account,
-                            sizeof(Arriving) + header.am.header_length + room)) {
-        self.interfaces_->too_much(account);
+        !self.reassembly_.charge(message->held, header.id.sender,
+                                 sizeof(Arriving) + header.am.header_length + room)) {
         return UCS_OK;
     }
     if (message != nullptr)
@@ -274,7 +270,7 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
         }
         return endpoint.submit(*request, params);
     }
-    auto& send = make_eager<AmSend>(*request, eager_, packer, params);
+    auto& send = make_eager<AmSend>(*request, packer, params);
     send.am = am;
     send.header = header;
     send.header_copy = header_copy;

@@ -15,7 +15,7 @@ const uct::MemoryHandle* registration(EagerSend& send, const Lane& lane) {
     }
     if (send.no_registration) return nullptr;
     if (!send.registration.is_open() &&
-        send.registration.open(send.rules->domains, lane.domains.local, send.buffer.data(),
+        send.registration.open(*send.domains, lane.domains.local, send.buffer.data(),
                                send.buffer.length()) != UCS_OK) {
         send.no_registration = true;
         return nullptr;
@@ -112,7 +112,7 @@ ucs_status_t post_eager_fragment(Request& request, EagerSend& send, const Lane& 
 
 void close_eager_send(EagerSend& send) {
     send.buffer.close();
-    if (send.registration.is_open()) send.registration.close(send.rules->domains);
+    if (send.registration.is_open()) send.registration.close(*send.domains);
 }
 
 ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,

@@ -21,11 +21,6 @@
 // said.
 namespace ucp {
 
-/** What eager sends of a worker go by. */
-struct EagerRules {
-    DomainSet& domains;
-};
-
 /** What protocols can do with a buffer. @param memory  the handle that came with it, or null */
 inline select::BufferClass buffer_class(const Buffer& buffer, const Memory* memory) {
     if (!buffer.is_contiguous()) {
@@ -37,7 +32,7 @@ inline select::BufferClass buffer_class(const Buffer& buffer, const Memory* memo
 
 /** What every eager send has in its request's part, as a base. */
 struct EagerSend {
-    const EagerRules* rules = nullptr;
+    DomainSet* domains = nullptr;
     Packer buffer;
     size_t offset = 0;              //!< bytes posted
     uint64_t number = 0;            //!< of the message, if it has fragments
@@ -74,11 +69,10 @@ ucs_status_t begin_send(Endpoint& endpoint, const void* buffer, size_t count,
                         const OpParams& params, Packer* packer, Request** request);
 /** Make such a request an eager send whose part is a Send; Endpoint::submit() follows. */
 template <typename Send>
-Send& make_eager(Request& request, const EagerRules& rules, const Packer& packer,
-                 const OpParams& params) {
+Send& make_eager(Request& request, const Packer& packer, const OpParams& params) {
     Send& send = request.emplace<Send>();
     request.protocol = "eager";
-    send.rules = &rules;
+    send.domains = &request.endpoint->host().domains;
     send.buffer = packer;
     send.user_memory = reinterpret_cast<Memory*>(params.memory());
     request.cleanup = [](Request& self) { close_eager_send(self.part<Send>()); };

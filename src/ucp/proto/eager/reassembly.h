@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ucp/base/wire.h"
+#include "ucp/runtime/interface_set.h"
 #include "ucs/sys/random.h"
 #include "ucs/sys/time.h"
 #include "ucs/type/status.h"
@@ -36,7 +37,9 @@ class Reassembly {
         void* target = nullptr;
     };
 
-    Reassembly() = default;
+    explicit Reassembly(InterfaceSet& interfaces) : interfaces_(interfaces) {
+        interfaces.set_handler(AmId::kFragment, on_fragment, this);
+    }
     Reassembly(const Reassembly&) = delete;
     Reassembly& operator=(const Reassembly&) = delete;
     /** What never became whole ends with UCS_ERR_CANCELED. */
@@ -51,6 +54,14 @@ class Reassembly {
         constexpr size_t kMultiple = 8;
         return arrived >= total / kMultiple ? total : kMultiple * arrived;
     }
+    /**
+     * Charges what a message takes up before it is received, in fragments or not, to who sent it.
+     * @param sender  whom the message names
+     * @return false: that worker has too much here, and is cut off
+     */
+    bool charge(HeldBytes& held, uint64_t sender, size_t bytes);
+    /** So much more of the same message. */
+    bool charge_more(HeldBytes& held, uint64_t sender, size_t bytes);
     /** @param arrived  bytes of the first fragment, stored by the caller; below `total` */
     void begin(MessageId id, size_t total, size_t arrived, Sink sink);
     /** Another taker for the rest: a receive was found for the message. */
@@ -72,10 +83,6 @@ class Reassembly {
     }
     /** When a sender that failed may be given up; ucs::kNever without any. */
     ucs::Time next_deadline() const;
-
-    /** The handler of AmId::kFragment; its argument is the Reassembly. */
-    static ucs_status_t on_fragment(void* self, void* data, size_t length,
-                                    uct::ReceiveDescriptor* descriptor);
 
   private:
     struct Message {
@@ -101,9 +108,12 @@ class Reassembly {
 
     static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
 
+    static ucs_status_t on_fragment(void* self, void* data, size_t length,
+                                    uct::ReceiveDescriptor* descriptor);
     void give_up(ucs::Time now);
     void finish_all_of(uint64_t sender, ucs_status_t status);
 
+    InterfaceSet& interfaces_;
     std::unordered_map<uint64_t, FailedSender> failed_;  //!< by uuid
     std::unordered_map<MessageId, Message, Hash, Equal> messages_;
 };

@@ -14,12 +14,8 @@ namespace ucp {
 class MessageProtocol {
   public:
     MessageProtocol(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
-                    Reassembly& reassembly, const EagerRules& eager)
-        : requests_(requests),
-          endpoints_(endpoints),
-          rndv_(rndv),
-          reassembly_(reassembly),
-          eager_(eager) {}
+                    Reassembly& reassembly)
+        : requests_(requests), endpoints_(endpoints), rndv_(rndv), reassembly_(reassembly) {}
     MessageProtocol(const MessageProtocol&) = delete;
     MessageProtocol& operator=(const MessageProtocol&) = delete;
 
@@ -30,7 +26,6 @@ class MessageProtocol {
     EndpointTable& endpoints_;
     Rendezvous& rndv_;
     Reassembly& reassembly_;
-    const EagerRules& eager_;
 };
 
 }  // namespace ucp

@@ -89,7 +89,7 @@ ucs_status_ptr_t Streams::send(Endpoint& endpoint, const void* buffer, size_t co
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     request->flags |= Request::kNeedsGreeting;
-    make_eager<EagerSend>(*request, eager_, packer, params);
+    make_eager<EagerSend>(*request, packer, params);
     request->post = post_stream;
     return endpoint.submit(*request, params);
 }

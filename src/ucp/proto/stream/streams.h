@@ -18,8 +18,7 @@ namespace ucp {
 /** The streams of a worker: sending, which message belongs to which, and which can be read. */
 class Streams {
   public:
-    Streams(EndpointTable& endpoints, const EagerRules& eager)
-        : endpoints_(endpoints), eager_(eager) {}
+    explicit Streams(EndpointTable& endpoints) : endpoints_(endpoints) {}
 
     void add_handlers(InterfaceSet& interfaces);
 
@@ -40,7 +39,6 @@ class Streams {
                                   uct::ReceiveDescriptor* descriptor);
 
     EndpointTable& endpoints_;
-    const EagerRules& eager_;
     std::unordered_map<uint64_t, Endpoint*> named_;
     ReadyStreams ready_;
 };

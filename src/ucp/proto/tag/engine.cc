@@ -153,12 +153,9 @@ TagMessage* TagEngine::allocate(Tag tag, TagMessageKind kind, size_t bytes) {
 }
 
 bool TagEngine::charge(TagMessage& message, uint64_t claimed) {
-    const uint64_t account = interfaces_->account_of(claimed);
     const size_t outside = message.data == message.inline_data ? 0 : message.room;
-    if (message.held.open(interfaces_->peer_memory(), account, sizeof(message) + outside))
-        return true;
+    if (reassembly_.charge(message.held, claimed, sizeof(message) + outside)) return true;
     free(message);
-    interfaces_->too_much(account);
     return false;
 }
 

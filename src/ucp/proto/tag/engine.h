@@ -33,10 +33,10 @@ struct TagMessage : UnexpectedMessage {
     uint64_t sync_sender = 0;   //!< uuid to acknowledge to, if sync_request is not 0
     uint64_t sync_request = 0;
     MessageId id{};
-    size_t room = 0;                     //!< bytes of `data`
-    ucs_status_t status = UCS_OK;        //!< why data will never come; its receive ends with it
-    HeldBytes held;                      //!< of its sender's memory here
-    InterfaceSet* interfaces = nullptr;  //!< kFragmented: whom to tell that it has become too much
+    size_t room = 0;                   //!< bytes of `data`
+    ucs_status_t status = UCS_OK;      //!< why data will never come; its receive ends with it
+    HeldBytes held;                    //!< of its sender's memory here
+    Reassembly* reassembly = nullptr;  //!< kFragmented: charges what it grows by
     std::byte inline_data[kInlineBytes];
 };
 
@@ -141,8 +141,7 @@ class TagEngine : MessageProtocol {
     bool charge(TagMessage& message, uint64_t claimed);
 
     MessageTimes& times_;
-    InterfaceSet* interfaces_ = nullptr;  //!< from add_handlers() on
-    std::deque<KeptCopy> copies_;         //!< the first one is under way
+    std::deque<KeptCopy> copies_;  //!< the first one is under way
     bool copies_are_stopped_ = false;
     Turns turns_;         //!< of long messages
     uint64_t found_ = 0;  //!< receives whose message was there: all others are posted

@@ -155,10 +155,9 @@ ucs_status_t make_room(TagMessage& message, size_t bytes) {
     if (bytes <= message.room) return UCS_OK;
     const size_t room = Reassembly::room_for(bytes, message.length);
     const bool is_inline = message.data == message.inline_data;
-    if (!message.held.grow(room - (is_inline ? 0 : message.room))) {
-        message.interfaces->too_much(message.interfaces->account_of(message.id.sender));
+    const size_t more = room - (is_inline ? 0 : message.room);
+    if (!message.reassembly->charge_more(message.held, message.id.sender, more))
         return UCS_ERR_EXCEEDS_LIMIT;
-    }
     void* const larger = std::realloc(is_inline ? nullptr : message.data, room);
     if (larger == nullptr) {
         ucs::log_error("no memory for an unexpected message of {} bytes: its receive fails",
@@ -236,7 +235,7 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
     message->sync_sender = header.id.sender;
     message->sync_request = header.sync_request;
     message->id = header.id;
-    message->interfaces = self.interfaces_;
+    message->reassembly = &self.reassembly_;
     if (bytes != 0) std::memcpy(message->data, payload, bytes);
     self.keep(*message);
     self.reassembly_.begin(header.id, header.total, bytes, sink_to(kKeptSink, message));
@@ -353,7 +352,7 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
 
 void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode,
                             const OpParams& params) {
-    auto& send = make_eager<TagSend>(request, eager_, packer, params);
+    auto& send = make_eager<TagSend>(request, packer, params);
     send.tag = tag;
     send.is_sync = mode == TagMode::kSync;
     request.post = post_tag;
@@ -363,7 +362,6 @@ void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, Tag
 }
 
 void TagEngine::add_handlers(InterfaceSet& interfaces) {
-    interfaces_ = &interfaces;
     interfaces.set_handler(AmId::kTagShort, on_message, this);
     interfaces.set_handler(AmId::kTagFirst, on_first_fragment, this);
     interfaces.set_handler(AmId::kTagSync, on_sync_message, this);
