@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contiguous buffers in device memory, handed to a runtime that knows nothing of CUDA: each rank has
- * one of the devices. Prints "passed" at rank 0. */
+/* Contiguous buffers in device memory, handed to a runtime that knows nothing of CUDA: each rank
+ * has one of the devices. Prints "passed" at rank 0. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
