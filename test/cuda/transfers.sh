@@ -26,7 +26,7 @@ LIST
 # What is compared with: copies by the driver alone, of each size.
 echo "--- swiftlane perf copy"
 [ -n "${SWIFTLANE_TEST_GPU:-}" ] || export LD_LIBRARY_PATH=$PWD/test/cuda/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-for memory in cuda pinned,cuda cuda,host; do
+for memory in cuda pinned,cuda cuda,host vmm; do
     rows=$(src/tools/swiftlane perf copy --memory $memory --size 8:64K --iterations 64 | grep -c '^[0-9]')
     [ "$rows" -eq 14 ] || { echo "FAILED $memory: $rows rows"; status=1; }
 done

@@ -49,6 +49,13 @@ CudaDriver open_driver() {
     binder.bind("cuMemcpyAsync", 4000, driver.copy_async);
     binder.bind("cuMemAlloc", 3020, driver.memory_allocate);
     binder.bind("cuMemFree", 3020, driver.memory_free);
+    binder.bind("cuMemAddressReserve", 10020, driver.address_reserve);
+    binder.bind("cuMemAddressFree", 10020, driver.address_free);
+    binder.bind("cuMemCreate", 10020, driver.allocation_create);
+    binder.bind("cuMemRelease", 10020, driver.allocation_release);
+    binder.bind("cuMemMap", 10020, driver.allocation_map);
+    binder.bind("cuMemUnmap", 10020, driver.allocation_unmap);
+    binder.bind("cuMemSetAccess", 10020, driver.allocation_set_access);
     binder.bind("cuCtxEnablePeerAccess", 4000, driver.context_enable_peer);
     binder.bind("cuStreamCreate", 2000, driver.stream_create);
     binder.bind("cuStreamDestroy", 4000, driver.stream_destroy);

@@ -284,6 +284,7 @@ void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& comm
     app.add_option_function<std::string>(
            "--memory", read_memory,
            "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
+           "vmm or vmm:DEVICE (virtual memory made to be shared), "
            "for both ends or, after a comma, for the target. cuda: the first device and, at the "
            "target, the second one")
         ->type_name("PLACE[,PLACE]")

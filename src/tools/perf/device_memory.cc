@@ -14,18 +14,20 @@ namespace tools::perf {
 MemoryPlace MemoryPlace::parse(const std::string& text) {
     if (text == "host") return {};
     if (text == "pinned") return {.is_pinned = true};
-    MemoryPlace place{.is_device = true};
-    if (text == "cuda") return place;
-    const char* const end = text.data() + text.size();
-    if (text.starts_with("cuda:")) {
-        const auto [rest, error] = std::from_chars(text.data() + 5, end, place.device);
+    const std::string kind = text.substr(0, text.find(':'));
+    MemoryPlace place{.is_device = true, .is_virtual = kind == "vmm"};
+    if (kind == "cuda" || kind == "vmm") {
+        if (kind == text) return place;
+        const char* const end = text.data() + text.size();
+        const auto [rest, error] =
+            std::from_chars(text.data() + kind.size() + 1, end, place.device);
         if (error == std::errc() && rest == end && place.device >= 0) return place;
     }
     throw std::invalid_argument(
-        fmt::format("'{}' is neither host, pinned, cuda nor cuda:DEVICE", text));
+        fmt::format("'{}' is neither host, pinned, cuda, vmm nor these two with :DEVICE", text));
 }
 
-Device::Device(const MemoryPlace& place, bool is_initiator) : is_pinned_(place.is_pinned) {
+Device::Device(const MemoryPlace& place, bool is_initiator) : place_(place) {
     const CudaDriver& cuda = CudaDriver::get();
     int count = 0;
     CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
@@ -35,6 +37,7 @@ Device::Device(const MemoryPlace& place, bool is_initiator) : is_pinned_(place.i
             fmt::format("there is no CUDA device {}: {} in all", device, count));
     }
     CudaDriver::check(cuda.primary_context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+    number_ = device;
     make_current();
 }
 
@@ -59,6 +62,38 @@ void Device::pin(void* address, size_t length) const {
 void Device::unpin(void* address) const {
     const CudaDriver& cuda = CudaDriver::get();
     if (cuda.context_set_current(context_) == 0) (void)cuda.host_unregister(address);
+}
+
+namespace {
+
+// The driver wants multiples of it.
+size_t whole_pages(size_t length) {
+    constexpr size_t kPage = 2 << 20;
+    return (length + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+void* Device::allocate_virtual(size_t length) const {
+    const CudaDriver& cuda = CudaDriver::get();
+    const CudaLocation location{CudaLocation::kDevice, number_};
+    const size_t whole = whole_pages(length);
+    uint64_t allocation = 0, address = 0;
+    const CudaAllocation properties{.location = location};
+    CudaDriver::check(cuda.allocation_create(&allocation, whole, &properties, 0), "cuMemCreate");
+    CudaDriver::check(cuda.address_reserve(&address, whole, 0, 0, 0), "cuMemAddressReserve");
+    CudaDriver::check(cuda.allocation_map(address, whole, 0, allocation, 0), "cuMemMap");
+    CudaDriver::check(cuda.allocation_release(allocation), "cuMemRelease");
+    const CudaAccess access{.location = location};
+    CudaDriver::check(cuda.allocation_set_access(address, whole, &access, 1), "cuMemSetAccess");
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+void Device::free_virtual(void* address, size_t length) const {
+    const CudaDriver& cuda = CudaDriver::get();
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    if (cuda.allocation_unmap(place, whole_pages(length)) == 0)
+        (void)cuda.address_free(place, whole_pages(length));
 }
 
 void Device::copy(void* to, const void* from, size_t length) const {

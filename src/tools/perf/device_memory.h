@@ -8,11 +8,13 @@
 namespace tools::perf {
 
 // Where a process has its messages: "host", "cuda" or "cuda:DEVICE"; "pinned" is host memory that
-// the process has registered with the CUDA driver.
+// the process has registered with the CUDA driver, "vmm" or "vmm:DEVICE" memory of a device by
+// virtual memory management, made to be shared.
 struct MemoryPlace {
     bool is_device = false;
     bool is_pinned = false;
-    int device = -1;  // -1: the first one; the target takes the second one, if there is one
+    bool is_virtual = false;  // is_device, too
+    int device = -1;          // -1: the first one; the target takes the second one, if there is one
 
     // Throws std::invalid_argument for other words.
     static MemoryPlace parse(const std::string& text);
@@ -28,18 +30,23 @@ class Device {
     Device& operator=(const Device&) = delete;
 
     // Messages lie in host memory that is pinned.
-    bool is_pinned() const { return is_pinned_; }
+    bool is_pinned() const { return place_.is_pinned; }
+    bool is_virtual() const { return place_.is_virtual; }
     void make_current() const;
     // Have the devices reach each other's memory, where they can.
     static void connect(const Device& first, const Device& second);
     // Until unpin().
     void pin(void* address, size_t length) const;
     void unpin(void* address) const;
+    // Until free_virtual().
+    void* allocate_virtual(size_t length) const;
+    void free_virtual(void* address, size_t length) const;
     // Either side or both may be device memory. Any thread.
     void copy(void* to, const void* from, size_t length) const;
 
   private:
-    const bool is_pinned_;
+    const MemoryPlace place_;
+    int number_ = 0;
     void* context_ = nullptr;
 };
 

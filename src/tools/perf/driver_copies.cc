@@ -27,6 +27,10 @@ class Side {
     Side(const std::string& text, bool is_first, size_t length)
         : place_(MemoryPlace::parse(text)), length_(length) {
         if (place_.is_device || place_.is_pinned) device_.emplace(place_, is_first);
+        if (place_.is_virtual) {
+            address_ = reinterpret_cast<uintptr_t>(device_->allocate_virtual(length));
+            return;
+        }
         if (place_.is_device) {
             CudaDriver::check(CudaDriver::get().memory_allocate(&address_, length), "cuMemAlloc");
             return;
@@ -39,6 +43,10 @@ class Side {
     }
     ~Side() {
         void* const memory = reinterpret_cast<void*>(address_);
+        if (place_.is_virtual) {
+            device_->free_virtual(memory, length_);
+            return;
+        }
         if (place_.is_device) {
             (void)CudaDriver::get().memory_free(address_);
             return;

@@ -110,6 +110,13 @@ void Peer::make_buffer() {
     const size_t length = options_.buffer_length();
     ucp_mem_map_params_t map{};
     map.length = length;
+    if (device_ != nullptr && device_->is_virtual()) {
+        buffer_ = static_cast<std::byte*>(device_->allocate_virtual(length));
+        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        map.address = buffer_;
+        check(ucp_mem_map(context_, &map, &memory_), "registration");
+        return;
+    }
     if (device_ != nullptr && !device_->is_pinned()) {
         map.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
                          UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
@@ -139,6 +146,8 @@ Peer::~Peer() {
     if (remote_key_ != nullptr) ucp_rkey_destroy(remote_key_);
     if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
+    if (buffer_ != nullptr && device_ != nullptr && device_->is_virtual())
+        device_->free_virtual(buffer_, options_.buffer_length());
     if (buffer_ == nullptr || (device_ != nullptr && !device_->is_pinned())) return;
     if (device_ != nullptr) device_->unpin(buffer_);
     munmap(buffer_, options_.buffer_length());
