@@ -252,12 +252,13 @@ ucs_status_t Memory::register_everywhere(RegistrationCache* cache) {
         region_ = domains_.regions().add(*this);
         return UCS_OK;
     }
-    if (cache != nullptr) cached_ = cache->get(address_, length_);
+    CachedRegion* const cached = cache == nullptr ? nullptr : cache->get(address_, length_);
+    cached_ = cached;
     for (unsigned i = 0; i < handles_.size(); ++i) {
         Domain& domain = domains_[i];
         if (!domain.memory->attributes().can_register) continue;
         // As with buffers, what stands beside it need not be fit for registration.
-        if (cached_ != nullptr && cache->handle(*cached_, i) != nullptr) continue;
+        if (cached != nullptr && cache->handle(*cached, i) != nullptr) continue;
         const ucs_status_t status =
             domain.memory->register_memory(address_, length_, rights(), &handles_[i]);
         if (status != UCS_OK) {

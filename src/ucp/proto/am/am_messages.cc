@@ -187,8 +187,9 @@ ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::Rec
     message->data = block;
     message->room = room;
     std::memcpy(message->header.get(), bytes + payload, header.am.header_length);
-    self.reassembly_.begin(header.id, header.total, payload,
-                           {kBlockSink.store, kBlockSink.finish, message.release()});
+    Reassembly::Sink sink = kBlockSink;
+    sink.target = message.release();
+    self.reassembly_.begin(header.id, header.total, payload, sink);
     return UCS_OK;
 }
 
