@@ -3,7 +3,7 @@
 # on the GPUs of this host. Runs in the build folder.
 set -u
 [ -x test/cuda/process_test ] || exit 77
-export UCX_MODULE_DIR=$PWD/modules
+export UCX_MODULE_DIR=$PWD/test/modules
 status=0
 # transport, tests (gtest filter), then further settings
 while read -r transport tests settings; do

@@ -3,7 +3,7 @@
 # without that and passes with it.
 set -u
 [ -x test/cuda/resident_kernel ] || exit 77
-export UCX_MODULE_DIR=$PWD/modules UCX_TLS=self
+export UCX_MODULE_DIR=$PWD/test/modules UCX_TLS=self
 test/cuda/resident_kernel
 with=$?
 UCX_CUDA_PRELOAD=n test/cuda/resident_kernel

@@ -3,7 +3,7 @@
 # SWIFTLANE_TEST_GPU=real on the GPUs of this host. Runs in the build folder.
 set -u
 [ -x test/cuda/transfer_test ] || exit 77
-export UCX_MODULE_DIR=$PWD/modules
+export UCX_MODULE_DIR=$PWD/test/modules
 softhca=$PWD/.libs
 status=0
 # transport, tests (gtest filter), then further settings

@@ -86,6 +86,13 @@ void* Device::allocate_virtual(size_t length) const {
     CudaDriver::check(cuda.allocation_release(allocation), "cuMemRelease");
     const CudaAccess access{.location = location};
     CudaDriver::check(cuda.allocation_set_access(address, whole, &access, 1), "cuMemSetAccess");
+    int count = 0;
+    CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
+    for (int other = 0; other < count; ++other) {
+        // Where they reach it.
+        const CudaAccess more{.location = {CudaLocation::kDevice, other}};
+        (void)cuda.allocation_set_access(address, whole, &more, 1);
+    }
     return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
