@@ -47,7 +47,6 @@ long with_events(const ucm::KernelCall& call) {
 }  // namespace
 
 void ucm_dispatch(ucm::KernelCall* call) {
-    ucm::CallsSeen::add(call->number);
     const int before = errno;
     const long result = with_events(*call);
     call->number = result == -1 ? -errno : result;

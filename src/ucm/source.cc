@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "ucm/dispatch.h"
 #include "ucm/events.h"
 #include "ucm/functions.h"
 #include "ucm/intercept.h"
@@ -81,24 +80,18 @@ bool sees(void* address, Call&& call) {
     return events.watched() || !was_made;
 }
 
-/** Does a call that fails come to us? */
-template <typename Call>
-bool arrives(long number, Call&& call) {
-    CallsSeen::forget(number);
-    call();
-    return CallsSeen::has(number);
-}
-
 /**
  * To move the break and move it back would tear it from under a thread that allocates, and a shared
  * segment outlives a process that is killed just then. So brk is only looked at, and the others are
  * called with what does not exist. Where somebody else has replaced the functions, as Open MPI
  * does, he asks the kernel by syscall(): brk, too, if the others come to us that way.
  */
-bool sees_break_and_segments(const void* no_segment) {
+bool sees_break_and_segments(void* no_segment) {
     const int before = errno;
-    const bool arrive = arrives(SYS_shmat, [] { (void)shmat(-1, nullptr, 0); }) &&
-                        arrives(SYS_shmdt, [=] { (void)shmdt(no_segment); });
+    // What goes is reported before each is tried: that they fail changes nothing.
+    const bool arrive =
+        sees(no_segment, [=] { return shmat(-1, no_segment, SHM_REMAP) == MAP_FAILED; }) &&
+        sees(no_segment, [=] { return shmdt(no_segment) == -1; });
     errno = before;
     return arrive && (is_patched(reinterpret_cast<const void*>(&brk)) ||
                       !is_patched(reinterpret_cast<const void*>(&shmdt)));

@@ -9,6 +9,7 @@
 
 enum { kLongest = 4 << 20, kRounds = 3 };
 static const int kSizes[] = {1, 8, 1000, 8192, 65536, 300000, kLongest};
+enum { kSizeCount = sizeof(kSizes) / sizeof(*kSizes) };
 
 static int (*get_address)(const char*, void**, int, uint64_t, int*);
 static int (*copy)(uint64_t to, uint64_t from, size_t length);
@@ -81,7 +82,7 @@ static void expect(const char* what, const void* device, int length, int seed) {
 
 static void messages(void* out, void* in) {
     const int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
-    for (size_t s = 0; s < sizeof(kSizes) / sizeof(*kSizes); ++s) {
+    for (size_t s = 0; s < kSizeCount; ++s) {
         const int length = kSizes[s];
         MPI_Request requests[2];
         MPI_Recv_init(in, length, MPI_BYTE, last, 2, MPI_COMM_WORLD, &requests[0]);
@@ -107,7 +108,7 @@ static void one_sided(void* out, void* in) {
     MPI_Win window;
     MPI_Win_create(target, kLongest, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
     const int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
-    for (size_t s = 0; s < sizeof(kSizes) / sizeof(*kSizes); ++s) {
+    for (size_t s = 0; s < kSizeCount; ++s) {
         const int length = kSizes[s];
         fill(out, length, rank + 50);
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window);
@@ -132,7 +133,7 @@ int main(int argc, char** argv) {
     void* out = allocate(kLongest);
     void* in = allocate(kLongest);
     messages(out, in);
-    for (size_t s = 0; s < sizeof(kSizes) / sizeof(*kSizes); ++s) {
+    for (size_t s = 0; s < kSizeCount; ++s) {
         fill(out, kSizes[s], rank + 3);
         MPI_Bcast(out, kSizes[s], MPI_BYTE, 0, MPI_COMM_WORLD);
         expect("MPI_Bcast", out, kSizes[s], 3);

@@ -76,22 +76,20 @@ size_t whole_pages(size_t length) {
 
 void* Device::allocate_virtual(size_t length) const {
     const CudaDriver& cuda = CudaDriver::get();
-    const CudaLocation location{CudaLocation::kDevice, number_};
     const size_t whole = whole_pages(length);
     uint64_t allocation = 0, address = 0;
-    const CudaAllocation properties{.location = location};
+    const CudaAllocation properties{.location = {CudaLocation::kDevice, number_}};
     CudaDriver::check(cuda.allocation_create(&allocation, whole, &properties, 0), "cuMemCreate");
     CudaDriver::check(cuda.address_reserve(&address, whole, 0, 0, 0), "cuMemAddressReserve");
     CudaDriver::check(cuda.allocation_map(address, whole, 0, allocation, 0), "cuMemMap");
     CudaDriver::check(cuda.allocation_release(allocation), "cuMemRelease");
-    const CudaAccess access{.location = location};
-    CudaDriver::check(cuda.allocation_set_access(address, whole, &access, 1), "cuMemSetAccess");
     int count = 0;
     CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
-    for (int other = 0; other < count; ++other) {
-        // Where they reach it.
-        const CudaAccess more{.location = {CudaLocation::kDevice, other}};
-        (void)cuda.allocation_set_access(address, whole, &more, 1);
+    for (int device = 0; device < count; ++device) {
+        const CudaAccess access{.location = {CudaLocation::kDevice, device}};
+        const int result = cuda.allocation_set_access(address, whole, &access, 1);
+        // Others are given access where they can have it.
+        if (device == number_) CudaDriver::check(result, "cuMemSetAccess");
     }
     return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/perf/driver_copies.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -59,10 +60,7 @@ class Side {
 
     bool is_device() const { return place_.is_device; }
     const std::optional<Device>& device() const { return device_; }
-    uint64_t slot(uint64_t number, uint64_t size) const {
-        return address_ +
-               number % std::max<uint64_t>(length_ / std::max<uint64_t>(size, 1), 1) * size;
-    }
+    uint64_t address() const { return address_; }
 
   private:
     static constexpr size_t kPage = 4096;
@@ -112,8 +110,9 @@ class Copies {
     void copy_window(uint64_t size, uint64_t window) {
         const CudaDriver& cuda = CudaDriver::get();
         for (uint64_t i = 0; i < window && size != 0; ++i) {
+            const uint64_t offset = i % options_.slots(size) * size;
             CudaDriver::check(
-                cuda.copy_async(to_.slot(i, size), from_.slot(i, size), size, stream_),
+                cuda.copy_async(to_.address() + offset, from_.address() + offset, size, stream_),
                 "cuMemcpyAsync");
         }
         CudaDriver::check(cuda.stream_synchronize(stream_), "cuStreamSynchronize");

@@ -62,9 +62,10 @@ void check_names(const Config& config, const std::vector<uct::Resource>& found) 
     std::vector<std::string_view> transports;
     transports.reserve(found.size());
     for (const uct::Resource& resource : found) transports.push_back(resource.transport);
-    const std::vector<uct::TransportDeclaration> known = uct::known_transports();
+    // Device memory goes beside the transports that carry messages: it has no resource.
+    std::vector<uct::TransportDeclaration> known;
     if (ucs::MemoryDetectors::any()) {
-        // Device memory goes beside the transports that carry messages: it has no resource.
+        known = uct::known_transports();
         for (const uct::TransportDeclaration& transport : known) {
             if (transport.device_type == uct::DeviceType::kAccelerator)
                 transports.push_back(transport.name);

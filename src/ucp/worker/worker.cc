@@ -107,8 +107,10 @@ ucs_status_t Worker::open() {
     if (Trace* trace = Trace::active()) trace->name_track(host_.uuid, name_);
     ucs_status_t status = interfaces_.open(context_, host_.uuid, random_,
                                            {transport_failed, message_lost, too_much, this});
-    interfaces_.choose_atomics(config().atomics);
-    if (status == UCS_OK) status = planner_.adopt_address(&host_.address);
+    if (status == UCS_OK) {
+        interfaces_.choose_atomics(config().atomics);
+        status = planner_.adopt_address(&host_.address);
+    }
     // The signal must work from any thread, so nothing is left to make then.
     Wakeup* made = nullptr;
     if (status == UCS_OK && context_.has_feature(UCP_FEATURE_WAKEUP)) status = wakeup(&made);
