@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <bit>
-#include <new>
 
 namespace softhca {
 namespace {

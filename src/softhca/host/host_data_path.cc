@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "softhca/host/futex.h"
 #include "softhca/host/host_fabric.h"
 #include "ucs/sys/sanitizer.h"
 

@@ -17,8 +17,6 @@
 #include <future>
 #include <optional>
 
-#include "softhca/host/futex.h"
-
 /// Joining and leaving the fabric, and the service thread of a process: how others call it.
 namespace softhca {
 namespace {

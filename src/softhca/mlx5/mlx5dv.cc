@@ -5,17 +5,14 @@
 
 #include "softhca/verbs/direct_verbs.h"
 
-/// The part of mlx5dv that the emulation has. The rest is in mlx5dv_absent.cc.
+/// The part of mlx5dv that the emulation has. The rest is in unsupported.cc.
 
 SOFTHCA_API bool mlx5dv_is_supported(ibv_device*) {
     return true;
 }
 
 SOFTHCA_API ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
-    if (attr != nullptr && (attr->flags != 0 || attr->comp_mask != 0)) {
-        errno = EOPNOTSUPP;
-        return nullptr;
-    }
+    if (attr != nullptr && (attr->flags != 0 || attr->comp_mask != 0)) return refuse(EOPNOTSUPP);
     return ibv_open_device(device);
 }
 

@@ -11,15 +11,14 @@
 namespace softhca {
 namespace {
 
-bool number(std::string_view text, uint64_t* value) {
+template <typename Number>
+bool number(std::string_view text, Number* value) {
     const auto result = std::from_chars(text.data(), text.data() + text.size(), *value);
     return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
 bool probability(std::string_view text, double* value) {
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), *value);
-    return result.ec == std::errc() && result.ptr == text.data() + text.size() && *value >= 0 &&
-           *value <= 1;
+    return number(text, value) && *value >= 0 && *value <= 1;
 }
 
 /// "N" or "N:M".
@@ -102,33 +101,16 @@ uint64_t FaultInjector::draw() {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
 }
-
-bool FaultInjector::chance(double p) {
-    return p > 0 && double(draw() >> 11) * 0x1p-53 < p;
-}
-
-bool FaultInjector::drop_message() {
+bool FaultInjector::happens(double FaultPlan::*probability) {
     if (!active()) return false;
     std::lock_guard guard(mutex_);
-    return chance(plan_.drop);
+    return chance(plan_.*probability);
 }
 
 uint64_t FaultInjector::message_delay_ns() {
     if (!active()) return 0;
     std::lock_guard guard(mutex_);
     return chance(plan_.delay) ? plan_.delay_ns : 0;
-}
-
-bool FaultInjector::drop_datagram() {
-    if (!active()) return false;
-    std::lock_guard guard(mutex_);
-    return chance(plan_.ud_drop);
-}
-
-bool FaultInjector::duplicate_datagram() {
-    if (!active()) return false;
-    std::lock_guard guard(mutex_);
-    return chance(plan_.ud_duplicate);
 }
 
 uint64_t FaultInjector::datagram_delay_ns() {

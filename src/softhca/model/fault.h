@@ -43,10 +43,10 @@ class FaultInjector {
     void set(const FaultPlan& plan);
     bool active() const { return active_.load(std::memory_order_relaxed); }
 
-    bool drop_message();
+    bool drop_message() { return happens(&FaultPlan::drop); }
     uint64_t message_delay_ns();
-    bool drop_datagram();
-    bool duplicate_datagram();
+    bool drop_datagram() { return happens(&FaultPlan::ud_drop); }
+    bool duplicate_datagram() { return happens(&FaultPlan::ud_duplicate); }
     /// By how much a datagram comes later than it would; 0: it keeps its place.
     uint64_t datagram_delay_ns();
     bool fail_post();
@@ -57,8 +57,9 @@ class FaultInjector {
     Fate operation();
 
   private:
+    bool happens(double FaultPlan::*probability);
     uint64_t draw();
-    bool chance(double probability);
+    bool chance(double p) { return p > 0 && double(draw() >> 11) * 0x1p-53 < p; }
 
     std::mutex mutex_;
     FaultPlan plan_;

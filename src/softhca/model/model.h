@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-
 namespace softhca {
 
 /// What the emulated adapter and wire cost, in nanoseconds unless said otherwise. Nothing here was

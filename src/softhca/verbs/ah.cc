@@ -10,17 +10,10 @@ SOFTHCA_API ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
     if (!Context::of(pd->context)->device.has_port(attr->port_num) ||
         (ethernet() && attr->is_global == 0)) {
-        errno = EINVAL;
-        return nullptr;
+        return refuse(EINVAL);
     }
-    if (!has_source_gid(*attr)) {
-        errno = ENODATA;
-        return nullptr;
-    }
-    if (fabric.faults.fail_create()) {
-        errno = ENOMEM;
-        return nullptr;
-    }
+    if (!has_source_gid(*attr)) return refuse(ENODATA);
+    if (fabric.faults.fail_create()) return refuse(ENOMEM);
     auto* ah = new Ah;
     ah->verbs.context = pd->context;
     ah->verbs.pd = pd;

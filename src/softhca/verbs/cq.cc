@@ -6,7 +6,6 @@
 #include <ctime>
 
 #include "softhca/adapter/responder.h"
-#include "softhca/verbs/mlx5_environment.h"
 #include "softhca/verbs/verbs_ops.h"
 
 namespace softhca {
@@ -179,26 +178,20 @@ Cq* create(Context& context, uint32_t cqe, void* cq_context, ibv_comp_channel* c
     Fabric& fabric = *context.fabric;
     if (cqe == 0 || cqe > fabric.limits.max_cqe || comp_vector < 0 ||
         comp_vector >= context.v.context.num_comp_vectors) {
-        errno = EINVAL;
-        return nullptr;
+        return refuse(EINVAL);
     }
-    if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) return refuse(error);
     auto cq = std::make_unique<Cq>();
     cq->fabric = &fabric;
     std::lock_guard guard(fabric.objects_mutex);
     if (fabric.all_cqs.size() >= fabric.limits.max_cq || fabric.faults.fail_create() ||
         (cq->record = fabric.segment.allocate_cq()) == nullptr) {
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     reset(*cq->record, context.device.lid, (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0);
     if (!make_rings(*cq, cqe)) {
         release(*cq);
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     ibv_cq_ex& ex = cq->verbs;
     ex.context = context.verbs();
@@ -257,10 +250,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
                                 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
                                 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
-    if ((attr->comp_mask & ~kMask) != 0 || (attr->wc_flags & ~kFlags) != 0) {
-        errno = EOPNOTSUPP;
-        return nullptr;
-    }
+    if ((attr->comp_mask & ~kMask) != 0 || (attr->wc_flags & ~kFlags) != 0)
+        return refuse(EOPNOTSUPP);
     const uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
     Cq* cq = create(*Context::of(context), attr->cqe, attr->cq_context, attr->channel,
                     int(attr->comp_vector), flags);
@@ -278,10 +269,7 @@ using namespace softhca;
 
 SOFTHCA_API ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                   ibv_comp_channel* channel, int comp_vector) {
-    if (const int error = check_cqe_size_variable(); error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (const int error = check_cqe_size_variable(); error != 0) return refuse(error);
     Cq* cq = create(*Context::of(context), cqe < 0 ? 0 : uint32_t(cqe), cq_context, channel,
                     comp_vector, 0);
     return cq != nullptr ? ibv_cq_ex_to_cq(&cq->verbs) : nullptr;

@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "softhca/host/host_fabric.h"
-#include "softhca/verbs/send_queue.h"
 #include "softhca/verbs/verbs_ops.h"
 #include "softhca/virtual/virtual_fabric.h"
 

@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "softhca/verbs/direct_verbs.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
+#include <string_view>
 
-#include "softhca/verbs/mlx5_environment.h"
 #include "softhca/verbs/verbs_ops.h"
 
 namespace softhca {
 namespace {
+
+constexpr size_t kHugePage = 2 * 1024 * 1024;
+
+bool huge_page_free() {
+    void* page = mmap(nullptr, kHugePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    if (page == MAP_FAILED) return false;
+    munmap(page, kHugePage);
+    return true;
+}
 
 ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dv) {
     constexpr uint64_t kMask =
@@ -22,15 +35,13 @@ ibv_qp* create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_ini
         const bool ops = (dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) != 0;
         if ((dv->comp_mask & ~kMask) != 0 || (flags && (dv->create_flags & ~kFlags) != 0) ||
             (ops && dv->send_ops_flags != 0)) {
-            errno = EOPNOTSUPP;
-            return nullptr;
+            return refuse(EOPNOTSUPP);
         }
         const mlx5dv_dci_streams& streams = dv->dc_init_attr.dci_streams;
         if ((dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0 &&
             (streams.log_num_concurent > kMaxLogDciStreams ||
              streams.log_num_errored > kMaxLogDciStreams)) {
-            errno = EINVAL;
-            return nullptr;
+            return refuse(EINVAL);
         }
     }
     return create_any_qp(*Context::of(context), *attr, dv);
@@ -60,10 +71,7 @@ int check_cq(const mlx5dv_cq_init_attr* dv) {
 }
 
 ibv_cq_ex* create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr, mlx5dv_cq_init_attr* dv) {
-    if (const int error = check_cq(dv); error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (const int error = check_cq(dv); error != 0) return refuse(error);
     return create_cq_ex(context, attr);
 }
 
@@ -84,6 +92,21 @@ const softhca_direct_verbs kTable = {
 };
 
 }  // namespace
+
+int check_queue_memory(const char* variable) {
+    const char* type = std::getenv(variable);
+    return type != nullptr && std::string_view(type) == "HUGE" && !huge_page_free() ? ENOMEM : 0;
+}
+
+int check_cqe_size(unsigned long size) {
+    return size == 64 || size == 128 ? 0 : EINVAL;
+}
+
+int check_cqe_size_variable() {
+    const char* size = std::getenv("MLX5_CQE_SIZE");
+    return size == nullptr ? 0 : check_cqe_size(std::strtoul(size, nullptr, 10));
+}
+
 }  // namespace softhca
 
 const softhca_direct_verbs* softhca_get_direct_verbs() {

@@ -59,10 +59,8 @@ uint16_t lid_of(const Dm* dm) {
 ibv_dm* alloc_dm(ibv_context* handle, ibv_alloc_dm_attr* attr) {
     Context& context = *Context::of(handle);
     Fabric& fabric = *context.fabric;
-    if (attr->comp_mask != 0 || attr->length == 0 || attr->log_align_req > kMaxLogAlign) {
-        errno = EINVAL;
-        return nullptr;
-    }
+    if (attr->comp_mask != 0 || attr->length == 0 || attr->log_align_req > kMaxLogAlign)
+        return refuse(EINVAL);
     std::lock_guard guard(fabric.objects_mutex);
     uint64_t taken = 0;
     for (const Dm* dm : fabric.all_dms) taken += lid_of(dm) == context.device.lid ? dm->length : 0;
@@ -71,10 +69,7 @@ ibv_dm* alloc_dm(ibv_context* handle, ibv_alloc_dm_attr* attr) {
         !fabric.faults.fail_create()) {
         memory = map_pages(attr->length);
     }
-    if (memory == nullptr) {
-        errno = ENOMEM;
-        return nullptr;
-    }
+    if (memory == nullptr) return refuse(ENOMEM);
     Dm* dm = make(handle, fabric.next_dm++, std::move(memory), attr->length);
     fabric.all_dms.push_back(dm);
     return &dm->verbs;
@@ -96,8 +91,7 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* handle, uint64_t offset, size_t length, un
     Dm& dm = *Dm::of(handle);
     if ((access & IBV_ACCESS_ZERO_BASED) == 0 || length > dm.length ||
         offset > dm.length - length) {
-        errno = EINVAL;
-        return nullptr;
+        return refuse(EINVAL);
     }
     ibv_mr* mr = reg_mr(pd, dm.memory.get() + offset, length, 0, access);
     if (mr == nullptr) return nullptr;
@@ -117,10 +111,7 @@ SOFTHCA_API ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
     const auto found = std::ranges::find_if(fabric.all_dms, [&](const Dm* dm) {
         return dm->verbs.handle == handle && lid_of(dm) == Context::of(context)->device.lid;
     });
-    if (found == fabric.all_dms.end()) {
-        errno = ENOENT;
-        return nullptr;
-    }
+    if (found == fabric.all_dms.end()) return refuse(ENOENT);
     return &make(context, handle, (*found)->memory, (*found)->length)->verbs;
 }
 

@@ -32,20 +32,15 @@ SOFTHCA_API ibv_context* ibv_import_device(int cmd_fd) {
         const auto found = std::find_if(
             fabric->contexts.begin(), fabric->contexts.end(),
             [&](Context* context) { return same_file(context->v.context.cmd_fd, cmd_fd); });
-        if (found == fabric->contexts.end()) {
-            errno = EINVAL;
-            return nullptr;
-        }
+        if (found == fabric->contexts.end()) return refuse(EINVAL);
         device = (*found)->device;
     }
     return open_context(device, fabric, cmd_fd);
 }
 
 SOFTHCA_API ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
-    if (handle == 0 || handle >= Context::of(context)->fabric->next_pd.load()) {
-        errno = ENOENT;
-        return nullptr;
-    }
+    if (handle == 0 || handle >= Context::of(context)->fabric->next_pd.load())
+        return refuse(ENOENT);
     auto* pd = new Pd;
     pd->verbs.context = context;
     pd->verbs.handle = pd->number = handle;
@@ -60,10 +55,8 @@ SOFTHCA_API ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
     MrRecord* record = fabric.segment.mr_at(handle);
     const uint32_t key = record != nullptr ? record->key.load(std::memory_order_acquire) : 0;
-    if (key == 0 || !fabric.local(record->owner) || record->pd != Pd::of(pd)->real()->number) {
-        errno = ENOENT;
-        return nullptr;
-    }
+    if (key == 0 || !fabric.local(record->owner) || record->pd != Pd::of(pd)->real()->number)
+        return refuse(ENOENT);
     auto* mr = new Mr;
     mr->record = record;
     mr->verbs.context = pd->context;

@@ -2,7 +2,6 @@
 #include <cerrno>
 
 #include "softhca/adapter/requester.h"
-#include "softhca/verbs/send_queue.h"
 #include "softhca/verbs/verbs_ops.h"
 
 /// Memory windows. A window is a record among those of regions; bound, it has a key, and leads to a
@@ -92,16 +91,12 @@ void set_bind(Wqe& wqe, const ibv_mw& mw, uint32_t rkey, const ibv_mw_bind_info&
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
-    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
-        errno = EINVAL;
-        return nullptr;
-    }
+    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return refuse(EINVAL);
     MrRecord* record = nullptr;
     if (fabric.mr_count.fetch_add(1) >= fabric.limits.max_mr || fabric.faults.fail_create() ||
         (record = fabric.segment.allocate_mr()) == nullptr) {
         --fabric.mr_count;
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     record->pd = Pd::of(pd)->real()->number;
     record->window = true;

@@ -51,21 +51,16 @@ void withdraw(Mr& mr) {
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned access) {
     Fabric& fabric = *Context::of(pd->context)->fabric;
     const int error = check(addr, length, access);
-    if (error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (error != 0) return refuse(error);
     if (fabric.mr_count.fetch_add(1) >= fabric.limits.max_mr || fabric.faults.fail_create()) {
         --fabric.mr_count;
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     auto mr = std::make_unique<Mr>();
     mr->record = fabric.segment.allocate_mr();
     if (mr->record == nullptr) {
         --fabric.mr_count;
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     MrRecord& record = *mr->record;
     record.pd = Pd::of(pd)->real()->number;
@@ -87,10 +82,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned ac
 }
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
-    if (attr->comp_mask != 0) {
-        errno = EOPNOTSUPP;
-        return nullptr;
-    }
+    if (attr->comp_mask != 0) return refuse(EOPNOTSUPP);
     return new ibv_td{context};
 }
 
@@ -100,10 +92,7 @@ int dealloc_td(ibv_td* td) {
 }
 
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
-    if (attr->pd == nullptr) {
-        errno = EINVAL;
-        return nullptr;
-    }
+    if (attr->pd == nullptr) return refuse(EINVAL);
     auto* pd = new Pd;
     pd->verbs.context = context;
     pd->verbs.handle = attr->pd->handle;
@@ -118,10 +107,7 @@ using namespace softhca;
 
 SOFTHCA_API ibv_pd* ibv_alloc_pd(ibv_context* handle) {
     Context& context = *Context::of(handle);
-    if (context.fabric->faults.fail_create()) {
-        errno = ENOMEM;
-        return nullptr;
-    }
+    if (context.fabric->faults.fail_create()) return refuse(ENOMEM);
     auto* pd = new Pd;
     pd->verbs.context = handle;
     pd->verbs.handle = pd->number = context.fabric->next_pd++;

@@ -4,8 +4,6 @@
 #include <cerrno>
 
 #include "softhca/adapter/requester.h"
-#include "softhca/verbs/mlx5_environment.h"
-#include "softhca/verbs/send_queue.h"
 #include "softhca/verbs/verbs_ops.h"
 
 namespace softhca {
@@ -156,10 +154,7 @@ ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_
     int error = kind_of(attr, dv, &kind);
     if (error == 0) error = check(fabric, attr, kind);
     if (error == 0) error = check_queue_memory("MLX_QP_ALLOC_TYPE");
-    if (error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (error != 0) return refuse(error);
     auto qp = std::make_unique<Qp>();
     qp->fabric = &fabric;
     qp->context = &context;
@@ -174,14 +169,12 @@ ibv_qp* create_any_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_
     std::lock_guard guard(fabric.objects_mutex);
     if (fabric.qp_count(context.device.lid) >= fabric.limits.max_qp ||
         fabric.faults.fail_create() || (qp->record = fabric.segment.allocate_qp()) == nullptr) {
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     qp->record->state = QpState::kReset;
     if (!make_queues(*qp, attr, context.device.lid)) {
         Segment::release(*qp->record);
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     fill_record(*qp, attr, dv, context.device.lid);
     fill_handle(*qp, context, attr);

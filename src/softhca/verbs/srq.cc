@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "softhca/adapter/responder.h"
-#include "softhca/verbs/mlx5_environment.h"
 #include "softhca/verbs/verbs_ops.h"
 
 namespace softhca {
@@ -47,10 +46,7 @@ int post(Fabric& fabric, Context& context, RqRecord& rq, std::atomic<int32_t>& o
 
 RqRecord* create_rq(Fabric& fabric, uint16_t lid, uint32_t depth, uint32_t max_sge, uint32_t pd) {
     RqRecord* rq = fabric.segment.allocate_rq();
-    if (rq == nullptr) {
-        errno = ENOMEM;
-        return nullptr;
-    }
+    if (rq == nullptr) return refuse(ENOMEM);
     rq->lid = lid;
     rq->shared = false;
     rq->depth = std::bit_ceil(std::max(depth, 1u));
@@ -65,8 +61,7 @@ RqRecord* create_rq(Fabric& fabric, uint16_t lid, uint32_t depth, uint32_t max_s
     rq->ring = fabric.segment.allocate_block(rq->ring_bytes);
     if (rq->ring == 0) {
         Segment::release(*rq);
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
     }
     return rq;
 }
@@ -105,8 +100,7 @@ int post_srq_recv(ibv_srq* handle, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attr) {
     if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 ||
         ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC)) {
-        errno = EOPNOTSUPP;
-        return nullptr;
+        return refuse(EOPNOTSUPP);
     }
     return ibv_create_srq(attr->pd, reinterpret_cast<ibv_srq_init_attr*>(attr));
 }
@@ -125,19 +119,14 @@ SOFTHCA_API ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
     Fabric& fabric = *context.fabric;
     if (init->attr.max_wr > fabric.limits.max_srq_wr ||
         init->attr.max_sge > fabric.limits.max_sge) {
-        errno = EINVAL;
-        return nullptr;
+        return refuse(EINVAL);
     }
-    if (const int error = check_queue_memory("MLX_SRQ_ALLOC_TYPE"); error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    if (const int error = check_queue_memory("MLX_SRQ_ALLOC_TYPE"); error != 0)
+        return refuse(error);
     auto srq = std::make_unique<Srq>();
     std::lock_guard guard(fabric.objects_mutex);
-    if (fabric.all_srqs.size() >= fabric.limits.max_srq || fabric.faults.fail_create()) {
-        errno = ENOMEM;
-        return nullptr;
-    }
+    if (fabric.all_srqs.size() >= fabric.limits.max_srq || fabric.faults.fail_create())
+        return refuse(ENOMEM);
     const uint32_t max_sge = std::max(init->attr.max_sge, 1u);
     const uint32_t max_wr = std::max(init->attr.max_wr, 1u);
     srq->record =

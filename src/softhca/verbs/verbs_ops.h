@@ -4,6 +4,7 @@
 #include "softhca/adapter/fabric.h"
 
 /// The entry points that programs reach through a context's function pointers.
+
 namespace softhca {
 
 /// The fabric that device lists are taken from: the current virtual one, else the host's.
@@ -64,5 +65,29 @@ void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& co
 /// Drops events of an object that nobody has read yet.
 void drop_async_events(Context& context, void* object);
 void drop_comp_events(Cq& cq);
+
+/// Posting of send requests, by both interfaces: ibv_post_send and ibv_wr_*.
+
+/// Fills the function pointers of ibv_qp_ex and mlx5dv_qp_ex.
+void install_builders(Qp& qp);
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
+
+/// Opens and closes a batch; between them sq_lock is held.
+int begin_batch(Qp& qp);
+void end_batch(Qp& qp);
+/// The next free slot, cleared, at build_tail; nullptr and build_error if there is none.
+Wqe* next_slot(Qp& qp, uint8_t opcode);
+void set_address(Wqe& wqe, const Ah& ah);
+void set_bind(Wqe& wqe, const ibv_mw& mw, uint32_t rkey, const ibv_mw_bind_info& info);
+
+/// What programs ask of mlx5 by environment variables. Entries and queues are laid out in our own
+/// way, but what an adapter would refuse is refused here too. All return 0 or an errno.
+
+/// MLX_CQ_ALLOC_TYPE and its like for QPs and SRQs: HUGE wants a huge page, or nothing.
+int check_queue_memory(const char* variable);
+
+/// Completion entries are 64 or 128 bytes long.
+int check_cqe_size(unsigned long size);
+int check_cqe_size_variable();
 
 }  // namespace softhca

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "softhca/virtual/virtual_fabric.h"
 
-#include <algorithm>
 #include <new>
 
 namespace softhca {
@@ -90,19 +89,6 @@ uint16_t VirtualFabricImpl::lid_of_guid(uint64_t guid) const {
     const uint64_t lid = guid - kGuidBase;
     return lid > 0 && lid < ports_.size() ? uint16_t(lid) : 0;
 }
-
-uint64_t VirtualFabricImpl::guid_of_lid(uint16_t lid) const {
-    return lid > 0 && lid < ports_.size() ? kGuidBase + lid : 0;
-}
-
-bool VirtualFabricImpl::port_up(uint16_t lid) const {
-    return nodes_[ports_[lid].node].alive && ports_[lid].up;
-}
-
-bool VirtualFabricImpl::reachable(uint16_t from, uint16_t to) const {
-    return to != 0 && to < ports_.size() && port_up(from) && port_up(to);
-}
-
 Reach VirtualFabricImpl::move(Owner, iovec* mine, int num_mine, iovec* theirs, int num_theirs,
                               bool write) {
     if (write) {

@@ -51,9 +51,15 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     std::vector<Device> devices() override;
     unsigned num_ports() const override { return unsigned(ports_.size()) - 1; }
     uint16_t lid_of_guid(uint64_t guid) const override;
-    uint64_t guid_of_lid(uint16_t lid) const override;
-    bool port_up(uint16_t lid) const override;
-    bool reachable(uint16_t from, uint16_t to) const override;
+    uint64_t guid_of_lid(uint16_t lid) const override {
+        return lid > 0 && lid < ports_.size() ? kGuidBase + lid : 0;
+    }
+    bool port_up(uint16_t lid) const override {
+        return nodes_[ports_[lid].node].alive && ports_[lid].up;
+    }
+    bool reachable(uint16_t from, uint16_t to) const override {
+        return to != 0 && to < ports_.size() && port_up(from) && port_up(to);
+    }
     bool local(Owner) const override { return true; }
     uint64_t now_ns() const override { return now_ / kPs; }
     bool carries_payload() const override { return false; }
@@ -74,7 +80,9 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
 
     bool step();
     void advance_to(uint64_t ns);
-    uint64_t next_event_ns() const;
+    uint64_t next_event_ns() const {
+        return events_.empty() ? VirtualFabric::kNever : (events_.top().time + kPs - 1) / kPs;
+    }
 
     static constexpr uint64_t kPs = 1000;
 
@@ -130,7 +138,9 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     void schedule(uint64_t time, Kind kind, uint32_t qpn, Message* message = nullptr,
                   uint32_t epoch = 0);
     void schedule_transmit(Qp& qp, uint64_t time);
-    Qp* qp_of(uint32_t qpn);
+    Qp* qp_of(uint32_t qpn) {
+        return segment.find_qp(qpn) != nullptr ? qps.get(segment.index_of(qpn)) : nullptr;
+    }
     Message* new_message();
     void free_message(Message* message) { free_.push_back(message); }
 

@@ -41,11 +41,6 @@ void VirtualFabricImpl::schedule_transmit(Qp& qp, uint64_t time) {
     qp.scheduled = true;
     schedule(time, Kind::kTransmit, qp.record->number);
 }
-
-Qp* VirtualFabricImpl::qp_of(uint32_t qpn) {
-    return segment.find_qp(qpn) != nullptr ? qps.get(segment.index_of(qpn)) : nullptr;
-}
-
 Message* VirtualFabricImpl::new_message() {
     if (free_.empty()) {
         messages_.push_back(std::make_unique<Message>());
@@ -446,11 +441,6 @@ bool VirtualFabricImpl::step() {
     }
     return true;
 }
-
-uint64_t VirtualFabricImpl::next_event_ns() const {
-    return events_.empty() ? VirtualFabric::kNever : (events_.top().time + kPs - 1) / kPs;
-}
-
 void VirtualFabricImpl::advance_to(uint64_t ns) {
     const uint64_t until = ns * kPs;
     while (!events_.empty() && events_.top().time <= until) step();
