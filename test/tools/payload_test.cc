@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/program/payload.h"
 
 #include <gtest/gtest.h>
 

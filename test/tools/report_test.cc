@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "tools/program/shift.h"
+#include "tools/program/flow.h"
 #include "tools/report/json.h"
 #include "tools/report/table.h"
 #include "tools/sim/observer.h"

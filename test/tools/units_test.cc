@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "tools/program/options.h"
-#include "tools/program/pacer.h"
 
 namespace tools {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tools/bench/job.h"
 #include "tools/program/worker.h"
-#include "tools/report/lanes.h"
+#include "tools/report/result.h"
 
 namespace tools {
 namespace {

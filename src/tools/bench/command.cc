@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/command.h"
+#include "tools/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +12,6 @@
 #include "tools/bench/child.h"
 #include "tools/bench/launcher.h"
 #include "tools/common/bench_options.h"
-#include "tools/common/exit_codes.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
@@ -130,11 +127,9 @@ void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
     if (pattern.in_pairs) add_pair_options(app, command->options);
     app.add_option("--lanes", command->modes, "Kinds of run, one after the other")
         ->delimiter(',')
-        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
-        ->capture_default_str();
+        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}));
     add_device_options(app, command->device);
-    app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set")
-        ->capture_default_str();
+    app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set");
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
     app.add_option("--prefix", command->prefix,
                    "Words before the command of each rank, %r is its number: "
@@ -152,6 +147,7 @@ void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
 void add_bench(CLI::App& app, int argc, char** argv) {
     CLI::App& bench = *app.add_subcommand("bench", "Benchmarks between processes of this machine");
     bench.require_subcommand(1);
+    bench.option_defaults()->always_capture_default();
     const std::vector<std::string> arguments(argv, argv + argc);
     for (const auto& pattern : kBenchPatterns) add_benchmark(bench, pattern, arguments);
 }

@@ -32,11 +32,6 @@ SharedPage SharedPage::create(unsigned ranks) {
     }
     return SharedPage(fd, ranks);
 }
-
-SharedPage SharedPage::open(int fd, unsigned ranks) {
-    return SharedPage(fd, ranks);
-}
-
 SharedPage::SharedPage(SharedPage&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       length_(other.length_),

@@ -24,7 +24,7 @@ class SharedPage {
     // The launcher's: a new file for so many ranks. Throws std::system_error.
     static SharedPage create(unsigned ranks);
     // A rank's: the file that it inherited.
-    static SharedPage open(int fd, unsigned ranks);
+    static SharedPage open(int fd, unsigned ranks) { return SharedPage(fd, ranks); }
     SharedPage(SharedPage&& other) noexcept;
     SharedPage& operator=(SharedPage&&) = delete;
     ~SharedPage();

@@ -2,8 +2,6 @@
 #include "tools/common/bench_options.h"
 
 #include <fmt/format.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <stdexcept>
 
@@ -22,8 +20,7 @@ CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanos
     };
     return command.add_option_function<std::string>(name, read, help)
         ->type_name("TIME")
-        ->default_str(format_time(static_cast<double>(nanoseconds)))
-        ->always_capture_default();
+        ->default_str(format_time(static_cast<double>(nanoseconds)));
 }
 
 void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::string& help) {
@@ -42,38 +39,26 @@ void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::strin
 }
 
 void add_common_options(CLI::App& command, BenchOptions& options) {
-    command.add_option("--ranks", options.ranks, "Ranks")
-        ->check(CLI::Range(2, 4096))
-        ->capture_default_str();
+    command.add_option("--ranks", options.ranks, "Ranks")->check(CLI::Range(2, 4096));
     add_sizes(command, options.size_min, options.size_max,
               "Message sizes, powers of two; units K, M, G");
-    command
-        .add_option("--iterations", options.iterations,
-                    "Windows (mbw_mr) or exchanges (alltoall) a size, instead of a time")
-        ->check(CLI::PositiveNumber);
-    command.add_option("--warmup", options.warmup, "Windows or exchanges before each size")
-        ->capture_default_str();
+    command.add_option("--iterations", options.iterations,
+                       "Windows (mbw_mr) or exchanges (alltoall) a size; 0: as many as fit --time");
+    command.add_option("--warmup", options.warmup, "Windows or exchanges before each size");
     add_time(command, "--time", options.time, "Time a size");
     add_time(command, "--settle", options.settle, "Traffic before the first size");
-    command.add_option("--seed", options.seed, "Of payloads and, simulated, of everything")
-        ->capture_default_str();
+    command.add_option("--seed", options.seed, "Of payloads and, simulated, of everything");
     command.add_flag("--verify", options.verify, "Check every payload at its receiver");
 }
 
 void add_pair_options(CLI::App& command, BenchOptions& options) {
-    command.add_option("--pairs", options.pairs, "Hot pairs (default: half the ranks)")
-        ->check(CLI::PositiveNumber);
-    command
-        .add_option("--unused", options.unused,
-                    "Endpoints of each rank beside its pair's, which carry at most the trickle")
-        ->capture_default_str();
-    command
-        .add_option("--trickle", options.trickle,
-                    "One message to each unused endpoint per so many hot ones; 0: none")
-        ->capture_default_str();
+    command.add_option("--pairs", options.pairs, "Hot pairs; 0: half the ranks");
+    command.add_option("--unused", options.unused,
+                       "Endpoints of each rank beside its pair's, which carry at most the trickle");
+    command.add_option("--trickle", options.trickle,
+                       "One message to each unused endpoint per so many hot ones; 0: none");
     command.add_option("--window", options.window, "Messages in flight before an acknowledgement")
-        ->check(CLI::Range(1, 65536))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 65536));
 }
 
 void check_options(const BenchOptions& options, bool in_pairs) {

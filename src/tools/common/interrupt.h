@@ -2,8 +2,23 @@
 #pragma once
 
 #include <csignal>
+#include <exception>
 
 namespace tools {
+
+// What every command of swiftlane returns; docs/tools.md has the table.
+enum ExitCode : int {
+    kDone = 0,
+    kFailed = 1,         // something went wrong: said on standard error
+    kMisused = 2,        // the command line makes no sense
+    kInterrupted = 130,  // Ctrl-C: what was finished has been printed and written
+};
+
+// Ctrl-C came, and all that can be said has been said.
+class Interrupted : public std::exception {
+  public:
+    const char* what() const noexcept override { return "interrupted"; }
+};
 
 // Ctrl-C as a question that a measurement asks itself between rows, so that it can keep what it
 // has. A second one ends the process at once. One object at a time.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <system_error>
 
 #include "tools/common/interrupt.h"
 #include "tools/common/paths.h"
@@ -65,6 +66,15 @@ Environment library_environment(bool soft, const std::string& transports) {
     return environment;
 }
 
+void become_program(const std::string& program, std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execvp(program.c_str(), arguments.data());
+    throw std::system_error(errno, std::generic_category(), program);
+}
+
 void exec_again(const ExecSettings& settings, unsigned rank) {
     for (const auto& [name, value] : settings.environment) {
         setenv(name.c_str(), value.c_str(), 1);
@@ -74,13 +84,12 @@ void exec_again(const ExecSettings& settings, unsigned rank) {
     if (has_prefix) words.push_back(Paths::find().program);
     words.insert(words.end(), settings.arguments.begin() + (has_prefix ? 1 : 0),
                  settings.arguments.end());
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execvp(has_prefix ? arguments[0] : "/proc/self/exe", arguments.data());
-    fmt::print(stderr, "swiftlane: exec: {}\n", std::strerror(errno));
-    _exit(127);
+    try {
+        become_program(has_prefix ? words[0] : "/proc/self/exe", words);
+    } catch (const std::system_error& error) {
+        fmt::print(stderr, "swiftlane: {}\n", error.what());
+        _exit(127);
+    }
 }
 
 void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,

@@ -25,6 +25,10 @@ struct ExecSettings {
 // `transports` are for UCX_TLS. What the user has set in the environment stays.
 Environment library_environment(bool soft, const std::string& transports);
 
+// Become another program, found in PATH, with these words as its command line. Throws
+// std::system_error.
+[[noreturn]] void become_program(const std::string& program, std::vector<std::string> words);
+
 // Start this executable anew in this process. Ends it if that fails.
 [[noreturn]] void exec_again(const ExecSettings& settings, unsigned rank);
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/common/soft_adapter.h"
 
-#include <unistd.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "tools/common/paths.h"
+#include "tools/common/process.h"
 #include "uct/ib/base/transports.h"
 
 namespace tools {
@@ -28,8 +24,7 @@ void add_device_options(CLI::App& app, std::string& device) {
                                  "soft: the emulated adapter; real: what the machine has; auto: "
                                  "soft only where there is no adapter, no other host and no memory "
                                  "of a device")
-                      ->check(CLI::IsMember({"auto", "soft", "real"}))
-                      ->capture_default_str();
+                      ->check(CLI::IsMember({"auto", "soft", "real"}));
     app.add_flag_callback(
            "--soft", [&device] { device = "soft"; }, "On the emulated adapter: --device soft")
         ->excludes(named);
@@ -56,13 +51,8 @@ void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
     if (!paths.modules.empty()) setenv("UCX_MODULE_DIR", paths.modules.c_str(), 0);
     std::vector<std::string> words{"swiftlane"};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    argv.reserve(words.size() + 1);
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
     std::fflush(stdout);
-    execv(paths.program.c_str(), argv.data());
-    throw std::system_error(errno, std::generic_category(), paths.program);
+    become_program(paths.program, std::move(words));
 }
 
 }  // namespace tools

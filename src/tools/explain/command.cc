@@ -1,29 +1,183 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/explain/command.h"
+#include "tools/commands.h"
 
 #include <fmt/format.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <ucp/api/ucpx.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "tools/common/printed.h"
 #include "tools/common/soft_adapter.h"
-#include "tools/explain/document.h"
-#include "tools/explain/peer.h"
 #include "tools/program/worker.h"
 #include "tools/report/json.h"
 
 namespace tools {
 namespace {
+
+// Columns are two or more spaces apart; no cell is empty but at the end of a line.
+std::vector<std::string> cells_of(std::string_view line) {
+    std::vector<std::string> cells;
+    while (!line.empty()) {
+        const size_t end = std::min(line.find("  "), line.size());
+        cells.emplace_back(line.substr(0, end));
+        line.remove_prefix(std::min(line.find_first_not_of(' ', end), line.size()));
+    }
+    return cells;
+}
+
+std::string key_of(std::string_view column) {
+    std::string key;
+    bool is_apart = false;
+    for (char c : column) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        const bool is_word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (is_word && is_apart && !key.empty()) key += '_';
+        is_apart = !is_word;
+        if (is_word) key += c;
+    }
+    return key;
+}
+
+Json value_of(const std::string& cell) {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+    if (error == std::errc() && end == cell.data() + cell.size()) return number;
+    return cell == "-" ? Json() : Json(cell);
+}
+
+bool is_head(std::string_view line) {
+    return line.starts_with("transport  ") || line.starts_with("role  ") ||
+           line.starts_with("operation  ");
+}
+
+// The text of ucpx_worker_explain() as a document: each table with its title, its rows as objects
+// by the columns' names ("sum [ns]" is "sum_ns"), cells that are numbers as such; what stands
+// outside of tables as notes.
+Json explanation_json(std::string_view text) {
+    Json tables = Json::array(), notes = Json::array();
+    std::vector<std::string> columns;
+    std::string title;
+    while (!text.empty()) {
+        std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        if (line.starts_with('#')) line.remove_prefix(1);
+        line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+        if (line.empty()) {
+            columns.clear();
+        } else if (is_head(line)) {
+            columns = cells_of(line);
+            tables.push_back({{"title", std::exchange(title, {})}, {"rows", Json::array()}});
+        } else if (const auto cells = cells_of(line); !columns.empty() && cells.size() > 1) {
+            Json row = Json::object();
+            for (size_t i = 0; i < columns.size(); ++i)
+                row[key_of(columns[i])] = i < cells.size() ? value_of(cells[i]) : Json();
+            tables.back()["rows"].push_back(std::move(row));
+        } else {
+            // A line by itself is the title of the table that follows, or a note.
+            if (!title.empty()) notes.push_back(title);
+            title = line;
+        }
+    }
+    if (!title.empty()) notes.push_back(title);
+    return {{"tables", std::move(tables)}, {"notes", std::move(notes)}};
+}
+
+std::string read_all(int file) {
+    std::string bytes;
+    char buffer[4096];
+    for (;;) {
+        const ssize_t count = read(file, buffer, sizeof(buffer));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return bytes;
+        bytes.append(buffer, static_cast<size_t>(count));
+    }
+}
+
+// The peer: tells its address, then waits until the other process wants no more of it.
+int run_peer(const std::vector<std::string>& settings, int tell, int stop) {
+    for (const std::string& setting : settings) {
+        const size_t equals = setting.find('=');
+        setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
+    }
+    try {
+        const Context context(1);
+        const Worker worker(context.handle());
+        const std::string address = worker.address();
+        const bool is_told =
+            write(tell, address.data(), address.size()) == static_cast<ssize_t>(address.size());
+        close(tell);
+        read_all(stop);
+        return is_told ? 0 : 1;
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "swiftlane: the peer: {}\n", error.what());
+        return 1;
+    }
+}
+
+// A worker in a process of its own, as another rank would be. It lives until this object goes.
+class PeerProcess {
+  public:
+    // Forks: call it before this process has a context. `settings` are NAME=VALUE pairs for the
+    // peer's environment. Throws std::system_error, or std::runtime_error if it has no worker.
+    explicit PeerProcess(const std::vector<std::string>& settings) {
+        int tell[2];
+        int stop[2];
+        if (pipe(tell) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+        if (pipe(stop) != 0) {
+            const int error = errno;
+            close(tell[0]);
+            close(tell[1]);
+            throw std::system_error(error, std::generic_category(), "pipe");
+        }
+        process_ = fork();
+        if (process_ == 0) {
+            close(tell[0]);
+            close(stop[1]);
+            std::_Exit(run_peer(settings, tell[1], stop[0]));
+        }
+        const int error = errno;
+        close(tell[1]);
+        close(stop[0]);
+        stop_ = stop[1];
+        if (process_ > 0) address_ = read_all(tell[0]);
+        close(tell[0]);
+        if (process_ > 0 && !address_.empty()) return;
+        close(stop_);
+        if (process_ < 0) throw std::system_error(error, std::generic_category(), "fork");
+        waitpid(process_, nullptr, 0);
+        throw std::runtime_error("the peer has no worker");
+    }
+    ~PeerProcess() {
+        close(stop_);
+        waitpid(process_, nullptr, 0);
+    }
+    PeerProcess(const PeerProcess&) = delete;
+    PeerProcess& operator=(const PeerProcess&) = delete;
+
+    const std::string& address() const { return address_; }
+
+  private:
+    pid_t process_ = -1;
+    int stop_ = -1;  // the peer ends when this is closed
+    std::string address_;
+};
 
 struct ExplainCommand {
     bool self = false;

@@ -97,11 +97,6 @@ Channel Channel::listen(const std::string& host, uint16_t port) {
     }
     return Channel(std::move(socket));
 }
-
-uint16_t Channel::port() const {
-    return socket_.local().port();
-}
-
 Channel Channel::accept_one() const {
     Socket caller;
     while (socket_.accept(&caller) != UCS_OK) {
@@ -160,11 +155,6 @@ Json Channel::expect() {
     if (!message) throw std::runtime_error("the other process is gone");
     return *std::move(message);
 }
-
-void Channel::shut_down() {
-    socket_.shut_down();
-}
-
 bool Channel::is_gone() const {
     char byte;
     const ssize_t n = recv(socket_.descriptor(), &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);

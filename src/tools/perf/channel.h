@@ -37,14 +37,14 @@ class Channel {
     // The same, where the other end must be there.
     Json expect();
     // Both ends' receive() return, and find it gone. Any thread.
-    void shut_down();
+    void shut_down() { socket_.shut_down(); }
     // Whether the other end has gone; there must be no message under way.
     bool is_gone() const;
 
   private:
     explicit Channel(ucs::net::Socket socket) : socket_(std::move(socket)) {}
     static Channel listen(const std::string& host, uint16_t port);
-    uint16_t port() const;
+    uint16_t port() const { return socket_.local().port(); }
     Channel accept_one() const;
     bool read(void* data, size_t length);
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/command.h"
+#include "tools/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
 #include "tools/common/bench_options.h"
-#include "tools/common/exit_codes.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/soft_adapter.h"
@@ -232,10 +228,11 @@ void add_library_options(CLI::App& app, PerfCommand& command) {
     app.add_option("--tls", command.transports,
                    fmt::format("Transports, unless UCX_TLS is set (soft: {})", kSoftTransports));
     app.add_option("--qps", command.queue_pairs,
-                   "Queue pairs for bulk of a promoted endpoint: sets UCX_BULK_QPS")
-        ->check(CLI::Range(1, 8));
-    app.add_option("--rails", command.rails, "Rails of an endpoint: sets UCX_MAX_RNDV_RAILS")
-        ->check(CLI::Range(1, 64));
+                   "Queue pairs for bulk of a promoted endpoint: sets UCX_BULK_QPS, unless 0")
+        ->check(CLI::Range(0, 8));
+    app.add_option("--rails", command.rails,
+                   "Rails of an endpoint: sets UCX_MAX_RNDV_RAILS, unless 0")
+        ->check(CLI::Range(0, 64));
 }
 
 void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std::string& help) {
@@ -256,18 +253,14 @@ void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& comm
     add_sizes(app, options.size_min, options.size_max,
               "Sizes of messages or pieces, each the double of the one before; units K, M, G");
     app.add_option("--window", options.window, "Operations under way at a time (bandwidth)")
-        ->check(CLI::Range(1, 1 << 20))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 1 << 20));
     add_time(app, "--time", options.time, "Time of each measurement");
     app.add_option("--iterations", options.iterations,
-                   "Operations of each measurement, instead of a time")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--warmup", options.warmup, "Operations before each measurement")
-        ->capture_default_str();
+                   "Operations of each measurement; 0: as many as fit --time");
+    app.add_option("--warmup", options.warmup, "Operations before each measurement");
     app.add_option("--measure", command->metrics, "latency, bandwidth or both")
         ->delimiter(',')
-        ->check(CLI::IsMember({"latency", "bandwidth"}))
-        ->capture_default_str();
+        ->check(CLI::IsMember({"latency", "bandwidth"}));
     add_size(app, "--buffer", options.buffer,
              "Memory of each thread for messages; there is room for one message at least");
     const auto read_memory = [&options](const std::string& text) {
@@ -307,9 +300,8 @@ void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& comm
 void add_contents_options(CLI::App& app, Options& options) {
     app.add_option("--threads", options.threads,
                    "Threads at each end, each with a worker and an endpoint of its own")
-        ->check(CLI::Range(1, 256))
-        ->capture_default_str();
-    app.add_option("--seed", options.seed, "Of the contents")->capture_default_str();
+        ->check(CLI::Range(1, 256));
+    app.add_option("--seed", options.seed, "Of the contents");
     app.add_flag("--verify", options.verify,
                  "Check every byte. Windows of put, get and batch are checked one by one, and only "
                  "the transfers are timed; with tag and am the checks are in the figures");
@@ -327,8 +319,7 @@ void add_operation(CLI::App& perf, Operation operation, const std::string& help,
         command->options.size_max = 64 << 10;
         command->options.window = 1;
         app.add_option("--pieces", command->options.pieces, "Pieces of a batch")
-            ->check(CLI::Range(1, 1 << 24))
-            ->capture_default_str();
+            ->check(CLI::Range(1, 1 << 24));
         app.add_flag("--get", command->options.batch_gets, "Read instead of write");
         app.add_flag("--notify", command->options.notify,
                      "The target is notified of each batch, and the last notification ends the "
@@ -379,6 +370,7 @@ void add_perf(CLI::App& app, int argc, char** argv) {
     CLI::App& perf = *app.add_subcommand(
         "perf", "Latency, bandwidth and message rate between two processes or hosts");
     perf.require_subcommand(1);
+    perf.option_defaults()->always_capture_default();
     const std::vector<std::string> arguments(argv, argv + argc);
     perf::add_operation(perf, Operation::kPut, "One-sided writes", arguments);
     perf::add_operation(perf, Operation::kGet, "One-sided reads", arguments);

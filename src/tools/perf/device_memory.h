@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 
 namespace tools::perf {
@@ -27,7 +26,6 @@ class Device {
     // std::runtime_error if there is no such device.
     Device(const MemoryPlace& place, bool is_initiator);
     Device(const Device&) = delete;
-    Device& operator=(const Device&) = delete;
 
     // Messages lie in host memory that is pinned.
     bool is_pinned() const { return place_.is_pinned; }

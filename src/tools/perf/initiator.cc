@@ -11,7 +11,6 @@ namespace tools::perf {
 namespace {
 
 constexpr size_t kMostLatencies = 1 << 18;
-constexpr unsigned kMessageId = 1;
 // Calls that end at once do not drive the library: it gets its turn every so often.
 constexpr uint64_t kProgressEvery = 16;
 
@@ -39,11 +38,6 @@ class Pace {
 
 Initiator::Initiator(Peer& peer, std::atomic<uint64_t>& done)
     : peer_(peer), options_(peer.options()), done_(done) {}
-
-bool Initiator::is_two_sided() const {
-    return options_.operation == Operation::kTag || options_.operation == Operation::kAm;
-}
-
 bool Initiator::writes() const {
     return options_.operation == Operation::kPut ||
            (options_.operation == Operation::kBatch && !options_.batch_gets);
@@ -54,11 +48,6 @@ void Initiator::warm_up(Metric metric, uint64_t size) {
     run(metric, size, {options_.warmup, 0});
     done_ = 0;
 }
-
-Sample Initiator::measure(Metric metric, uint64_t size) {
-    return run(metric, size, {options_.iterations, options_.time});
-}
-
 uint64_t Initiator::target_usage() {
     return peer_
         .ask({.kind = Order::Kind::kUsage, .slots = 0, .size = 0, .sequence = 0, .count = 0})

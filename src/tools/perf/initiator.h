@@ -25,7 +25,9 @@ class Initiator {
     Initiator(Peer& peer, std::atomic<uint64_t>& done);
 
     void warm_up(Metric metric, uint64_t size);
-    Sample measure(Metric metric, uint64_t size);
+    Sample measure(Metric metric, uint64_t size) {
+        return run(metric, size, {options_.iterations, options_.time});
+    }
     // Processor time that the target's process has taken, ns.
     uint64_t target_usage();
     void leave();
@@ -46,7 +48,9 @@ class Initiator {
     void exchange(uint64_t number, uint64_t size);
     ucs_status_ptr_t start_batch(uint64_t size, const ucp_request_param_t& params);
     void prepare_pieces(uint64_t size);
-    bool is_two_sided() const;
+    bool is_two_sided() const {
+        return options_.operation == Operation::kTag || options_.operation == Operation::kAm;
+    }
     bool writes() const;
     bool reads() const { return !is_two_sided() && !writes(); }
     void expect_right(uint64_t wrong, uint64_t size) const;

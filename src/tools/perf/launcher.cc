@@ -14,7 +14,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "tools/common/exit_codes.h"
 #include "tools/common/interrupt.h"
 
 namespace tools::perf {

@@ -16,13 +16,26 @@ constexpr std::array kNames{"put", "get", "tag", "am", "batch", "copy"};
 // Orders and answers are received where data is.
 constexpr uint64_t kLeastBuffer = 4096;
 
-template <typename T>
-T read(const Json& json, const char* name, T min, T max) {
-    const T value = json.at(name).get<T>();
-    if (value < min || value > max) {
-        throw std::runtime_error(fmt::format("the other process asks for {} = {}", name, value));
-    }
-    return value;
+// Names of the values as processes and results have them, and what another process may ask for.
+template <typename Options, typename Each>
+void for_each_value(Options& options, Each each) {
+    constexpr uint64_t kMostBytes = uint64_t{1} << 46;
+    each("size_min", options.size_min, uint64_t{0}, kMostBytes);
+    each("size_max", options.size_max, uint64_t{options.size_min}, kMostBytes);
+    each("window", options.window, 1u, 1u << 20);
+    each("iterations", options.iterations, uint64_t{0}, UINT64_MAX);
+    each("time_ns", options.time, int64_t{0}, INT64_MAX);
+    each("warmup", options.warmup, 0u, UINT32_MAX);
+    each("threads", options.threads, 1u, 256u);
+    each("pieces", options.pieces, 1u, 1u << 24);
+    each("buffer", options.buffer, uint64_t{0}, kMostBytes);
+    each("seed", options.seed, uint64_t{0}, UINT64_MAX);
+    each("latency", options.latency, false, true);
+    each("bandwidth", options.bandwidth, false, true);
+    each("batch_gets", options.batch_gets, false, true);
+    each("notify", options.notify, false, true);
+    each("verify", options.verify, false, true);
+    each("sleep", options.sleep, false, true);
 }
 
 }  // namespace
@@ -54,29 +67,14 @@ const char* to_string(Operation operation) {
 }
 
 Json to_json(const Options& options) {
-    return {{"operation", to_string(options.operation)},
-            {"size_min", options.size_min},
-            {"size_max", options.size_max},
-            {"window", options.window},
-            {"iterations", options.iterations},
-            {"time_ns", options.time},
-            {"warmup", options.warmup},
-            {"threads", options.threads},
-            {"pieces", options.pieces},
-            {"buffer", options.buffer},
-            {"seed", options.seed},
-            {"memory", options.memory},
-            {"target_memory", options.target_memory},
-            {"latency", options.latency},
-            {"bandwidth", options.bandwidth},
-            {"batch_gets", options.batch_gets},
-            {"notify", options.notify},
-            {"verify", options.verify},
-            {"sleep", options.sleep}};
+    Json json{{"operation", to_string(options.operation)},
+              {"memory", options.memory},
+              {"target_memory", options.target_memory}};
+    for_each_value(options, [&](const char* name, auto value, auto, auto) { json[name] = value; });
+    return json;
 }
 
 Options from_json(const Json& json) {
-    constexpr uint64_t kMostBytes = uint64_t{1} << 46;
     Options options;
     const auto name = json.at("operation").get<std::string>();
     const auto found = std::ranges::find(kNames, name);
@@ -84,26 +82,17 @@ Options from_json(const Json& json) {
         throw std::runtime_error(fmt::format("the other process asks for operation '{}'", name));
     }
     options.operation = static_cast<Operation>(found - kNames.begin());
-    options.size_max = read<uint64_t>(json, "size_max", 0, kMostBytes);
-    options.size_min = read<uint64_t>(json, "size_min", 0, options.size_max);
-    options.window = read<unsigned>(json, "window", 1, 1 << 20);
-    options.iterations = read<uint64_t>(json, "iterations", 0, UINT64_MAX);
-    options.time = read<int64_t>(json, "time_ns", 0, INT64_MAX);
-    options.warmup = read<unsigned>(json, "warmup", 0, UINT32_MAX);
-    options.threads = read<unsigned>(json, "threads", 1, 256);
-    options.pieces = read<unsigned>(json, "pieces", 1, 1 << 24);
-    options.buffer = read<uint64_t>(json, "buffer", 0, kMostBytes);
-    options.seed = json.at("seed").get<uint64_t>();
     options.memory = json.at("memory").get<std::string>();
     options.target_memory = json.at("target_memory").get<std::string>();
     (void)MemoryPlace::parse(options.memory);
     (void)MemoryPlace::parse(options.target_memory);
-    options.latency = json.at("latency").get<bool>();
-    options.bandwidth = json.at("bandwidth").get<bool>();
-    options.batch_gets = json.at("batch_gets").get<bool>();
-    options.notify = json.at("notify").get<bool>();
-    options.verify = json.at("verify").get<bool>();
-    options.sleep = json.at("sleep").get<bool>();
+    for_each_value(options, [&](const char* value_name, auto& value, auto least, auto most) {
+        json.at(value_name).get_to(value);
+        if (value < least || value > most) {
+            throw std::runtime_error(
+                fmt::format("the other process asks for {} = {}", value_name, value));
+        }
+    });
     return options;
 }
 

@@ -14,12 +14,11 @@
 #include <thread>
 
 #include "tools/bench/job.h"
-#include "tools/program/payload.h"
+#include "tools/program/verify.h"
 
 namespace tools::perf {
 namespace {
 
-constexpr unsigned kMessageId = 1;
 constexpr unsigned kPatience = 100;        // polls without an event before others may run
 constexpr unsigned kSleepPatience = 1000;  // and before it sleeps
 constexpr int kLongestSleep = 100;         // ms
@@ -229,11 +228,6 @@ void Peer::send(ucp_tag_t tag, const void* data, size_t length) {
     const ucp_request_param_t params{};
     wait(ucp_tag_send_nbx(endpoint_, data, length, tag, &params));
 }
-
-void Peer::order(const Order& order) {
-    send(kOrderTag, &order, sizeof(order));
-}
-
 Answer Peer::ask(const Order& order) {
     Answer answer{};
     const ucp_request_param_t params{};
@@ -248,11 +242,6 @@ ucs_status_ptr_t Peer::receive_order(Order* order) {
     const ucp_request_param_t params{};
     return ucp_tag_recv_nbx(worker_, order, sizeof(*order), kOrderTag, ~ucp_tag_t{0}, &params);
 }
-
-void Peer::answer(const Answer& answer) {
-    send(kAnswerTag, &answer, sizeof(answer));
-}
-
 // --- content
 
 void Peer::fill_message(std::span<std::byte> message, uint64_t sequence) const {
@@ -328,9 +317,4 @@ void Peer::on_message_received(void* request, ucs_status_t status, size_t length
     peer->arrived(peer->slot(sequence % arrivals.slots, arrivals.size),
                   status == UCS_OK ? length : 0, sequence);
 }
-
-void Peer::on_notified(void* self, uint64_t, uint64_t) {
-    ++static_cast<Peer*>(self)->arrivals_.notified;
-}
-
 }  // namespace tools::perf

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "tools/perf/device_memory.h"
@@ -48,6 +47,7 @@ struct Answer {
     uint64_t value;  // kUsage: processor time of the process, ns
 };
 
+inline constexpr unsigned kMessageId = 1;
 inline constexpr ucp_tag_t kDataTag = 1;
 inline constexpr ucp_tag_t kOrderTag = 2;
 inline constexpr ucp_tag_t kAnswerTag = 3;
@@ -74,7 +74,6 @@ class Peer {
   public:
     Peer(const Context& context, const Options& options, uint32_t index, bool is_initiator);
     Peer(const Peer&) = delete;
-    Peer& operator=(const Peer&) = delete;
     ~Peer();
 
     Json introduction() const;
@@ -97,11 +96,11 @@ class Peer {
 
     // Initiator: what the other half is to do. All but kLeave have an answer; that of kEcho and
     // kReceive says that it is ready for messages.
-    void order(const Order& order);
+    void order(const Order& order) { send(kOrderTag, &order, sizeof(order)); }
     Answer ask(const Order& order);
     // Target: a receive for an order, and the answer.
     ucs_status_ptr_t receive_order(Order* order);
-    void answer(const Answer& answer);
+    void answer(const Answer& answer) { send(kAnswerTag, &answer, sizeof(answer)); }
 
     // Content of slots [0, slots) as of messages `sequence` and so on; `mirrored`: from the last
     // slot to the first.
@@ -131,7 +130,9 @@ class Peer {
     static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data,
                                    size_t length, const ucp_am_recv_param_t* param);
     static void on_message_received(void* request, ucs_status_t status, size_t length, void* self);
-    static void on_notified(void* self, uint64_t sender_uid, uint64_t value);
+    static void on_notified(void* self, uint64_t sender_uid, uint64_t value) {
+        ++static_cast<Peer*>(self)->arrivals_.notified;
+    }
     void arrived(const std::byte* data, size_t length, uint64_t sequence);
     void send(ucp_tag_t tag, const void* data, size_t length);
     void doze();

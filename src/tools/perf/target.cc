@@ -9,8 +9,6 @@
 namespace tools::perf {
 namespace {
 
-constexpr unsigned kMessageId = 1;
-
 // The order that ends what is being done.
 class NextOrder {
   public:

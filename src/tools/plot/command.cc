@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/plot/command.h"
+#include "tools/commands.h"
 
 #include <fmt/format.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tools/plot/chart.h"
 #include "tools/plot/gnuplot.h"
-#include "tools/plot/page.h"
 #include "tools/plot/results.h"
 #include "tools/plot/timeline.h"
 #include "tools/report/json.h"
@@ -25,9 +25,76 @@
 namespace tools {
 namespace {
 
+using plot::Bar;
 using plot::Chart;
+using plot::Curve;
+using plot::Panel;
+using plot::Point;
 using plot::Results;
 using plot::Timeline;
+
+constexpr size_t kMostLines = 500;  // of a table
+
+constexpr const char* kStyle =
+    "body{font-family:sans-serif;margin:1em auto;max-width:75em;padding:0 1em}"
+    "svg{width:100%;height:auto}table{border-collapse:collapse}"
+    "th,td{padding:.1em .8em;text-align:right}th:first-child,td:first-child{text-align:left}"
+    "tr:nth-child(even){background:#f2f2f2}";
+
+std::string escaped(const std::string& text) {
+    using Entity = std::pair<char, std::string_view>;
+    constexpr Entity kEntities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
+    std::string result;
+    for (const char c : text) {
+        const auto* const entity = std::ranges::find(kEntities, c, &Entity::first);
+        entity == std::end(kEntities) ? result += c : result += entity->second;
+    }
+    return result;
+}
+
+std::string line(const std::string& name, double x, double y) {
+    return fmt::format("<tr><td>{}</td><td>{:.6g}</td><td>{:.6g}</td></tr>\n", escaped(name), x, y);
+}
+
+void add_table(std::string& page, const Panel& panel) {
+    std::vector<std::string> lines;
+    for (const Curve& curve : panel.curves) {
+        for (const Point& point : curve.points)
+            lines.push_back(line(curve.title, point.x, point.y));
+    }
+    for (const auto& [state, bars] : panel.bars) {
+        for (const Bar& bar : bars) {
+            lines.push_back(line(panel.rows.at(bar.row) + ": " + state, bar.from, bar.to));
+        }
+    }
+    const bool is_bars = panel.form == Panel::Form::kBars;
+    fmt::format_to(std::back_inserter(page),
+                   "<details><summary>{}: {} figures</summary>\n"
+                   "<table><tr><th></th><th>{}</th><th>{}</th></tr>\n",
+                   escaped(panel.title), lines.size(),
+                   is_bars ? "from (s)" : escaped(panel.x_label),
+                   is_bars ? "to (s)" : escaped(panel.y_label));
+    const size_t shown = std::min(lines.size(), kMostLines);
+    for (size_t i = 0; i < shown; ++i) page += lines[i];
+    page += "</table>\n";
+    if (shown < lines.size()) {
+        fmt::format_to(std::back_inserter(page), "<p>The first {} of them.</p>\n", shown);
+    }
+    page += "</details>\n";
+}
+
+// An HTML page with the picture in it, and the figures of each panel as a table: it needs no other
+// file and no network.
+std::string html_page(const std::string& title, const std::string& svg, const Chart& chart) {
+    std::string page = fmt::format(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<title>{0}</title>\n<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
+        escaped(title), kStyle);
+    // Inside of HTML the picture has no XML declaration and no document type.
+    page += svg.substr(svg.find("<svg"));
+    for (const Panel& panel : chart) add_table(page, panel);
+    return page + "</body></html>\n";
+}
 
 struct PlotCommand {
     std::vector<std::string> files;
@@ -99,7 +166,7 @@ void run_plot(const PlotCommand& command) {
     Results results;
     for (const std::string& path : command.files) read_any(path, timeline, results);
     Chart chart = timeline.panels(command.links);
-    for (plot::Panel& panel : results.panels()) chart.push_back(std::move(panel));
+    for (Panel& panel : results.panels()) chart.push_back(std::move(panel));
     if (chart.empty()) throw std::runtime_error("there is nothing to draw in these files");
 
     const std::string svg = plot::draw_svg(chart);
@@ -110,7 +177,7 @@ void run_plot(const PlotCommand& command) {
         for (const std::string& path : command.files) {
             names += (names.empty() ? "" : ", ") + std::filesystem::path(path).filename().string();
         }
-        write_file(command.to, plot::html_page(names, svg, chart));
+        write_file(command.to, html_page(names, svg, chart));
     } else {
         write_file(command.to, svg);
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/program/alltoall.h"
+#include "tools/program/patterns.h"
 
 #include <bit>
 #include <cstring>
 
-#include "tools/program/pacer.h"
 #include "tools/program/verify.h"
 
 namespace tools {

@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "tools/program/rank.h"
-#include "tools/program/verify.h"
 
 namespace tools {
 
-// What zipf and shift take: every rank sends messages of one size to many peers, each by its
+// What all programs below take: every rank sends messages of one size to many peers, each by its
 // weight, with a window of messages in flight, for a fixed time.
 struct FlowOptions {
     uint64_t size = 64;
@@ -19,35 +17,59 @@ struct FlowOptions {
     bool verify = false;
 };
 
-// Who gets how much of a rank's messages.
-struct PeerWeight {
-    unsigned peer;
-    double weight;
+struct ZipfOptions {
+    FlowOptions flow;
+    unsigned peers = 0;     // of each rank; 0: all others
+    double exponent = 1.0;  // the k-th hottest peer has a weight of k^-exponent
+    int64_t time = 0;       // nanoseconds
 };
 
-// Sends to weighted peers. The next one is always the one that is furthest behind its share, so
-// that even short stretches hold the weights closely.
-class Flow {
-  public:
-    Flow(Rank& rank, const FlowOptions& options);
+// The rank's part in traffic of heavy-tailed heat: each rank ranks its peers in an order of its
+// own, drawn from the seed, and sends to the k-th of them k^-exponent of what the first one gets.
+Task zipf(Rank& rank, const ZipfOptions& options);
 
-    // Until the host's clock reaches `end`. Returns when all is sent.
-    Task run(std::vector<PeerWeight> peers, int64_t end);
-
-    uint64_t messages() const { return messages_; }
-
-  private:
-    Rank& rank_;
-    const FlowOptions options_;
-    MessageBuffer buffer_;
-    std::vector<SequenceCheck> sequences_;  // by peer
-    uint64_t messages_ = 0;
+struct ShiftOptions {
+    FlowOptions flow;
+    unsigned hot = 4;          // hot peers of each rank at a time
+    unsigned phases = 3;       // the hot set moves between phases
+    int64_t time = 0;          // nanoseconds a phase
+    double background = 0.05;  // part of the messages that goes to the other peers, evenly
 };
 
-// The program of a rank, once it is connected: it receives from everybody, sends for `phases` times
-// `time` nanoseconds, and reports.
-// @param weights  of the peers in a phase
-Task run_flow(Rank& rank, const FlowOptions& options, unsigned phases, int64_t time,
-              const std::function<std::vector<PeerWeight>(unsigned phase)>& weights);
+// The rank's part in traffic whose hot set moves: in each phase every rank sends to, and receives
+// from, the same number of hot peers; the next phase has other ones, without a pause between.
+Task shift(Rank& rank, const ShiftOptions& options);
+
+// The hot peers of a rank in a phase: those at a few distances around a ring of the ranks, on
+// either side, so that hot links are the same seen from both ends. Phases use distances that
+// differ while there are enough of them.
+std::vector<unsigned> hot_peers(unsigned rank, unsigned ranks, unsigned hot, unsigned phase);
+
+struct StreamOptions {
+    FlowOptions flow;
+    int64_t time = 0;  // nanoseconds of traffic
+    // churn: endpoints that a rank makes and closes, one after the other.
+    unsigned rounds = 20;
+    // sleepers: each so-many-th rank computes for so long at a time, between stretches in which it
+    // sends as the others do.
+    unsigned stride = 3;
+    int64_t awake = 1'000'000'000;
+    int64_t sleep = 10'000'000'000;
+    double rate = 1000;  // messages a second to each of the two neighbours
+    // Messages to a neighbour while it computes: fewer than a scalable lane is sure to take of one
+    // sender (UCX_DC_MLX5_FC_HARD_THRESH of its window).
+    unsigned quiet = 100;
+};
+
+// All send to their right neighbour, as many as they can.
+Task ring(Rank& rank, const StreamOptions& options);
+// All send to rank 0.
+Task incast(Rank& rank, const StreamOptions& options);
+// All send to one peer after the other, and close the endpoint before the next.
+Task churn(Rank& rank, const StreamOptions& options);
+// Neighbours send short messages to each other, twice as many to those who will compute. While
+// these do, who is awake sends them a few more, and four times as many to the other neighbour. The
+// host is told how long each message took to complete locally.
+Task sleepers(Rank& rank, const StreamOptions& options);
 
 }  // namespace tools

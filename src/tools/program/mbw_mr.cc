@@ -1,16 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/program/mbw_mr.h"
+#include "tools/program/patterns.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "tools/program/pacer.h"
 #include "tools/program/sink.h"
-#include "tools/program/trickle.h"
 #include "tools/program/verify.h"
 
 namespace tools {
 namespace {
+
+// One message to each of the unused peers now and then, beside the hot traffic. It does not wait
+// for its messages before the next round is due.
+class Trickle {
+  public:
+    Trickle(Rank& rank, const BenchOptions& options, std::vector<unsigned> peers)
+        : rank_(rank),
+          options_(options),
+          peers_(std::move(peers)),
+          batch_(rank),
+          buffer_(options.size_max, options.verify ? static_cast<unsigned>(peers_.size()) : 1),
+          sequences_(peers_.size(), SequenceCheck(options.seed, Stream::kTrickle)) {}
+
+    // Count hot messages. @return whether a round is due
+    bool due(uint64_t hot_messages) {
+        if (options_.trickle == 0 || peers_.empty()) return false;
+        since_last_ += hot_messages;
+        return since_last_ >= options_.trickle;
+    }
+    Task send(uint64_t size) {
+        since_last_ -= options_.trickle;
+        co_await batch_.done();
+        for (unsigned i = 0; i < peers_.size(); ++i) {
+            const auto message = buffer_.slot(options_.verify ? i : 0, size);
+            if (options_.verify) sequences_[i].fill(message, rank_.index(), peers_[i]);
+            batch_.send(peers_[i], make_tag(Stream::kTrickle, rank_.index()), message.data(), size);
+        }
+    }
+    auto finish() { return batch_.done(); }
+
+  private:
+    Rank& rank_;
+    const BenchOptions& options_;
+    const std::vector<unsigned> peers_;
+    uint64_t since_last_ = 0;
+    Batch batch_;
+    MessageBuffer buffer_;
+    std::vector<SequenceCheck> sequences_;  // as peers_
+};
 
 class Pair {
   public:

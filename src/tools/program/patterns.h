@@ -3,12 +3,22 @@
 
 #include <string_view>
 
-#include "tools/program/alltoall.h"
-#include "tools/program/mbw_mr.h"
 #include "tools/program/options.h"
 #include "tools/program/rank.h"
 
 namespace tools {
+
+// The rank's part in the all-to-all benchmark: every rank sends `size` bytes to every other one by
+// pairwise exchange, one partner a step, so that all links are equally warm.
+Task alltoall(Rank& rank, const BenchOptions& options);
+
+// The rank's part in the multi-pair bandwidth and message-rate benchmark.
+//
+// The first `pairs` ranks send to the next `pairs`: windows of tagged messages, each acknowledged
+// by one small message. Every rank also makes `unused` endpoints to the ranks that follow it,
+// its own partner left out; a sender that trickles sends one message to each of them per `trickle`
+// hot messages. Ranks beyond the pairs only receive what trickles in.
+Task mbw_mr(Rank& rank, const BenchOptions& options);
 
 // What the ranks of a benchmark do, and what its options and rows are.
 template <typename Options>

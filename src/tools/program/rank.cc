@@ -118,11 +118,6 @@ void Batch::close(ucp_ep_h endpoint) {
     param.user_data = this;
     started(ucp_ep_close_nbx(endpoint, &param));
 }
-
-void Batch::cancel() {
-    if (last_receive_ != nullptr) ucp_request_cancel(rank_.worker(), last_receive_);
-}
-
 void Batch::started(ucs_status_ptr_t request) {
     if (UCS_PTR_IS_PTR(request)) {
         ++outstanding_;
@@ -139,11 +134,6 @@ void Batch::completed(ucs_status_t status) {
     }
     if (--outstanding_ <= wanted_ && waiter_) rank_.make_ready(std::exchange(waiter_, nullptr));
 }
-
-void Batch::delivered(const ucp_tag_recv_info_t& info) {
-    rank_.delivered(tag_sender(info.sender_tag), info.length);
-}
-
 void Batch::check() const {
     if (status_ != UCS_OK) fail("an operation failed", status_);
 }

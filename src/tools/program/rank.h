@@ -7,16 +7,81 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <list>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/program/host.h"
-#include "tools/program/task.h"
 
 namespace tools {
+
+// A coroutine of a rank program. Lazy: it starts when it is awaited or when its owner resumes it.
+// Awaiting one runs it to its end and passes on what it threw. The object owns the frame.
+class [[nodiscard]] Task {
+  public:
+    struct promise_type {
+        struct FinalAwaiter {
+            bool await_ready() const noexcept { return false; }
+            std::coroutine_handle<> await_suspend(
+                std::coroutine_handle<promise_type> self) const noexcept {
+                const std::coroutine_handle<> next = self.promise().continuation;
+                return next ? next : std::noop_coroutine();
+            }
+            void await_resume() const noexcept {}
+        };
+
+        Task get_return_object() {
+            return Task(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() const noexcept { return {}; }
+        FinalAwaiter final_suspend() const noexcept { return {}; }
+        void return_void() const noexcept {}
+        void unhandled_exception() noexcept { error = std::current_exception(); }
+
+        std::coroutine_handle<> continuation;
+        std::exception_ptr error;
+    };
+
+    Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Task& operator=(Task&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Task() {
+        if (handle_) handle_.destroy();
+    }
+
+    std::coroutine_handle<> handle() const { return handle_; }
+    bool done() const { return handle_.done(); }
+    // What the finished coroutine threw, if anything, is thrown here.
+    void check() const {
+        if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+    }
+
+    auto operator co_await() const noexcept {
+        struct Awaiter {
+            std::coroutine_handle<promise_type> callee;
+            bool await_ready() const noexcept { return callee.done(); }
+            std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) const noexcept {
+                callee.promise().continuation = caller;
+                return callee;
+            }
+            void await_resume() const {
+                if (callee.promise().error) std::rethrow_exception(callee.promise().error);
+            }
+        };
+        return Awaiter{handle_};
+    }
+
+  private:
+    explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+
+    std::coroutine_handle<promise_type> handle_;
+};
 
 // Kinds of messages, told apart by the top byte of the tag; the sender's rank lies below.
 enum class Stream : uint8_t { kHot = 1, kAck, kControl, kTrickle };
@@ -52,7 +117,6 @@ class Rank {
           endpoints_(addresses_.size()),
           host_(host) {}
     Rank(const Rank&) = delete;
-    Rank& operator=(const Rank&) = delete;
 
     unsigned index() const { return index_; }
     unsigned count() const { return static_cast<unsigned>(addresses_.size()); }
@@ -137,7 +201,6 @@ class Batch {
   public:
     explicit Batch(Rank& rank) : rank_(rank) {}
     Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
 
     void send(unsigned peer, ucp_tag_t tag, const void* buffer, size_t length);
     void receive(ucp_tag_t tag, ucp_tag_t mask, void* buffer, size_t length);
@@ -149,7 +212,9 @@ class Batch {
     auto at_most(unsigned limit);
 
     // Give up the receive that was started last, if it is still waiting.
-    void cancel();
+    void cancel() {
+        if (last_receive_ != nullptr) ucp_request_cancel(rank_.worker(), last_receive_);
+    }
     bool cancelled() const { return cancelled_; }
 
     unsigned outstanding() const { return outstanding_; }
@@ -165,7 +230,9 @@ class Batch {
     static void on_closed(void* request, ucs_status_t status, void* user_data);
     void started(ucs_status_ptr_t request);
     void completed(ucs_status_t status);
-    void delivered(const ucp_tag_recv_info_t& info);
+    void delivered(const ucp_tag_recv_info_t& info) {
+        rank_.delivered(tag_sender(info.sender_tag), info.length);
+    }
     void check() const;
 
     Rank& rank_;

@@ -5,12 +5,25 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "tools/program/payload.h"
 #include "tools/program/rank.h"
 
 namespace tools {
+
+// Names one message of a job: its content is a function of these alone, so that a receiver can tell
+// a lost, doubled, reordered or corrupted message from the one it expects.
+struct PayloadKey {
+    uint64_t seed;
+    uint32_t sender;
+    uint32_t receiver;
+    uint32_t stream;  // independent sequences between the same two ranks
+    uint64_t sequence;
+};
+
+void fill_payload(std::span<std::byte> buffer, const PayloadKey& key);
+
+// The first byte that differs, or buffer.size() if all is right.
+size_t check_payload(std::span<const std::byte> buffer, const PayloadKey& key);
 
 // Room for `slots` messages of up to `size` bytes, each at the start of a cache line.
 class MessageBuffer {
@@ -36,7 +49,9 @@ class SequenceCheck {
   public:
     SequenceCheck(uint64_t seed, Stream stream) : seed_(seed), stream_(stream) {}
 
-    void fill(std::span<std::byte> message, unsigned sender, unsigned receiver);
+    void fill(std::span<std::byte> message, unsigned sender, unsigned receiver) {
+        fill_payload(message, {seed_, sender, receiver, static_cast<uint32_t>(stream_), next_++});
+    }
     // Throws std::runtime_error that says which message is wrong.
     void check(std::span<const std::byte> message, unsigned sender, unsigned receiver);
 

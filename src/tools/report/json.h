@@ -29,7 +29,6 @@ class JsonFile {
     explicit JsonFile(const std::string& path);
     ~JsonFile();
     JsonFile(const JsonFile&) = delete;
-    JsonFile& operator=(const JsonFile&) = delete;
 
     bool is_wanted() const { return descriptor_ >= 0; }
     void write(const Json& document);  // once

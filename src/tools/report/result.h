@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/program/host.h"
+#include "tools/program/rank.h"
 #include "ucp/api/ucpx.h"
 
 namespace tools {
@@ -67,5 +68,11 @@ struct RunResult {
 
 // Total messages over the mean time of the ranks that sent, as the OSU benchmarks count.
 Row combine(const std::vector<Sample>& samples);
+
+// What the library says of this rank's endpoints, by peer.
+std::vector<LaneEntry> query_lanes(const Rank& rank);
+
+// Of this rank's worker since its creation. Each end of a link counts a switch once.
+LaneCounters query_counters(const Rank& rank);
 
 }  // namespace tools

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run/command.h"
+#include "tools/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "tools/common/paths.h"
+#include "tools/common/process.h"
 
 namespace tools {
 namespace {
@@ -35,9 +32,9 @@ struct Setting {
     const char* why;
 };
 
-class Environment {
+class Settings {
   public:
-    explicit Environment(bool verbose) : verbose_(verbose) {}
+    explicit Settings(bool verbose) : verbose_(verbose) {}
 
     void set(const std::string& name, const std::string& value) const {
         if (verbose_) fmt::print(stderr, "swiftlane: {}={}\n", name, value);
@@ -84,7 +81,7 @@ constexpr Setting kOpenMpiAsRoot[] = {
     {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", "you are root"},
 };
 
-void set_up_open_mpi(const Environment& environment) {
+void set_up_open_mpi(const Settings& environment) {
     for (const Setting& setting : kOpenMpi) environment.set_default(setting);
     if (geteuid() != 0) return;
     for (const Setting& setting : kOpenMpiAsRoot) environment.set_default(setting);
@@ -110,7 +107,7 @@ std::string without_own(const std::string& folders, const std::string& libraries
 
 // Our libucp takes the place of the system's; libucs, libuct and libucm, of which a program may
 // need what ours lack, stay the system's.
-void put_before_system_ucx(const Environment& environment, const std::string& library) {
+void put_before_system_ucx(const Settings& environment, const std::string& library) {
     if (library.find_first_of(" :") != library.npos) {
         throw std::runtime_error(
             fmt::format("{}: the loader takes no blank and no colon in LD_PRELOAD", library));
@@ -118,10 +115,10 @@ void put_before_system_ucx(const Environment& environment, const std::string& li
     environment.set("LD_PRELOAD", prepend_path(library, std::getenv("LD_PRELOAD")));
 }
 
-void run_program(const RunCommand& command, std::vector<std::string> program) {
+void run_program(const RunCommand& command, const std::vector<std::string>& program) {
     if (program.empty()) throw CLI::RequiredError("a command to run");
     const Paths paths = Paths::find();
-    const Environment environment(command.verbose);
+    const Settings environment(command.verbose);
     std::string folders = text_of(std::getenv("LD_LIBRARY_PATH"));
     if (command.system_ucs) {
         put_before_system_ucx(environment, paths.libraries + "/libucp.so.0");
@@ -135,12 +132,7 @@ void run_program(const RunCommand& command, std::vector<std::string> program) {
     if (!paths.modules.empty()) environment.set_default("UCX_MODULE_DIR", paths.modules);
     set_up_open_mpi(environment);
 
-    std::vector<char*> argv;
-    argv.reserve(program.size() + 1);
-    for (std::string& argument : program) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    execvp(argv[0], argv.data());
-    throw std::system_error(errno, std::generic_category(), program.front());
+    become_program(program.front(), program);
 }
 
 }  // namespace
@@ -159,7 +151,7 @@ void add_run(CLI::App& app, std::vector<std::string> after_dashes) {
     run->callback([command, run, program = std::move(after_dashes)] {
         std::vector<std::string> words = run->remaining();
         words.insert(words.end(), program.begin(), program.end());
-        run_program(*command, std::move(words));
+        run_program(*command, words);
     });
 }
 

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
 
 #include "tools/common/bench_options.h"
-#include "tools/common/exit_codes.h"
+#include "tools/common/interrupt.h"
 #include "tools/common/units.h"
 #include "tools/report/table.h"
+#include "tools/sim/replay.h"
 #include "tools/sim/report.h"
 #include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
-#include "tools/sim/trace_file.h"
 #include "uct/api/module.h"
 #include "uct/ib/component.h"
 
@@ -127,98 +125,84 @@ void add_study_options(CLI::App& app, SimCommand& command) {
     StudyOptions& study = command.study;
     app.add_option("--lanes", study.modes, "Kinds of run, one after the other")
         ->delimiter(',')
-        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}))
-        ->capture_default_str();
-    app.add_option("--cap", study.cap, "Dedicated lanes a rank may hold (UCX_MAX_PRIORITY_EPS)")
-        ->capture_default_str();
+        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}));
+    app.add_option("--cap", study.cap, "Dedicated lanes a rank may hold (UCX_MAX_PRIORITY_EPS)");
     add_time(app, "--interval", study.interval,
              "Between rankings (UCX_DYNAMIC_TL_SWITCH_INTERVAL)");
     app.add_flag("--shipped,!--scaled", study.shipped,
                  "Sample and rank with the library's defaults, every 100 ms of virtual time, "
                  "whatever --interval says; or scaled to --interval");
     app.add_option("--margin", study.margin, "Hysteresis (UCX_DYNAMIC_TL_MARGIN)")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
+        ->check(CLI::Range(0.0, 10.0));
     app.add_option("--dc-cost-scale", study.dc_cost_scale,
                    "Multiplies what DC costs more than RC in the model")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
     app.add_option("--model", command.model,
                    "Set a field of the adapter model (docs/design/softhca.md)")
-        ->type_name("NAME=VALUE");
+        ->type_name("NAME=VALUE")
+        ->default_str("");
     app.add_option("--set", command.settings, "Set a UCX_ variable for all ranks")
-        ->type_name("NAME=VALUE");
+        ->type_name("NAME=VALUE")
+        ->default_str("");
     app.add_option("--json", command.json, "Write the results there")->type_name("FILE");
     app.add_option("--seeds", command.seeds,
                    "Run once for each of so many seeds; --json FILE becomes FILE.SEED")
         ->type_name("FIRST:COUNT");
     app.add_option("--jobs", command.jobs, "Processes that --seeds uses at a time")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 1024));
     app.add_flag("--map", command.map, "Print every endpoint's lane as well");
 }
 
 void add_window(CLI::App& app, StudyOptions& study) {
     app.add_option("--window", study.bench.window, "Messages in flight of each rank")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
 }
 
 void add_bulk_options(CLI::App& app, StudyOptions& study) {
     study.modes = {"scalable", "dedicated"};
     app.add_option("--devices", study.devices, "Adapters of each rank, its rails")
-        ->check(CLI::Range(1, 4))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 4));
 }
 
 void add_zipf_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
-    app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others")
-        ->capture_default_str();
+    app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others");
     app.add_option("--exponent", study.zipf.exponent,
                    "The k-th hottest peer gets k^-exponent of what the hottest gets")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
+        ->check(CLI::Range(0.0, 10.0));
 }
 
 void add_shift_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
     app.add_option("--phases", study.shift.phases, "Hot sets, each for --time")
-        ->check(CLI::Range(2, 1000))
-        ->capture_default_str();
+        ->check(CLI::Range(2, 1000));
     app.add_option("--background", study.shift.background,
                    "Part of the messages that goes to the peers that are not hot")
-        ->check(CLI::Range(0.0, 0.9))
-        ->capture_default_str();
+        ->check(CLI::Range(0.0, 0.9));
 }
 
 void add_halo_options(CLI::App& app, StudyOptions& study) {
     study.modes = {"dynamic"};
     study.cap = 20;
     app.add_option("--rate", study.halo.rate, "Exchanges of neighbours a second")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
     app.add_option("--distance", study.halo.distance,
                    "Of the farthest neighbour; those at distance d take part in each d-th exchange")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
 }
 
 void add_bulk_halo_options(CLI::App& app, StudyOptions& study) {
     add_halo_options(app, study);
     app.add_option("--bulk-size", study.halo.bulk_size, "Bytes of a large message")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
     app.add_option("--bulk-rate", study.halo.bulk_rate, "Large messages a second")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
 }
 
 void add_phase_options(CLI::App& app, StudyOptions& study) {
     add_halo_options(app, study);
     app.add_option("--phases", study.halo.phases, "Stretches of exchanges, each for --time")
-        ->check(CLI::Range(1, 100000))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 100000));
     add_time(app, "--compute-min", study.halo.compute_min, "Least time of computing before each");
     add_time(app, "--compute-max", study.halo.compute_max, "Most time of computing before each");
 }
@@ -226,22 +210,18 @@ void add_phase_options(CLI::App& app, StudyOptions& study) {
 void add_churn_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
     app.add_option("--rounds", study.streams.rounds, "Endpoints that a rank makes and closes")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
 }
 
 void add_sleeper_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
     study.cap = 1;
     app.add_option("--rate", study.streams.rate, "Messages a second to each neighbour")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
     app.add_option("--stride", study.streams.stride, "Each so-many-th rank computes mostly")
-        ->check(CLI::Range(2, 1000))
-        ->capture_default_str();
+        ->check(CLI::Range(2, 1000));
     app.add_option("--quiet", study.streams.quiet, "Messages to a neighbour while it computes")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+        ->check(CLI::PositiveNumber);
     add_time(app, "--awake", study.streams.awake, "Time between that it sends as the others do");
     add_time(app, "--sleep", study.streams.sleep, "Time that it computes at a stretch");
 }
@@ -374,6 +354,7 @@ int sim_main(int argc, char** argv) {
     CLI::App app{"Benchmarks with many ranks in one process, on modelled adapters and time",
                  "swiftlane sim"};
     app.require_subcommand(1);
+    app.option_defaults()->always_capture_default();
     app.failure_message([](const CLI::App*, const CLI::Error& error) {
         return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
     });

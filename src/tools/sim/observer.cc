@@ -47,13 +47,4 @@ void Observer::lane_changed(unsigned rank, unsigned peer, const ucpx_lane_event_
         switches_.push_back({now_, rank, peer, false});
     }
 }
-
-void Observer::pause() {
-    for (LinkTraffic& link : links_) link.last = -1;
-}
-
-void Observer::mark() {
-    for (LinkTraffic& link : links_) link.before_mark = link.messages;
-}
-
 }  // namespace tools

@@ -42,9 +42,13 @@ class Observer final : public DeliveryObserver {
     void delivered(unsigned sender, unsigned receiver, size_t length) override;
     void lane_changed(unsigned rank, unsigned peer, const ucpx_lane_event_t& event);
     // The program pauses at a barrier: gaps across it say nothing.
-    void pause();
+    void pause() {
+        for (LinkTraffic& link : links_) link.last = -1;
+    }
     // Half-time: what happened before and after is told apart.
-    void mark();
+    void mark() {
+        for (LinkTraffic& link : links_) link.before_mark = link.messages;
+    }
     // Rank 0 begins to compute.
     void phase() { phases_.push_back(now_); }
 

@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "softhca/model/model.h"
+#include "tools/program/flow.h"
 #include "tools/program/halo.h"
 #include "tools/program/patterns.h"
-#include "tools/program/replay.h"
-#include "tools/program/shift.h"
-#include "tools/program/streams.h"
-#include "tools/program/zipf.h"
 #include "tools/report/result.h"
 #include "tools/sim/matching.h"
+#include "tools/sim/replay.h"
 
 namespace CLI {
 class App;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "tools/report/lanes.h"
+#include "tools/report/result.h"
 #include "ucp/base/handles.h"
 #include "ucs/runtime/runtime.h"
 

@@ -50,7 +50,6 @@ class World {
     explicit World(const WorldOptions& options);
     ~World();
     World(const World&) = delete;
-    World& operator=(const World&) = delete;
 
     // Run the program on all ranks to its end. Throws what a rank threw, or std::runtime_error if
     // nothing moves any more.

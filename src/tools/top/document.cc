@@ -8,8 +8,6 @@
 #include <ctime>
 #include <span>
 
-#include "tools/top/figures.h"
-
 namespace tools {
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/top/figures.h"
+#include "tools/top/document.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/sim/trace_file.h"
+#include "tools/sim/replay.h"
 
 #include <fmt/format.h>
 
@@ -118,6 +118,44 @@ void check(const Trace& trace) {
 }
 
 }  // namespace
+
+Task replay(Rank& rank, const ReplayOptions& options) {
+    const std::vector<Step>& steps = options.trace.ranks[rank.index()];
+    for (const Step& step : steps) {
+        if (step.kind == Kind::kSend) rank.connect(step.peer);
+    }
+    // What the messages hold is of no interest.
+    std::vector<char> out(options.trace.largest), in(options.trace.largest);
+    co_await rank.barrier();
+    const int64_t start = rank.host().now();
+    uint64_t messages = 0;
+    Batch batch(rank);
+    for (const Step& step : steps) {
+        switch (step.kind) {
+            case Kind::kSend:
+                batch.send(step.peer, make_tag(Stream::kHot, rank.index()), out.data(), step.size);
+                ++messages;
+                break;
+            case Kind::kReceive:
+                batch.receive(make_tag(Stream::kHot, step.peer), kExactTag, in.data(), step.size);
+                break;
+            case Kind::kWait:
+                co_await batch.done();
+                break;
+            case Kind::kBarrier:
+                co_await rank.barrier();
+                break;
+            case Kind::kCompute:
+                co_await rank.compute(step.time);
+                break;
+        }
+    }
+    co_await batch.done();
+    rank.host().report({.size = options.trace.largest,
+                        .messages = messages,
+                        .elapsed = messages == 0 ? 0 : rank.host().now() - start});
+    co_await rank.barrier();
+}
 
 Trace load_trace(const std::string& path) {
     std::ifstream file(path);

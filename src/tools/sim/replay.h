@@ -29,4 +29,9 @@ struct ReplayOptions {
 // Each rank's steps, one after the other; sends and receives are awaited by `wait`, and at the end.
 Task replay(Rank& rank, const ReplayOptions& options);
 
+// Throws std::runtime_error with the file's name and line where it is not a trace, and where the
+// ranks' steps do not fit together: a message without a receive or with one that is too short, a
+// barrier that not all enter.
+Trace load_trace(const std::string& path);
+
 }  // namespace tools
