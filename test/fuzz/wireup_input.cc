@@ -24,7 +24,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/context/context.h"
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 #include "ucp/worker/worker.h"
 #include "ucs/config/source.h"
 #include "ucs/log/log.h"

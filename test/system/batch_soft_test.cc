@@ -7,7 +7,7 @@
 
 #include "system/soft_world.h"
 #include "ucp/api/ucpx.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
 #include "unit/ucp/region.h"
 

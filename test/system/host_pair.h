@@ -12,7 +12,7 @@
 #include "softhca/host/host_fabric.h"
 #include "ucp/api/ucpx.h"
 #include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "uct/ib/component.h"

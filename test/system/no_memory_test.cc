@@ -27,7 +27,7 @@
 
 #include "system/soft_wire.h"
 #include "ucs/log/log.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
 #include "uct/tcp/component.h"
 #include "unit/ucp/cluster.h"

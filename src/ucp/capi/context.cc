@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <config.h>  // of the build, not its namesake in this folder
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
 
-#include <fmt/format.h>
-
-#include <iterator>
-
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/base/request.h"
-#include "ucp/capi/announce.h"
 #include "ucp/context/context.h"
 #include "ucs/config/registry.h"
 #include "ucs/config/source.h"
@@ -26,6 +28,40 @@ using namespace ucp;
 struct ucp_config {
     ucs::config::Source source;
 };
+
+namespace {
+
+/** The file that this code was loaded from: the library, or a program that links it statically. */
+std::string own_file() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&ucp_init_version), &info) == 0) return "an unknown file";
+    const std::unique_ptr<char, decltype(&std::free)> path(realpath(info.dli_fname, nullptr),
+                                                           &std::free);
+    return path ? path.get() : info.dli_fname;
+}
+
+void append(std::string& list, const std::string& item) {
+    if (!list.empty()) list += ", ";
+    list += item;
+}
+
+/**
+ * Which library is in use, where it lies and what it found, as one line at level info: two
+ * libraries of one name are easily mistaken for each other. Once in a process.
+ */
+void announce_library(const Context& context) {
+    if (!ucs::log_enabled(ucs::LogLevel::kInfo)) return;
+    static std::atomic_flag announced;
+    if (announced.test_and_set()) return;
+    std::string found;
+    for (const TransportResource& resource : context.resources()) {
+        append(found, resource.transport + "/" + resource.device);
+    }
+    ucs::log_info("Swiftlane {} (UCX's interface {}) in {}, transports: {}", PACKAGE_VERSION,
+                  ucp_get_version_string(), own_file(), found);
+}
+
+}  // namespace
 
 ucs_status_t ucp_lib_query(ucp_lib_attr_t* attr) {
     if ((attr->field_mask & UCP_LIB_ATTR_FIELD_MAX_THREAD_LEVEL) != 0) {

@@ -10,7 +10,7 @@
 #include "ucp/capi/compat.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/proto/match/receive.h"
-#include "ucp/proto/stream/streams.h"
+#include "ucp/proto/stream/stream.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucp/worker/worker.h"
 

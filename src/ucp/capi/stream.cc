@@ -5,7 +5,7 @@
 #include "ucp/base/handles.h"
 #include "ucp/capi/compat.h"
 #include "ucp/endpoint/extras.h"
-#include "ucp/proto/stream/streams.h"
+#include "ucp/proto/stream/stream.h"
 #include "ucp/worker/worker.h"
 
 using namespace ucp;

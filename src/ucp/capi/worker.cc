@@ -15,7 +15,6 @@
 #include "ucp/capi/compat.h"
 #include "ucp/proto/am/am_handlers.h"
 #include "ucp/worker/worker.h"
-#include "ucs/log/log.h"
 
 using namespace ucp;
 

@@ -58,7 +58,6 @@ class Context {
                                const ContextSeams& seams, std::unique_ptr<Context>* context);
     ~Context();
     Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
 
     const Config& config() const { return config_; }
     DomainSet& domains() { return domains_; }

@@ -40,7 +40,6 @@ class QueuePairBudget {
     /** @param most  UINT32_MAX: any number */
     explicit QueuePairBudget(uint32_t most) : most_(most) {}
     QueuePairBudget(const QueuePairBudget&) = delete;
-    QueuePairBudget& operator=(const QueuePairBudget&) = delete;
 
     uint32_t left() const { return most_ - taken_.load(std::memory_order_relaxed); }
 

@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "ucp/select/protocol_report.h"
-#include "ucp/select/text_table.h"
+#include "ucp/select/report.h"
 #include "ucs/log/log.h"
 #include "ucs/log/requested.h"
 #include "ucs/memory/detector.h"
-#include "ucs/type/bits.h"
 
 namespace ucp {
 namespace {

@@ -48,6 +48,14 @@ EndpointExtras& Endpoint::make_extras() {
     return *extras_;
 }
 
+unsigned Endpoint::interface_of(const Lane& lane) const {
+    return &lane.endpoint == scalable_.get() ? scalable_index() : lane_state_->interface_index;
+}
+
+uint8_t Endpoint::one_sided_bit() const {
+    return lane_state_ != nullptr && lane_state_->takes_one_sided() ? kDedicatedBit : kScalableBit;
+}
+
 void Endpoint::hang_up() {
     if (extras_ != nullptr) extras_->connection.reset();
 }
@@ -79,11 +87,6 @@ std::span<const DomainPair> Endpoint::domain_pairs(std::span<DomainPair> pairs) 
     }
     return pairs.first(count);
 }
-
-Lane Endpoint::scalable_lane() const {
-    return {*scalable_, configuration_->scalable(), domains()};
-}
-
 Lane Endpoint::dedicated_lane() const {
     return {*lane_state_->dedicated, host_->interfaces.attributes(lane_state_->interface_index),
             domains()};
@@ -98,19 +101,6 @@ Lane Endpoint::one_sided_lane() {
     if (lane_state_ != nullptr && lane_state_->takes_one_sided()) return dedicated_lane();
     return scalable_lane();
 }
-
-uint8_t Endpoint::one_sided_bit() const {
-    return lane_state_ != nullptr && lane_state_->takes_one_sided() ? kDedicatedBit : kScalableBit;
-}
-
-void Endpoint::note_one_sided(const Lane& lane) {
-    one_sided_used_ |= lane_bit(lane);
-}
-
-unsigned Endpoint::interface_of(const Lane& lane) const {
-    return &lane.endpoint == scalable_.get() ? scalable_index() : lane_state_->interface_index;
-}
-
 ucs_status_t Endpoint::flush_fenced(uct::Completion& completion) {
     ucs_status_t result = UCS_OK;
     const auto flush = [&](uct::Endpoint& lane) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <new>
 #include <optional>
@@ -47,7 +46,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
              std::unique_ptr<uct::Endpoint> scalable);
     ~Endpoint();
     Endpoint(const Endpoint&) = delete;
-    Endpoint& operator=(const Endpoint&) = delete;
 
     EndpointHost& host() const { return *host_; }
     Gate& gate() const { return host_->gate; }
@@ -122,7 +120,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     /** The lane of one-sided operations: dedicated as soon as it is up and until it is stopped. */
     Lane one_sided_lane();
     /** A one-sided operation was posted past the queue: fences have to know. */
-    void note_one_sided(const Lane& lane);
+    void note_one_sided(const Lane& lane) { one_sided_used_ |= lane_bit(lane); }
 
     // --- requests ---
 
@@ -243,7 +241,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     unsigned dedicated_index() const { return configuration_->lanes().dedicated; }
     DomainPair domains() const { return configuration_->lanes().domains; }
     uct::Endpoint* scalable() const { return scalable_.get(); }
-    Lane scalable_lane() const;
+    Lane scalable_lane() const { return {*scalable_, configuration_->scalable(), domains()}; }
     LaneState* lane_state() const { return lane_state_; }
     Lane dedicated_lane() const;
     /** What is posted on it goes to the scalable lane. */

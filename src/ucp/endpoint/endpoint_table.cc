@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <new>
-#include <unordered_map>
 #include <utility>
 
 #include "ucp/endpoint/lane_state.h"

@@ -26,7 +26,6 @@ class EndpointTable {
     explicit EndpointTable(EndpointHost& host);
     ~EndpointTable() { clear(); }
     EndpointTable(const EndpointTable&) = delete;
-    EndpointTable& operator=(const EndpointTable&) = delete;
 
     /**
      * A new endpoint; it becomes the primary one of its peer if there is none.

@@ -6,8 +6,6 @@
 #include <deque>
 #include <memory>
 #include <new>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "ucp/context/queue_pair_budget.h"

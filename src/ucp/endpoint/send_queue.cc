@@ -3,7 +3,6 @@
 // The part of an endpoint that decides what is sent next, and on which lane.
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <new>
 

@@ -5,15 +5,67 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ucp/mem/domain.h"
 #include "ucp/mem/memory_events.h"
-#include "ucp/mem/region_table.h"
 #include "ucp/mem/registration_cache.h"
+#include "ucs/datastruct/slot_table.h"
+#include "ucs/type/status.h"
 
 namespace ucp {
+
+class Memory;
+
+/**
+ * The mapped memory of a context, by names that remote keys carry.
+ *
+ * Transports without remote access have the target's processor do it on behalf of the peer; there
+ * is no device then to hold the peer to what was mapped. So each emulated access presents the name
+ * and the context's identity, a random number, and the target checks them, the range and the access
+ * right here.
+ *
+ * A key may also name no memory at all (a PackedKey that was not parsed). Its accesses have only an
+ * address, and reach memory that the program has published: that it mapped, for remote access, and
+ * packed a key of.
+ */
+class RegionTable {
+  public:
+    explicit RegionTable(uint64_t identity = 0) : identity_(identity) {}
+
+    uint64_t identity() const { return identity_; }
+    /** @return a name; never 0 */
+    uint64_t add(Memory& memory);
+    size_t size() const { return slots_.size(); }
+    /** Of all that is in it. */
+    size_t bytes() const { return bytes_; }
+    /** No effect for names that are not in use. */
+    void remove(uint64_t region);
+    /** Accesses without a name may go to this memory from now on. @return UCS_ERR_NO_MEMORY */
+    ucs_status_t publish(const Memory& memory);
+    /**
+     * Where a peer may access; null if it may not.
+     * @param identity, region  both 0: any published memory that holds the whole range
+     * @param prot  bits UCP_MEM_MAP_PROT_REMOTE_*
+     */
+    void* access(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+                 unsigned prot) const;
+
+  private:
+    using Slots = ucs::SlotTable<Memory>;
+
+    const Memory* find(uint64_t identity, uint64_t region, uint64_t address, size_t length,
+                       unsigned prot) const;
+
+    Slots slots_;
+    /** By address. A program may publish memory that overlaps, or the same twice. */
+    std::set<std::pair<uintptr_t, const Memory*>> published_;
+    size_t longest_ = 0;  //!< bytes of the longest that was ever published
+    uint64_t identity_;
+    size_t bytes_ = 0;
+};
 
 /**
  * The memory domains of a context, and what is registered with them.
@@ -31,7 +83,6 @@ class DomainSet {
 
     DomainSet() = default;
     DomainSet(const DomainSet&) = delete;
-    DomainSet& operator=(const DomainSet&) = delete;
 
     void set_options(const Options& options);
     bool is_shared() const { return options_.is_shared; }

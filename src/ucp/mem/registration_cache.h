@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "ucp/mem/invalidations.h"
+#include "ucp/mem/memory_events.h"
 #include "uct/api/memory_domain.h"
 
 namespace ucp {
@@ -71,7 +70,6 @@ class RegistrationCache {
     RegistrationCache(std::span<Domain> domains, const Limits& limits);
     ~RegistrationCache();
     RegistrationCache(const RegistrationCache&) = delete;
-    RegistrationCache& operator=(const RegistrationCache&) = delete;
 
     /** A region around the range, for one more user. @return null if there is no memory */
     CachedRegion* get(const void* address, size_t length);

@@ -36,7 +36,6 @@ class RemoteMemory {
 
     RemoteMemory() = default;
     RemoteMemory(const RemoteMemory&) = delete;
-    RemoteMemory& operator=(const RemoteMemory&) = delete;
     ~RemoteMemory() { close(); }
 
     /** @return UCS_ERR_INVALID_ADDR if a domain finds its part of the bytes malformed */

@@ -237,11 +237,6 @@ uint64_t RequestPool::name(Request& request) {
     request.wire_id = named_.insert(request).packed() + 1;
     return request.wire_id;
 }
-
-Request* RequestPool::find(uint64_t wire_id) {
-    return wire_id == 0 ? nullptr : named_.find(Table::Handle::unpack(wire_id - 1));
-}
-
 void RequestPool::unname(Request& request) {
     named_.erase(Table::Handle::unpack(request.wire_id - 1));
     request.wire_id = 0;
@@ -261,6 +256,10 @@ void RequestPool::abort(Request& request, ucs_status_t status) {
     } else {
         request.complete(status);
     }
+}
+
+Request* RequestPool::find(uint64_t wire_id) {
+    return wire_id == 0 ? nullptr : named_.find(Table::Handle::unpack(wire_id - 1));
 }
 
 }  // namespace ucp

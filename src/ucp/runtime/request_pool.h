@@ -33,7 +33,6 @@ class RequestPool {
     RequestPool(const UserArea& area, Gate& gate, DeferredWork& work, Worker* owner);
     ~RequestPool();
     RequestPool(const RequestPool&) = delete;
-    RequestPool& operator=(const RequestPool&) = delete;
 
     Gate& gate() { return gate_; }
     /** The next progress has something to run, whatever the transports have. Any thread. */

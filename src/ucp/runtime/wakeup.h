@@ -50,7 +50,6 @@ class Wakeup {
                                std::unique_ptr<Wakeup>* wakeup);
     ~Wakeup();
     Wakeup(const Wakeup&) = delete;
-    Wakeup& operator=(const Wakeup&) = delete;
 
     int descriptor() const { return poll_; }
     /** Wake up when this one is readable as well. */

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ucp/select/text_table.h"
+#include "ucp/select/report.h"
 
 namespace ucp::select {
 namespace {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 
@@ -8,10 +10,33 @@
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/stats/page.h"
-#include "ucp/stats/page_writer.h"
 #include "ucs/sys/time.h"
+#include "ucs/type/status.h"
 
 namespace ucp::stats {
+
+/**
+ * A page of this process. Only its user may open it, and nobody but this object may write to it,
+ * as far as the kernel can forbid that (Linux 5.1). One thread at a time.
+ */
+class PageWriter {
+  public:
+    /** @return UCS_ERR_UNSUPPORTED, UCS_ERR_NO_RESOURCE or UCS_ERR_NO_MEMORY */
+    static ucs_status_t create(std::unique_ptr<PageWriter>* writer);
+    ~PageWriter();
+    PageWriter(const PageWriter&) = delete;
+
+    /** Shows `worker` from now on. A reader sees it as a whole or not at all. No system call. */
+    void publish(const WorkerRecord& worker);
+
+  private:
+    PageWriter(int descriptor, ino_t file, Page* page)
+        : descriptor_(descriptor), file_(file), page_(page) {}
+
+    const int descriptor_;
+    const ino_t file_;
+    Page* const page_;
+};
 
 /**
  * Fills the page of statistics of a worker, from its progress, every kInterval at most (UCX_STATS).

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -98,12 +97,6 @@ void Trace::name_track(uint64_t track, std::string_view name) {
     add('M', "track", "thread_name", track, now(), "",
         {{"name", name}, {"id", fmt::format("{:016x}", track)}});
 }
-
-void Trace::instant(const char* category, std::string_view name, uint64_t track,
-                    Arguments arguments) {
-    add('i', category, name, track, now(), ",\"s\":\"t\"", arguments);
-}
-
 void Trace::begin(const char* category, std::string_view name, uint64_t track, const void* id,
                   Arguments arguments) {
     add('b', category, name, track, now(), id_member(id), arguments);

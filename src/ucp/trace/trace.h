@@ -37,7 +37,6 @@ class Trace {
     using Arguments = std::initializer_list<Argument>;
 
     Trace(const Trace&) = delete;
-    Trace& operator=(const Trace&) = delete;
 
     /** Null: nothing is traced. */
     static Trace* active() { return active_.load(std::memory_order_acquire); }
@@ -54,7 +53,9 @@ class Trace {
     /** A worker: the track of its events is its id. Its name is shown beside it. */
     void name_track(uint64_t track, std::string_view name);
     /** Something that takes no time. */
-    void instant(const char* category, std::string_view name, uint64_t track, Arguments arguments);
+    void instant(const char* category, std::string_view name, uint64_t track, Arguments arguments) {
+        add('i', category, name, track, now(), ",\"s\":\"t\"", arguments);
+    }
     /** Something that others may overlap, named by category and address while it lasts. */
     void begin(const char* category, std::string_view name, uint64_t track, const void* id,
                Arguments arguments);

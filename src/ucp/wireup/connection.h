@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "ucp/endpoint/extras.h"
 #include "ucp/wireup/connection_manager.h"
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 #include "ucs/net/socket.h"
 
 namespace ucp {

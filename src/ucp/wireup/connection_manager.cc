@@ -147,15 +147,6 @@ void ConnectionManager::end_later(Connection& connection) {
     ending_.push_back(&connection);
     is_looking_ = false;
 }
-
-void ConnectionManager::forget(Connection& connection) {
-    std::erase(ending_, &connection);
-}
-
-void ConnectionManager::remove(Listener& listener) {
-    std::erase(listeners_, &listener);
-}
-
 // --- endpoints ---
 
 ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** endpoint) {

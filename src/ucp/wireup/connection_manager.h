@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ucp/proto/stream/streams.h"
+#include "ucp/proto/stream/stream.h"
 #include "ucp/wireup/connector.h"
 #include "ucs/net/socket.h"
 #include "ucs/sys/random.h"
@@ -27,7 +27,6 @@ class Watched {
     explicit Watched(ConnectionManager& manager) : manager_(manager) {}
     virtual ~Watched() { ignore(); }
     Watched(const Watched&) = delete;
-    Watched& operator=(const Watched&) = delete;
 
     /** Something can be read, or written; the object may go in this call. */
     virtual void ready() = 0;
@@ -100,9 +99,9 @@ class ConnectionManager {
     void drop_callers_of(const Listener& listener);
     /** The peer has gone: messages that it had sent before are taken first. */
     void end_later(Connection& connection);
-    void forget(Connection& connection);
+    void forget(Connection& connection) { std::erase(ending_, &connection); }
     void add(Listener& listener) { listeners_.push_back(&listener); }
-    void remove(Listener& listener);
+    void remove(Listener& listener) { std::erase(listeners_, &listener); }
 
     // --- for Watched ---
 

@@ -9,10 +9,25 @@
 #include <vector>
 
 #include "ucp/endpoint/flush.h"
-#include "ucp/wireup/waiting_lane.h"
 #include "ucs/log/log.h"
+#include "uct/base/refusing_endpoint.h"
 
 namespace ucp {
+namespace {
+
+/**
+ * The lane of an endpoint whose peer is not known yet: it never has room, so that everything waits
+ * in the endpoint's queues. Nothing is kept of who waits: the endpoint takes its waits back when
+ * its real lanes come, and starts anew.
+ */
+class WaitingLane final : public uct::RefusingEndpointWith<UCS_ERR_NO_RESOURCE> {
+  public:
+    ucs_status_t check(uct::Completion*) override { return UCS_OK; }
+    ucs_status_t pending_add(uct::Pending*) override { return UCS_OK; }
+    bool is_connected(const uct::RemoteAddress&) const override { return false; }
+};
+
+}  // namespace
 
 Connector::Connector(InterfaceSet& interfaces, LanePlanner& planner, EndpointTable& endpoints,
                      RailTable& rails, LaneEvents& lanes)
@@ -230,8 +245,7 @@ ucs_status_t Connector::on_reset(void* arg, void* data, size_t length, uct::Rece
 }
 
 Endpoint& Connector::create_waiting() {
-    return endpoints_.make(0, planner_.configure_waiting(),
-                           std::make_unique<wireup::WaitingLane>());
+    return endpoints_.make(0, planner_.configure_waiting(), std::make_unique<WaitingLane>());
 }
 
 ucs_status_t Connector::connect_waiting(Endpoint& endpoint, const WorkerAddress& remote) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucp/endpoint/endpoint_host.h"
 #include "ucp/endpoint/endpoint_table.h"
-#include "ucp/endpoint/lane_events.h"
 #include "ucp/endpoint/rail_table.h"
 #include "ucp/select/worker_address.h"
 #include "ucp/wireup/guests.h"

@@ -133,6 +133,10 @@ void LanePlanner::keep_learned() const {
     if (learns_ && !context_.virtual_time()) select::keep_learned(learned_.measured());
 }
 
+std::vector<select::Candidate> LanePlanner::rank(const WorkerAddress& remote) const {
+    return select::rank(own_, remote, reach());
+}
+
 // --- the choice ---
 
 bool LanePlanner::reaches(uint8_t local, const AddressEntry& remote) const {
@@ -145,11 +149,6 @@ select::Options LanePlanner::options() const {
     return {.max_rails = config.bulk_max_rails.value_or(config.max_rails),
             .max_rail_ratio = config.max_rail_ratio};
 }
-
-std::vector<select::Candidate> LanePlanner::rank(const WorkerAddress& remote) const {
-    return select::rank(own_, remote, reach());
-}
-
 std::vector<Rail> LanePlanner::rails(const WorkerAddress& remote,
                                      std::span<const select::Candidate> ranked) const {
     std::vector<Rail> found;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "ucp/wireup/connection_manager.h"
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 #include "ucs/net/socket.h"
 #include "ucs/sys/descriptor.h"
 #include "ucs/sys/host.h"

@@ -182,7 +182,6 @@ unsigned Worker::progress() {
         explicit Turn(bool& taken) : taken_(taken) { taken_ = true; }
         ~Turn() { taken_ = false; }
         Turn(const Turn&) = delete;
-        Turn& operator=(const Turn&) = delete;
 
       private:
         bool& taken_;

@@ -19,7 +19,7 @@
 #include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv.h"
-#include "ucp/proto/stream/streams.h"
+#include "ucp/proto/stream/stream.h"
 #include "ucp/proto/tag/engine.h"
 #include "ucp/runtime/wakeup.h"
 #include "ucp/stats/collector.h"
@@ -42,7 +42,6 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
                                std::unique_ptr<Worker>* worker);
     ~Worker();
     Worker(const Worker&) = delete;
-    Worker& operator=(const Worker&) = delete;
 
     // --- progress and time ---
 

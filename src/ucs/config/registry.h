@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ucs/config/source.h"
 #include "ucs/config/table.h"
-#include "ucs/type/status.h"
 
 // What is known about all tables of the process, those of loaded modules included.
 namespace ucs::config {

@@ -3,7 +3,6 @@
 
 #include <boost/intrusive/list.hpp>
 #include <cassert>
-#include <utility>
 
 namespace ucs {
 

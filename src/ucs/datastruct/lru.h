@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 namespace ucs {
 
@@ -42,7 +41,6 @@ class Lru {
     }
 
     Lru(const Lru&) = delete;
-    Lru& operator=(const Lru&) = delete;
 
     size_t capacity() const { return capacity_; }
     size_t size() const { return size_; }

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace ucs {
-
 namespace {
 
 // An interval that was lengthened by progress that came late counts no more than these.
@@ -23,7 +22,7 @@ UsageTracker::UsageTracker(const Options& options, Valuer valuer)
       entries_(std::make_unique<Entry[]>(capacity())),
       order_(std::make_unique<uint16_t[]>(capacity())),
       free_(std::make_unique<uint16_t[]>(capacity())),
-      candidates_(std::make_unique<Candidate[]>(capacity())) {
+      newcomers_(std::make_unique<Entry[]>(capacity())) {
     assert(options_.capacity >= 1 && options_.capacity <= kMaxCapacity);
     assert(options_.interval >= 1us && options_.windows >= 1);
     assert(options_.duty > 0 && options_.duty <= 1);
@@ -43,7 +42,7 @@ UsageTracker::~UsageTracker() {
 
 size_t UsageTracker::memory_bytes() const {
     return sizeof(*this) - sizeof(lru_) + lru_.memory_bytes() +
-           capacity() * (sizeof(Entry) + 2 * sizeof(uint16_t) + sizeof(Candidate));
+           2 * capacity() * (sizeof(Entry) + sizeof(uint16_t));
 }
 
 UsageTracker::Sample& UsageTracker::sample_of(Hook& hook, const OwnerId& id) {
@@ -111,11 +110,6 @@ bool UsageTracker::was_silent() const {
     lru_.for_each([&](const Sample& sample) { is_silent &= sample.is_empty(); });
     return is_silent;
 }
-
-bool UsageTracker::is_idle() const {
-    return (stands_still_ || free_count_ == capacity()) && was_silent();
-}
-
 void UsageTracker::advance(Time now) {
     if (options_.interval == kForever) {
         next_event_ = kNever;
@@ -237,29 +231,24 @@ void UsageTracker::admit_newcomers(const Interval& interval) {
     size_t count = 0;
     lru_.for_each([&](Sample& sample) {
         if (sample.is_empty()) return;
-        Candidate& candidate = candidates_[count];
-        candidate.entry = {.hook = sample.hook, .id = sample.id, .value = value_of(sample.id)};
-        take_up(candidate.entry, sample);
-        renew(candidate.entry, interval);
-        if (candidate.entry.rate > 0) ++count;
+        Entry& newcomer = newcomers_[count];
+        newcomer = {.hook = sample.hook, .id = sample.id, .value = value_of(sample.id)};
+        take_up(newcomer, sample);
+        renew(newcomer, interval);
+        if (newcomer.rate > 0) ++count;
     });
-    std::sort(candidates_.get(), candidates_.get() + count,
-              [](const Candidate& left, const Candidate& right) {
-                  const Entry& a = left.entry;
-                  const Entry& b = right.entry;
-                  return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
-              });
+    std::sort(newcomers_.get(), newcomers_.get() + count);
     // Best first, each takes a free entry or the lowest one left, if that is lower.
     size_t victims = count > free_count_ ? sort_entries() : 0;
     for (size_t index = 0; index < count; ++index) {
-        const Candidate& candidate = candidates_[index];
+        const Entry& newcomer = newcomers_[index];
         if (free_count_ == 0) {
             if (victims == 0) break;
             Entry& victim = entries_[order_[--victims]];
-            if (victim.rate >= candidate.entry.rate) break;
+            if (victim.rate >= newcomer.rate) break;
             leave(victim);
         }
-        enter(candidate);
+        enter(newcomer);
     }
 }
 
@@ -269,18 +258,15 @@ size_t UsageTracker::sort_entries() {
     for (size_t slot = 0; slot < capacity(); ++slot) {
         if (entries_[slot].hook != nullptr) order_[count++] = static_cast<uint16_t>(slot);
     }
-    std::sort(order_.get(), order_.get() + count, [this](uint16_t left, uint16_t right) {
-        const Entry& a = entries_[left];
-        const Entry& b = entries_[right];
-        return a.rate != b.rate ? a.rate > b.rate : a.id < b.id;
-    });
+    std::sort(order_.get(), order_.get() + count,
+              [this](uint16_t left, uint16_t right) { return entries_[left] < entries_[right]; });
     return count;
 }
 
-void UsageTracker::enter(const Candidate& candidate) {
+void UsageTracker::enter(const Entry& newcomer) {
     const uint16_t slot = free_[--free_count_];
-    entries_[slot] = candidate.entry;
-    candidate.entry.hook->entry = slot;
+    entries_[slot] = newcomer;
+    newcomer.hook->entry = slot;
 }
 
 void UsageTracker::leave(Entry& entry) {

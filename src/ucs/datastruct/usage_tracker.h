@@ -119,7 +119,6 @@ class UsageTracker {
     // before the first progress().
     explicit UsageTracker(const Options& options, Valuer valuer = {});
     UsageTracker(const UsageTracker&) = delete;
-    UsageTracker& operator=(const UsageTracker&) = delete;
     ~UsageTracker();
 
     bool armed() const { return armed_; }
@@ -152,7 +151,7 @@ class UsageTracker {
 
     // Nothing is counted, and no rate is kept or all stand still: until somebody sends, windows
     // find nothing. Who sleeps need not wake for them.
-    bool is_idle() const;
+    bool is_idle() const { return (stands_still_ || free_count_ == capacity()) && was_silent(); }
 
     // The schedule does this by itself; also for callers with a better idea of a window.
     void arm(Time now);
@@ -201,10 +200,11 @@ class UsageTracker {
         double whole = 0, whole_variance = 0;
         // The same for what is behind the worth: counts, and their rates.
         Traffic sampled_traffic{}, whole_traffic{}, traffic{};
-    };
 
-    struct Candidate {
-        Entry entry;
+        // Highest rate first.
+        bool operator<(const Entry& other) const {
+            return rate != other.rate ? rate > other.rate : id < other.id;
+        }
     };
 
     void touch_slow(Hook& hook, const OwnerId& id, size_t bytes);
@@ -229,7 +229,7 @@ class UsageTracker {
     void renew_entries(const Interval& interval);
     void admit_newcomers(const Interval& interval);
     size_t sort_entries();
-    void enter(const Candidate& candidate);
+    void enter(const Entry& newcomer);
     void leave(Entry& entry);
     Usage usage_of(const Entry& entry) const;
 
@@ -254,7 +254,7 @@ class UsageTracker {
     std::unique_ptr<Entry[]> entries_;
     std::unique_ptr<uint16_t[]> order_;
     std::unique_ptr<uint16_t[]> free_;
-    std::unique_ptr<Candidate[]> candidates_;
+    std::unique_ptr<Entry[]> newcomers_;
     size_t free_count_ = 0;
     uint64_t rounds_ = 0;
     uint64_t samples_ = 0;

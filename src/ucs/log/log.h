@@ -94,35 +94,19 @@ inline void log(LogLevel level, LogFormat<const Args&...> format, const Args&...
     internal::log_write(level, format.where, format.text, fmt::make_format_args(args...));
 }
 
-template <typename... Args>
-inline void log_error(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kError, format, args...);
-}
-
-template <typename... Args>
-inline void log_warn(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kWarn, format, args...);
-}
-
-template <typename... Args>
-inline void log_diag(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kDiag, format, args...);
-}
-
-template <typename... Args>
-inline void log_info(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kInfo, format, args...);
-}
-
-template <typename... Args>
-inline void log_debug(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kDebug, format, args...);
-}
-
-template <typename... Args>
-inline void log_trace(LogFormat<const Args&...> format, const Args&... args) {
-    log(LogLevel::kTrace, format, args...);
-}
+template <LogLevel kLevel>
+struct LogAt {
+    template <typename... Args>
+    void operator()(LogFormat<const Args&...> format, const Args&... args) const {
+        log(kLevel, format, args...);
+    }
+};
+inline constexpr LogAt<LogLevel::kError> log_error;
+inline constexpr LogAt<LogLevel::kWarn> log_warn;
+inline constexpr LogAt<LogLevel::kDiag> log_diag;
+inline constexpr LogAt<LogLevel::kInfo> log_info;
+inline constexpr LogAt<LogLevel::kDebug> log_debug;
+inline constexpr LogAt<LogLevel::kTrace> log_trace;
 
 // For broken invariants only: logs and aborts the process.
 template <typename... Args>
@@ -138,7 +122,6 @@ class LogCapture final : public LogSink {
     explicit LogCapture(LogLevel level = LogLevel::kWarn);
     ~LogCapture();
     LogCapture(const LogCapture&) = delete;
-    LogCapture& operator=(const LogCapture&) = delete;
 
     void write(LogLevel level, std::string_view line, std::string_view text) override;
 

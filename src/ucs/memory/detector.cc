@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/memory/detector.h"
 
-#include "ucs/type/bits.h"
-
 namespace ucs {
 
 namespace {

@@ -43,11 +43,6 @@ void MemoryGate::open() {
     }
     readers_.fetch_sub(1);
 }
-
-void MemoryGate::open_for_good() {
-    if (!for_good_.exchange(true)) open();
-}
-
 void MemoryGate::mapped() {
     if (MemoryDetectors::any()) open();
 }

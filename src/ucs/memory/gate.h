@@ -63,7 +63,9 @@ class MemoryGate {
     // --- who sees memory come and go ---
     /** Call before anything else if nobody does: the gate is open for good, and remembers nothing.
      */
-    void open_for_good();
+    void open_for_good() {
+        if (!for_good_.exchange(true)) open();
+    }
     void mapped();
     void unmapped(uintptr_t begin, size_t size);
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include <boost/intrusive/list.hpp>
 
@@ -86,7 +85,6 @@ class CopyQueue {
 
     CopyQueue(const ucs::Clock& clock, Move move) : clock_(clock), move_(move) {}
     CopyQueue(const CopyQueue&) = delete;
-    CopyQueue& operator=(const CopyQueue&) = delete;
 
     /**
      * @param completion  may be null

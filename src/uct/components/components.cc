@@ -17,7 +17,7 @@
 #include "uct/api/module.h"
 #include "uct/cuda/transports.h"
 #include "uct/ib/base/transports.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
 #include "uct/tcp/component.h"
 

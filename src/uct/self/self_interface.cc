@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "uct/base/am.h"
-#include "uct/self/component.h"
 
 namespace uct {
 
@@ -114,11 +113,6 @@ SelfInterface::SelfInterface(const InterfaceParams& params)
 SelfInterface::~SelfInterface() {
     queue_.clear_and_dispose([](SelfMessage* message) { message->release(); });
 }
-
-ucs_status_t SelfInterface::get_device_address(std::span<std::byte> address) const {
-    return UCS_OK;
-}
-
 ucs_status_t SelfInterface::get_interface_address(std::span<std::byte> address) const {
     if (address.size() < kAddressLength) return UCS_ERR_BUFFER_TOO_SMALL;
     std::memcpy(address.data(), &params_.worker_id, kAddressLength);
@@ -141,11 +135,6 @@ SelfMessage* SelfInterface::allocate(uint8_t id) {
     void* memory = pool_.allocate();
     return memory == nullptr ? nullptr : ::new (memory) SelfMessage(pool_, id);
 }
-
-void SelfInterface::send(SelfMessage* message) {
-    queue_.push_back(*message);
-}
-
 unsigned SelfInterface::deliver_all() {
     unsigned count = copies_.progress();
     // Only what is there now: a handler that answers itself for ever must not hold us here.

@@ -5,6 +5,7 @@
 
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/interface.h"
+#include "uct/api/memory_domain.h"
 #include "uct/base/copy_queue.h"
 #include "uct/base/pending_queue.h"
 
@@ -37,7 +38,7 @@ class SelfInterface final : public Interface {
     explicit SelfInterface(const InterfaceParams& params);
     ~SelfInterface() override;
 
-    ucs_status_t get_device_address(std::span<std::byte> address) const override;
+    ucs_status_t get_device_address(std::span<std::byte> address) const override { return UCS_OK; }
     ucs_status_t get_interface_address(std::span<std::byte> address) const override;
     bool is_reachable(const RemoteAddress& remote) const override;
     ucs_status_t create_endpoint(const RemoteAddress& remote,
@@ -50,7 +51,7 @@ class SelfInterface final : public Interface {
 
     /** Null if too many messages are queued or kept. */
     SelfMessage* allocate(uint8_t id);
-    void send(SelfMessage* message);
+    void send(SelfMessage* message) { queue_.push_back(*message); }
     bool has_room() const {
         return pool_.in_use() < kMaxMessages && copies_.has_room() && fenced_ == 0;
     }
@@ -120,3 +121,10 @@ class SelfEndpoint final : public Endpoint, public CopyGroup {
 };
 
 }  // namespace uct
+
+namespace uct::self {
+
+/** The transport from a worker to itself: "self" on the device "memory". */
+Component& component();
+
+}  // namespace uct::self

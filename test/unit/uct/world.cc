@@ -7,7 +7,7 @@
 
 #include "uct/api/module.h"
 #include "uct/ib/component.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
 #include "uct/tcp/component.h"
 #include "uct/tcp/interface/tcp_interface.h"

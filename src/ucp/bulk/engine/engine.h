@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -38,7 +37,6 @@ class Engine {
            const RailTable& rails, const ucs::Clock& clock, const Rules& rules);
     ~Engine();
     Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
 
     /**
      * May the pieces go by start()? If not (no path of the endpoint has chains, or no registration

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/engine/path.h"
 
-#include "ucp/bulk/engine/path_group.h"
 #include "ucp/bulk/threads/shared_queue.h"
 #include "ucp/mem/memory.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/schedule/rules.h"
 
 namespace ucp::bulk {

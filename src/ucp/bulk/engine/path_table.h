@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/endpoint/rail_table.h"
 
 namespace ucp {

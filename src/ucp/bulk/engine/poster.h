@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucs/datastruct/memory_pool.h"
 

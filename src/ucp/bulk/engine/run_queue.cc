@@ -3,14 +3,9 @@
 
 #include <algorithm>
 
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 
 namespace ucp::bulk {
-
-void RunQueue::run_later() {
-    work_.notify();
-}
-
 void RunQueue::wake(PathGroup& group) {
     if (group.is_awake) return;
     group.is_awake = true;

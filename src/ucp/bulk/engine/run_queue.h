@@ -24,7 +24,7 @@ class RunQueue {
     explicit RunQueue(DeferredWork& work) : work_(work) {}
 
     /** Something is to be done in the next progress. */
-    void run_later();
+    void run_later() { work_.notify(); }
     void wake(PathGroup& group);
     void watch(PathGroup& group);
     /** Its memory goes. */

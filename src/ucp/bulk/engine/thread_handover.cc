@@ -10,7 +10,6 @@
 #include "ucp/bulk/engine/transfer_table.h"
 #include "ucp/bulk/schedule/limits.h"
 #include "ucp/bulk/threads/bulk_thread.h"
-#include "ucp/bulk/threads/queue_pair_proxy.h"
 #include "ucp/mem/memory.h"
 
 namespace ucp::bulk {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/threads/thread_pool.h"
 
 namespace ucp::bulk {

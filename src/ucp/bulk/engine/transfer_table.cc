@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ucp/base/request.h"
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"
@@ -45,11 +45,6 @@ void TransferTable::finish_if_over(Transfer& transfer) {
     finished_.push_back(transfer);
     run_queue_.run_later();
 }
-
-void TransferTable::deliver_finished() {
-    while (!finished_.empty()) deliver(finished_.front());
-}
-
 void TransferTable::deliver(Transfer& transfer) {
     finished_.erase(finished_.iterator_to(transfer));
     Request& request = *transfer.request;

@@ -29,7 +29,9 @@ class TransferTable {
     void release_suspended(Path& path);
     void finish_if_over(Transfer& transfer);
     /** The requests of those that are over end: users' callbacks. */
-    void deliver_finished();
+    void deliver_finished() {
+        while (!finished_.empty()) deliver(finished_.front());
+    }
     /** The group's memory goes: what its lane carries of them is still waited for. */
     void orphan(PathGroup& group);
 

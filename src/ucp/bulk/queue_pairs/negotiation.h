@@ -7,9 +7,27 @@
 #include <span>
 #include <vector>
 
+#include "ucp/bulk/schedule/limits.h"
+
 // The negotiation of an endpoint's queue pairs (docs/design/bulk.md), at one of its ends: a pure
 // state machine, events in, actions out, no I/O and no clock.
+
 namespace ucp::bulk {
+
+// The addresses of queue pairs as OPEN and GRANT carry them.
+
+/** One end's queue pairs on one rail. The peer's answer has its own in the same place. */
+struct RailAddresses {
+    uint32_t kind = 0;           //!< hash of the transport's name
+    uint8_t domain = 0;          //!< of the sender
+    uint8_t partner_domain = 0;  //!< of the receiver, as the sender knows it
+    std::vector<std::byte> device;
+    std::vector<std::vector<std::byte>> addresses;  //!< all of one length
+};
+
+std::vector<std::byte> encode(std::span<const RailAddresses> rails);
+/** Bytes from outside: nothing unless they are exactly what encode() makes. */
+std::optional<std::vector<RailAddresses>> decode_rail_addresses(std::span<const std::byte> bytes);
 
 struct QueuePairMessage {
     enum class Type : uint8_t { kOpen = 1, kGrant, kUp, kDown, kAsk, kStill };
@@ -92,7 +110,9 @@ class QueuePairNegotiation {
     /** Ask the peer whether it is still in this round. */
     void on_silence();
     /** It has not said so for too long: this end's are destroyed, what the peer posts fails. */
-    void on_no_answer();
+    void on_no_answer() {
+        if (awaits_peer()) close();
+    }
 
   private:
     void open_if_due();
@@ -101,7 +121,9 @@ class QueuePairNegotiation {
     void granted(const QueuePairMessage& message);
     void drain();
     void close();
-    void close_if_both_down();
+    void close_if_both_down() {
+        if (state_ == State::kDraining && own_down_ && peer_down_) close();
+    }
 
     QueuePairActions& sink_;
     const bool opens_;

@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/engine/path_owner.h"
-#include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
 #include "ucp/context/queue_pair_budget.h"
 #include "ucp/endpoint/endpoint_table.h"
@@ -47,7 +45,6 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
                     Engine& engine, const ucs::Clock& clock, const Options& options);
     ~QueuePairDriver();
     QueuePairDriver(const QueuePairDriver&) = delete;
-    QueuePairDriver& operator=(const QueuePairDriver&) = delete;
 
     // --- events of the worker, its lanes and the engine ---
 

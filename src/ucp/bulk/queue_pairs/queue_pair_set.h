@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "ucp/bulk/queue_pairs/addresses.h"
 #include "ucp/bulk/queue_pairs/negotiation.h"
 #include "ucp/context/queue_pair_budget.h"
 #include "ucp/mem/remote_memory.h"

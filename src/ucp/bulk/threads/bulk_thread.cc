@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // The thread: its start and end, commands, sleep.
-
 #include "ucp/bulk/threads/bulk_thread.h"
 
 #include <poll.h>
@@ -246,6 +245,42 @@ void BulkThread::close(ThreadQueuePair& queue_pair) {
             give_up(queue_pair, UCS_ERR_CANCELED);
         std::erase_if(queue_pairs_, [&](const auto& each) { return each.get() == &queue_pair; });
     });
+}
+
+QueuePairProxy::QueuePairProxy(std::shared_ptr<ThreadQueuePair> queue_pair)
+    : queue_pair_(std::move(queue_pair)) {
+    queue_pair_->proxy = this;
+}
+
+QueuePairProxy::~QueuePairProxy() {
+    queue_pair_->proxy = nullptr;
+    queue_pair_->thread.close(*queue_pair_);
+}
+
+ucs_status_t QueuePairProxy::get_address(std::span<std::byte> address) const {
+    ucs_status_t status = UCS_ERR_CONNECTION_RESET;
+    queue_pair_->thread.call([&] {
+        if (queue_pair_->transport != nullptr)
+            status = queue_pair_->transport->get_address(address);
+    });
+    return status;
+}
+
+ucs_status_t QueuePairProxy::connect(const uct::RemoteAddress& remote) {
+    ucs_status_t status = UCS_ERR_CONNECTION_RESET;
+    queue_pair_->thread.call([&] {
+        if (queue_pair_->transport != nullptr) status = queue_pair_->transport->connect(remote);
+    });
+    return status;
+}
+
+bool QueuePairProxy::is_connected(const uct::RemoteAddress& remote) const {
+    bool is_connected = false;
+    queue_pair_->thread.call([&] {
+        is_connected =
+            queue_pair_->transport != nullptr && queue_pair_->transport->is_connected(remote);
+    });
+    return is_connected;
 }
 
 }  // namespace ucp::bulk

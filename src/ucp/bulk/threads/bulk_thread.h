@@ -17,6 +17,7 @@
 #include "ucs/sys/random.h"
 #include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
+#include "uct/base/refusing_endpoint.h"
 
 namespace ucp::bulk {
 
@@ -53,7 +54,6 @@ class BulkThread {
     /** All queue pairs are closed before. */
     ~BulkThread();
     BulkThread(const BulkThread&) = delete;
-    BulkThread& operator=(const BulkThread&) = delete;
 
     /** Runs it in the thread, between two calls of the transport, and waits for its end. */
     void call(const std::function<void()>& command);
@@ -114,6 +114,25 @@ class BulkThread {
     std::condition_variable done_;
     const std::function<void()>* command_ = nullptr;
     std::thread thread_;
+};
+
+/**
+ * A thread's queue pair as the queue pair driver sees it: a dedicated transport endpoint that can
+ * be connected and destroyed, each carried out by the thread. Nothing is posted on it by others.
+ */
+class QueuePairProxy final : public uct::RefusingEndpoint {
+  public:
+    explicit QueuePairProxy(std::shared_ptr<ThreadQueuePair> queue_pair);
+    ~QueuePairProxy() override;
+
+    const std::shared_ptr<ThreadQueuePair>& queue_pair() const { return queue_pair_; }
+
+    ucs_status_t get_address(std::span<std::byte> address) const override;
+    ucs_status_t connect(const uct::RemoteAddress& remote) override;
+    bool is_connected(const uct::RemoteAddress& remote) const override;
+
+  private:
+    const std::shared_ptr<ThreadQueuePair> queue_pair_;
 };
 
 }  // namespace ucp::bulk

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ucp/bulk/threads/queue_pair_proxy.h"
+#include "ucp/bulk/threads/bulk_thread.h"
 #include "ucs/log/log.h"
 #include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"

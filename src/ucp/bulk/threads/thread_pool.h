@@ -27,7 +27,6 @@ class ThreadPool {
                const Rules& rules);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
-    ThreadPool& operator=(const ThreadPool&) = delete;
 
     /**
      * A queue pair of a thread, which opens the same transport as that interface of the worker. The

@@ -82,12 +82,6 @@ ucs_status_t AmHandlers::set(const ucp_am_handler_param_t& param) {
     if (has(UCP_AM_HANDLER_PARAM_FIELD_FLAGS)) handler.flags = param.flags;
     return set(param.id, handler);
 }
-
-ucs_status_t AmHandlers::set(uint16_t id, ucp_am_callback_t callback, void* argument,
-                             uint32_t flags) {
-    return set(unsigned{id}, {nullptr, callback, argument, flags});
-}
-
 /** @return null if there is none; one that waits for messages that came before it gets them */
 const AmHandlers::Handler* AmHandlers::handler_of(uint16_t id) {
     if (is_set(id)) [[likely]]
@@ -310,6 +304,51 @@ ucs_status_ptr_t AmHandlers::receive(void* descriptor, void* buffer, size_t coun
     free_announcement(descriptor);
     consumed_in_handler_ = true;
     return requests_.end_call(*request, params);
+}
+
+void EarlyMessages::add(EarlyMessage message) {
+    const size_t size = message.size();
+    messages_.push_back(std::move(message));
+    bytes_ += size;
+}
+
+bool EarlyMessages::has(uint16_t id) const {
+    return std::ranges::any_of(messages_, [&](const auto& message) { return message.id == id; });
+}
+
+void EarlyMessages::take(Messages::iterator found, EarlyMessage* message) {
+    bytes_ -= found->size();
+    *message = std::move(*found);
+    messages_.erase(found);
+}
+
+bool EarlyMessages::take(uint16_t id, EarlyMessage* message) {
+    const auto found =
+        std::ranges::find_if(messages_, [&](const auto& other) { return other.id == id; });
+    if (found == messages_.end()) return false;
+    take(found, message);
+    return true;
+}
+
+bool EarlyMessages::take_any(EarlyMessage* message) {
+    if (messages_.empty()) return false;
+    take(messages_.begin(), message);
+    return true;
+}
+
+bool EarlyMessages::take_overdue(ucs::Time now, EarlyMessage* message) {
+    for (auto other = messages_.rbegin(); other != messages_.rend() && !other->was_seen; ++other) {
+        other->since = now;
+        other->was_seen = true;
+    }
+    if (messages_.empty() || now < messages_.front().since + kPatience) return false;
+    return take_any(message);
+}
+
+ucs::Time EarlyMessages::next_deadline() const {
+    if (messages_.empty()) return ucs::kNever;
+    const EarlyMessage& oldest = messages_.front();
+    return oldest.was_seen ? oldest.since + kPatience : ucs::Time{};
 }
 
 }  // namespace ucp

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
-#include <vector>
 
 #include "ucp/base/wire.h"
 #include "ucp/runtime/interface_set.h"
@@ -41,7 +40,6 @@ class Reassembly {
         interfaces.set_handler(AmId::kFragment, on_fragment, this);
     }
     Reassembly(const Reassembly&) = delete;
-    Reassembly& operator=(const Reassembly&) = delete;
     /** What never became whole ends with UCS_ERR_CANCELED. */
     ~Reassembly() { clear(); }
     void clear();

@@ -108,9 +108,4 @@ ucs_status_t MessageTimes::on_took(void* arg, void* data, size_t length, uct::Re
                             took.count);
     return UCS_OK;
 }
-
-void MessageTimes::add_handlers(InterfaceSet& interfaces) {
-    interfaces.set_handler(AmId::kTook, on_took, this);
-}
-
 }  // namespace ucp

@@ -41,9 +41,10 @@ class MessageTimes {
     MessageTimes(const ucs::Clock& clock, EndpointTable& endpoints, bool is_on)
         : clock_(clock), endpoints_(endpoints), is_on_(is_on) {}
     MessageTimes(const MessageTimes&) = delete;
-    MessageTimes& operator=(const MessageTimes&) = delete;
 
-    void add_handlers(InterfaceSet& interfaces);
+    void add_handlers(InterfaceSet& interfaces) {
+        interfaces.set_handler(AmId::kTook, on_took, this);
+    }
 
     /**
      * The first of a message has come, and its receive was posted; the rest is timed.

@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "ucp/mem/device_memory.h"
-#include "ucp/proto/rma/atomic_request.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucs/log/log.h"

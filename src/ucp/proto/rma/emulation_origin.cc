@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ucp/proto/rma/atomic_request.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "ucp/base/request.h"
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/endpoint/endpoint_table.h"
@@ -17,6 +18,7 @@
 // One-sided operations. They go to the endpoint's one-sided lane, piece by piece, each piece by the
 // way that suits its length on the lane of that moment: inline, through a bounce buffer, or from
 // registered memory. Where a lane cannot do the operation it is emulated (emulation.h).
+
 namespace ucp {
 
 class OneSided;
@@ -74,7 +76,6 @@ class OneSided {
              DirectPath& path)
         : requests(pool), endpoints(table), domains(set), bulk(engine), direct(path) {}
     OneSided(const OneSided&) = delete;
-    OneSided& operator=(const OneSided&) = delete;
 
     void add_handlers(InterfaceSet& interfaces);
 
@@ -131,5 +132,29 @@ class OneSided {
 
     uint32_t operations_ = 0;
 };
+
+/**
+ * The part of an atomic operation.
+ *
+ * A lane whose device has the operation does it. Else, if the device can compare and swap 8 bytes,
+ * a loop of those on the 8-byte word around the operand does it, so that all operations on a word
+ * go through one device and are atomic among each other. Else it is emulated.
+ */
+struct AtomicRequest {
+    OneSided* owner;
+    AtomicArguments arguments;
+    uint64_t address;
+    const RemoteMemory* remote;
+    std::optional<uint32_t> number = {};  //!< a flush waits for the answer, not for the lane
+    uint64_t guess = 0;                   //!< what the 8-byte word is believed to hold
+    uint64_t found = 0;                   //!< where the device puts the old value
+    void* device_result = nullptr;        //!< where `result` goes in the end
+    uint64_t result = 0;                  //!< of the operation, for a device's memory
+    struct Step : uct::Completion {
+        Request* request = nullptr;
+    } step{};  //!< of one compare-swap
+};
+
+void set_atomic_result(const AtomicRequest& atomic, uint64_t value);
 
 }  // namespace ucp

@@ -12,6 +12,7 @@
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/proto/eager/eager.h"
+#include "ucp/proto/eager/reassembly.h"
 #include "ucp/proto/rndv/direct.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 
@@ -36,6 +37,7 @@
 // Requests are named by slots with generations; each answer is checked against the endpoint that
 // the request belongs to. When a peer fails, its requests end once: those that wait for an answer
 // through their name, those that post through their queue.
+
 namespace ucp {
 
 /** The user's header of an active message. */
@@ -57,7 +59,6 @@ class Rendezvous {
           scheme(way),
           direct(pool, table) {}
     Rendezvous(const Rendezvous&) = delete;
-    Rendezvous& operator=(const Rendezvous&) = delete;
 
     /** For all messages but the announcements, which belong to tags and active messages. */
     void add_handlers(InterfaceSet& interfaces);
@@ -104,6 +105,26 @@ class Rendezvous {
 
   private:
     void add_send_handlers(InterfaceSet& interfaces);
+};
+
+/**
+ * What protocols of whole messages, tagged and active ones, work with: each message goes eagerly or
+ * by rendezvous, in fragments or not.
+ */
+class MessageProtocol {
+  public:
+    MessageProtocol(RequestPool& requests, EndpointTable& endpoints, Rendezvous& rndv,
+                    Reassembly& reassembly)
+        : requests_(requests), endpoints_(endpoints), rndv_(rndv), reassembly_(reassembly) {}
+    MessageProtocol(const MessageProtocol&) = delete;
+
+  protected:
+    ~MessageProtocol() = default;
+
+    RequestPool& requests_;
+    EndpointTable& endpoints_;
+    Rendezvous& rndv_;
+    Reassembly& reassembly_;
 };
 
 }  // namespace ucp

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <boost/intrusive/list.hpp>
+
 #include <cstddef>
 #include <cstdint>
-
-#include <boost/intrusive/list.hpp>
+#include <unordered_map>
 
 #include "ucp/base/request.h"
 #include "ucp/dt/buffer.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/extras.h"
+#include "ucp/proto/eager/eager.h"
 
 namespace ucp {
 
@@ -42,7 +45,6 @@ class Stream final : public StreamReceiver, public ReadyHook {
     /** Receives are over by then: cancel_receives(). */
     ~Stream() override;
     Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
 
     Endpoint& endpoint() const { return endpoint_; }
     bool has_bytes() const { return available_ != 0; }
@@ -88,7 +90,9 @@ class Stream final : public StreamReceiver, public ReadyHook {
     bool fill(Request& receive);
     void consume(size_t length);
     static bool is_full(Request& receive);
-    void announce();
+    void announce() {
+        if (!is_linked() && endpoint_.is_users()) ready_.push_back(*this);
+    }
 
     ReadyStreams& ready_;
     Endpoint& endpoint_;
@@ -98,5 +102,43 @@ class Stream final : public StreamReceiver, public ReadyHook {
     size_t available_ = 0;  //!< bytes in segments_
     bool closed_ = false;
 };
+
+// Byte streams. A message carries the name of the stream that its bytes belong to: the sending
+// worker's uuid, for the receiver's primary endpoint to that worker, or the name that the receiver
+// gave when the two endpoints were connected through a socket. Messages of an endpoint arrive in
+// order, whatever lanes they take, so that bytes do.
+
+/** The streams of a worker: sending, which message belongs to which, and which can be read. */
+class Streams {
+  public:
+    explicit Streams(EndpointTable& endpoints) : endpoints_(endpoints) {}
+
+    void add_handlers(InterfaceSet& interfaces) {
+        interfaces.set_handler(AmId::kStream, on_stream, this);
+    }
+
+    /** ucp_stream_send_nbx() beyond the short path. */
+    ucs_status_ptr_t send(Endpoint& endpoint, const void* buffer, size_t count,
+                          const OpParams& params);
+    /** The stream of an endpoint, made at first use. */
+    Stream& of(Endpoint& endpoint);
+    /** As ucp_stream_worker_poll: each endpoint is told once for what has come until then. */
+    size_t poll(ucp_stream_poll_ep_t* endpoints, size_t room);
+
+    /** Messages with this name belong to the endpoint. */
+    void name(uint64_t name, Endpoint& endpoint) { named_[name] = &endpoint; }
+    void forget(uint64_t name) { named_.erase(name); }
+
+  private:
+    static ucs_status_t on_stream(void* self, void* data, size_t length,
+                                  uct::ReceiveDescriptor* descriptor);
+
+    EndpointTable& endpoints_;
+    std::unordered_map<uint64_t, Endpoint*> named_;
+    ReadyStreams ready_;
+};
+
+/** What the peer calls the stream that this endpoint sends. */
+uint64_t stream_name(const Endpoint& endpoint);
 
 }  // namespace ucp

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "ucs/config/table.h"
 #include "ucs/config/values.h"

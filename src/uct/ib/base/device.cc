@@ -10,10 +10,8 @@
 #include <cstring>
 
 #include "ucs/log/log.h"
-#include "uct/ib/base/port_tables.h"
 
 namespace uct::ib {
-
 namespace {
 
 using DeviceList = std::unique_ptr<ibv_device*[], decltype(&ibv_free_device_list)>;
@@ -67,6 +65,22 @@ unsigned lane_count(uint8_t active_width) {
         default:
             return 1;
     }
+}
+
+bool is_mapped_ipv4(const ibv_gid& gid) {
+    static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(gid.raw, kMapped, sizeof(kMapped)) == 0;
+}
+
+/** Of fe80::/10. */
+bool is_link_local(const ibv_gid& gid) {
+    return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
+int rank(const ibv_gid_entry& entry) {
+    const int version = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 3 : 0;
+    if (is_mapped_ipv4(entry.gid)) return version + 2;
+    return version + (is_link_local(entry.gid) ? 0 : 1);
 }
 
 }  // namespace
@@ -221,6 +235,25 @@ uint8_t encode_rnr_timer(ucs::Duration time) {
                                      61440, 81920, 122880, 163840, 245760, 327680, 491520};
     const auto* found = std::ranges::lower_bound(kTimes, time.count() / 1000);
     return found == std::end(kTimes) ? 0 : static_cast<uint8_t>(found - kTimes + 1);
+}
+
+const ibv_gid_entry* preferred_gid(std::span<const ibv_gid_entry> table) {
+    const ibv_gid_entry* best = nullptr;
+    for (const ibv_gid_entry& entry : table) {
+        if (best == nullptr || rank(entry) > rank(*best)) best = &entry;
+    }
+    return best;
+}
+
+std::optional<uint16_t> find_partition(std::span<const uint16_t> table,
+                                       std::optional<unsigned> wanted) {
+    constexpr unsigned kKey = 0x7fff;
+    for (size_t i = 0; i < table.size(); ++i) {
+        const unsigned key = table[i] & kKey;
+        if (wanted ? key == (*wanted & kKey) : key != 0) return static_cast<uint16_t>(i);
+    }
+    if (wanted) return {};
+    return uint16_t{0};
 }
 
 }  // namespace uct::ib

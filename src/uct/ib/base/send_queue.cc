@@ -2,7 +2,6 @@
 #include "uct/ib/base/send_queue.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ucs/log/log.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "uct/base/gather.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 
@@ -72,11 +72,6 @@ void Association::refuse(const AssociationUser& user) {
         std::ranges::find_if(users_, [&](const AssociationUser& each) { return &each == &user; });
     if (found != users_.end()) found->on_refused();
 }
-
-void Association::room_made() {
-    for (AssociationUser& user : users_) context_.attention.pending.schedule(user);
-}
-
 void Association::forget(const AssociationUser* endpoint, ucs_status_t status) {
     OutputList items;
     std::vector<Completion*> waiting;
@@ -138,10 +133,6 @@ void Association::begin_session(bool accepted) {
 }
 
 // --- silence
-
-void Association::watch() {
-    if (patience_ != ucs::kForever) context_.events.look_after(*this);
-}
 
 void Association::check(ucs::Time now) {
     // Often enough to be in time, seldom enough to be nothing beside what is sent.
@@ -434,9 +425,4 @@ void Association::on_cut(uint32_t epoch) {
     end_cut_chains(epoch);
     if (!is_failed()) send_cut(wire::FrameType::kCutDone, epoch);
 }
-
-void Association::on_cut_done(uint32_t epoch) {
-    if (epoch <= bulk_epoch_) end_cut_chains(epoch);
-}
-
 }  // namespace uct::tcp

@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "uct/tcp/association/context.h"
-#include "uct/tcp/association/remote_operation.h"
 #include "uct/tcp/association/session.h"
 #include "uct/tcp/association/tcp_connection.h"
 #include "uct/tcp/wire/address.h"
@@ -110,7 +108,7 @@ class Association final : public AssociationHook, public Watched {
 
     // --- operations that the peer answers ---
 
-    bool has_operation_room(size_t count = 1) const;
+    bool has_operation_room(size_t count = 1) const { return operation_room() >= count; }
     /** @param owner null: the association's own. Null without memory. */
     RemoteOperation* start_operation(RemoteOperation::Kind kind, const AssociationUser* owner,
                                      Completion* completion);
@@ -124,7 +122,9 @@ class Association final : public AssociationHook, public Watched {
      */
     ucs_status_t flush(const AssociationUser* owner, Completion* completion);
     /** A question and an answer on connection 0, whatever is outstanding. */
-    ucs_status_t probe(const AssociationUser* owner, Completion* completion);
+    ucs_status_t probe(const AssociationUser* owner, Completion* completion) {
+        return ask(owner, completion, true);
+    }
     /** @return false if that connection was not asked */
     bool on_flush_reply(RemoteOperation& operation, unsigned connection);
     /** For a kFlush frame that the caller sends behind puts on one connection. */
@@ -153,7 +153,9 @@ class Association final : public AssociationHook, public Watched {
     void refuse(const AssociationUser& user);
     bool has_users() const { return !users_.empty(); }
     /** Something that endpoints may wait for has come. */
-    void room_made();
+    void room_made() {
+        for (AssociationUser& user : users_) context_.attention.pending.schedule(user);
+    }
     /** All operations of `endpoint` end now, and no memory of its user is referred to any more. */
     void forget(const AssociationUser* endpoint, ucs_status_t status);
     bool is_idle() const;
@@ -175,7 +177,9 @@ class Association final : public AssociationHook, public Watched {
     // --- silence of the peer's host: looked for by the session, or here ---
 
     /** Something was sent: look after its answers. */
-    void watch();
+    void watch() {
+        if (patience_ != ucs::kForever) context_.events.look_after(*this);
+    }
     bool is_watched() const { return WatchHook::is_linked(); }
     void check(ucs::Time now) override;
     /** End the connections on which nothing was answered for too long. */
@@ -198,7 +202,9 @@ class Association final : public AssociationHook, public Watched {
     /** The peer has dropped them. */
     void end_bulk(uint32_t epoch);
     void on_cut(uint32_t epoch);
-    void on_cut_done(uint32_t epoch);
+    void on_cut_done(uint32_t epoch) {
+        if (epoch <= bulk_epoch_) end_cut_chains(epoch);
+    }
 
     // --- what becomes of it ---
 

@@ -6,7 +6,7 @@
 
 #include "uct/base/gather.h"
 #include "uct/tcp/association/association.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 
@@ -19,11 +19,6 @@ constexpr unsigned kSlotBits = 8;
 static_assert(kMostSlots <= 1u << kSlotBits);
 
 }  // namespace
-
-bool Association::has_operation_room(size_t count) const {
-    return operation_room() >= count;
-}
-
 size_t Association::operation_room() const {
     return kMostOperations - std::min(kMostOperations, operation_count_);
 }
@@ -159,11 +154,6 @@ ucs_status_t Association::flush(const AssociationUser* owner, Completion* comple
     }
     return parts->finish();
 }
-
-ucs_status_t Association::probe(const AssociationUser* owner, Completion* completion) {
-    return ask(owner, completion, true);
-}
-
 RemoteOperation* Association::start_put_chain(const AssociationUser* owner, Completion* completion,
                                               unsigned connection) {
     RemoteOperation* made = start_operation(RemoteOperation::Kind::kFlush, owner, completion);

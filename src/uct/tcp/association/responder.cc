@@ -2,13 +2,12 @@
 #include "uct/tcp/association/responder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 
 #include "uct/base/atomics.h"
 #include "uct/tcp/association/association.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 

@@ -8,7 +8,7 @@
 
 #include "ucs/log/log.h"
 #include "uct/tcp/association/association.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 

@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "ucs/sys/time.h"
-#include "uct/tcp/events/event_target.h"
-#include "uct/tcp/events/timer.h"
-#include "uct/tcp/network/admission.h"
+#include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/greeting.h"
 #include "uct/tcp/network/options.h"
 #include "uct/tcp/network/rail.h"

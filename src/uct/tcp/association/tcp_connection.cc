@@ -270,11 +270,6 @@ void TcpConnection::suspend() {
     events_ = 0;
     state_ = State::kMoving;
 }
-
-void TcpConnection::resume(Socket socket, bool is_new) {
-    take(std::move(socket), is_new, Beginning::kNothing);
-}
-
 void TcpConnection::take(Socket socket, bool is_new, Beginning beginning) {
     socket_ = std::move(socket);
     if (!association_.events().watch(socket_.descriptor(), *this, EPOLLIN, is_new)) {
@@ -343,11 +338,6 @@ void TcpConnection::drain() {
     while (is_open() && receive() > 0) {
     }
 }
-
-void TcpConnection::leave() {
-    if (is_open()) lingers();
-}
-
 /** Farewell included. */
 bool TcpConnection::has_all_arrived() const {
     if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
@@ -374,15 +364,6 @@ bool TcpConnection::lingers() {
     // Sent is not enough: what the peer sends to a closed socket would throw it away.
     return !has_all_arrived();
 }
-
-void TcpConnection::end_output() {
-    if (is_open()) socket_.finish();
-}
-
-bool TcpConnection::has_bytes_under_way() const {
-    return is_open() && under_way(socket_) > 0;
-}
-
 void TcpConnection::drop_if_silent(ucs::Time now, ucs::Duration patience) {
     if (is_open() && silence_.lasts(Unanswered::of(socket_), now, patience)) ended(ETIMEDOUT);
 }

@@ -8,11 +8,9 @@
 #include <memory>
 #include <span>
 
-#include "uct/tcp/events/event_target.h"
-#include "uct/tcp/events/timer.h"
+#include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/greeting.h"
 #include "uct/tcp/network/options.h"
-#include "uct/tcp/network/silence.h"
 #include "uct/tcp/queues/output_queue.h"
 #include "uct/tcp/queues/receive_pool.h"
 #include "uct/tcp/wire/format.h"
@@ -101,16 +99,22 @@ class TcpConnection final : public EventTarget, public Timer {
     /** Read to the end what the connection has brought; nothing comes from it any more. */
     void hand_over();
     /** The session goes on here. */
-    void resume(Socket socket, bool is_new);
+    void resume(Socket socket, bool is_new) {
+        take(std::move(socket), is_new, Beginning::kNothing);
+    }
     /** What waits is of no use any more. */
     void take_output(OutputList& taken) { queue_.take_all(taken); }
 
     /** Send what waits, and then that this end goes in good order. lingers() carries on with it. */
-    void leave();
+    void leave() {
+        if (is_open()) lingers();
+    }
     /** After leave(): is there something that the peer has not got? Carries on with sending it. */
     bool lingers();
     /** The peer is to see the end behind all that the kernel has. */
-    void end_output();
+    void end_output() {
+        if (is_open()) socket_.finish();
+    }
     /** The queue got something from elsewhere. */
     void want_output();
     /** Forget connection and input; the queue stays. */
@@ -120,7 +124,7 @@ class TcpConnection final : public EventTarget, public Timer {
     /** Give the connection up if the other end's kernel has not answered for too long. */
     void drop_if_silent(ucs::Time now, ucs::Duration patience);
     /** Has the other end's kernel not got all that this one's was given? */
-    bool has_bytes_under_way() const;
+    bool has_bytes_under_way() const { return is_open() && under_way(socket_) > 0; }
 
   private:
     /** Payload of a put or a get reply on its way to its place. */

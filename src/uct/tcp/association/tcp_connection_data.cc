@@ -21,7 +21,7 @@
 #include "uct/tcp/association/association.h"
 #include "uct/tcp/association/responder.h"
 #include "uct/tcp/association/tcp_connection.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "uct/tcp/interface/tcp_endpoint.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 

@@ -52,11 +52,6 @@ ucs_status_t TcpDomain::register_memory(void* address, size_t length, PeerRights
     *handle = regions_.add(address, length, rights);
     return UCS_OK;
 }
-
-void TcpDomain::deregister_memory(MemoryHandle* handle) {
-    regions_.remove(static_cast<Region*>(handle));
-}
-
 void TcpDomain::pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const {
     const uint64_t key = static_cast<const Region*>(handle)->key;
     std::memcpy(packed.data(), &kKeyMark, sizeof(kKeyMark));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "uct/api/memory_domain.h"
-#include "uct/tcp/network/config.h"
 #include "uct/tcp/network/device.h"
 #include "uct/tcp/queues/region_table.h"
 
@@ -17,7 +16,9 @@ class TcpDomain final : public MemoryDomain {
     std::vector<DeviceFact> describe() const override;
     ucs_status_t register_memory(void* address, size_t length, PeerRights rights,
                                  MemoryHandle** handle) override;
-    void deregister_memory(MemoryHandle* handle) override;
+    void deregister_memory(MemoryHandle* handle) override {
+        regions_.remove(static_cast<Region*>(handle));
+    }
     void pack_remote_key(const MemoryHandle* handle, std::span<std::byte> packed) const override;
     ucs_status_t unpack_remote_key(std::span<const std::byte> packed, RemoteKey* key) override;
     ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,

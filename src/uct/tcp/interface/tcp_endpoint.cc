@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "uct/base/gather.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
 
@@ -337,15 +337,6 @@ ucs_status_t TcpEndpoint::fence() {
     association_.fence();
     return UCS_OK;
 }
-
-ucs_status_t TcpEndpoint::flush(Completion* completion) {
-    return status_ != UCS_OK ? status_ : association_.flush(this, completion);
-}
-
-ucs_status_t TcpEndpoint::check(Completion* completion) {
-    return status_ != UCS_OK ? status_ : association_.probe(this, completion);
-}
-
 bool TcpEndpoint::has_some_room() const {
     return status_ == UCS_OK &&
            (association_.connection(0).has_room() || association_.bulk_connection().has_room());
@@ -365,11 +356,6 @@ ucs_status_t TcpEndpoint::pending_add(Pending* pending) {
     association_.attention().pending.add(*this, *pending);
     return UCS_OK;
 }
-
-void TcpEndpoint::pending_remove(Pending* pending) {
-    association_.attention().pending.remove(*this, *pending);
-}
-
 bool TcpEndpoint::is_connected(const RemoteAddress& remote) const {
     if (status_ != UCS_OK || !association_.target()) return false;
     const auto device = DeviceAddress::read(remote.device);

@@ -3,7 +3,6 @@
 
 #include "uct/api/interface.h"
 #include "uct/base/gather.h"
-#include "uct/base/pending_queue.h"
 #include "uct/tcp/association/association.h"
 
 namespace uct::tcp {
@@ -39,10 +38,16 @@ class TcpEndpoint final : public Endpoint, public AssociationUser {
     ssize_t put_chain(std::span<const ChainPiece> pieces, Completion* completion) override;
     ssize_t get_chain(std::span<const ChainPiece> pieces, Completion* completion) override;
     ucs_status_t fence() override;
-    ucs_status_t flush(Completion* completion) override;
-    ucs_status_t check(Completion* completion) override;
+    ucs_status_t flush(Completion* completion) override {
+        return status_ != UCS_OK ? status_ : association_.flush(this, completion);
+    }
+    ucs_status_t check(Completion* completion) override {
+        return status_ != UCS_OK ? status_ : association_.probe(this, completion);
+    }
     ucs_status_t pending_add(Pending* pending) override;
-    void pending_remove(Pending* pending) override;
+    void pending_remove(Pending* pending) override {
+        association_.attention().pending.remove(*this, *pending);
+    }
     bool is_connected(const RemoteAddress& remote) const override;
 
     Association& association() const { return association_; }

@@ -128,11 +128,6 @@ void TcpInterface::on_carrier(const NetworkDevice& device, bool is_up) {
         if (Session* session = association.session()) session->on_carrier(device, is_up);
     }
 }
-
-bool TcpInterface::is_reachable(const RemoteAddress& remote) const {
-    return read_target(remote).has_value();
-}
-
 ucs_status_t TcpInterface::create_endpoint(const RemoteAddress& remote,
                                            std::unique_ptr<Endpoint>* endpoint) {
     const auto target = read_target(remote);
@@ -234,15 +229,6 @@ unsigned TcpInterface::progress() {
     associations_.reap();
     return count;
 }
-
-ucs::Time TcpInterface::next_deadline() const {
-    return std::min(listener_.next_deadline(), events_.next_deadline());
-}
-
-ucs_status_t TcpInterface::arm() {
-    return events_.arm(next_deadline(), now()) ? UCS_OK : UCS_ERR_BUSY;
-}
-
 // --- for tests
 
 void TcpInterface::abandon() {

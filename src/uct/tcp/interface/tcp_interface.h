@@ -41,7 +41,9 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override;
     ucs_status_t get_interface_address(std::span<std::byte> address) const override;
-    bool is_reachable(const RemoteAddress& remote) const override;
+    bool is_reachable(const RemoteAddress& remote) const override {
+        return read_target(remote).has_value();
+    }
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
@@ -60,8 +62,12 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     ucs_status_t invite(const RemoteAddress& guest, std::span<std::byte> address) override;
     void end_invitation(const RemoteAddress& guest) override;
     int event_fd() const override { return events_.descriptor(); }
-    ucs_status_t arm() override;
-    ucs::Time next_deadline() const override;
+    ucs_status_t arm() override {
+        return events_.arm(next_deadline(), now()) ? UCS_OK : UCS_ERR_BUSY;
+    }
+    ucs::Time next_deadline() const override {
+        return std::min(listener_.next_deadline(), events_.next_deadline());
+    }
 
     // --- of the other rails of the worker ---
 

@@ -5,17 +5,45 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "ucs/sys/descriptor.h"
 #include "uct/api/interface.h"
-#include "uct/tcp/network/admission.h"
-#include "uct/tcp/network/carrier.h"
+#include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/config.h"
 #include "uct/tcp/network/device.h"
+#include "uct/tcp/network/greeting.h"
 #include "uct/tcp/wire/address.h"
 #include "uct/tcp/wire/format.h"
 
 namespace uct::tcp {
+
+/**
+ * Whether a device has a link, as the kernel tells all who listen when it
+ * changes. Where nobody may listen, it has one.
+ */
+class Carrier final : public EventTarget {
+  public:
+    explicit Carrier(const NetworkDevice& device) : device_(device) {}
+
+    /** @return whether there is a socket to watch */
+    bool open();
+    int socket() const { return socket_.get(); }
+    bool is_up() const { return is_up_; }
+    /** Has it changed since the last question? */
+    bool take_change() { return std::exchange(changed_, false); }
+
+    unsigned on_event(uint32_t events) override;
+
+  private:
+    void ask();
+
+    const NetworkDevice& device_;
+    bool is_up_ = true;
+    bool changed_ = false;
+    ucs::Descriptor socket_;
+};
 
 class Rail;
 

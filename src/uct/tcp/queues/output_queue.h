@@ -2,9 +2,9 @@
 #pragma once
 
 #include <sys/uio.h>
+#include <boost/intrusive/list.hpp>
 
 #include <array>
-#include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -139,5 +139,11 @@ class OutputQueue {
 
 /** Call the completions of a list and give its memory back. */
 void complete_all(OutputPools& pools, OutputList& list, ucs_status_t status);
+
+/**
+ * Can the kernel read a byte of every page of that memory? For when it has found that it cannot
+ * read something: this takes a system call a page.
+ */
+bool is_readable(std::span<const iovec> pieces);
 
 }  // namespace uct::tcp

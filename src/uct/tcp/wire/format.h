@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "ucs/net/mac.h"
 
@@ -273,3 +274,27 @@ constexpr bool is_sound(const Frame& frame, size_t max_message) {
 }
 
 }  // namespace uct::tcp::wire
+
+namespace uct::tcp {
+
+/** A frame's header with the fixed header of its type. */
+template <typename Body>
+struct Head {
+    wire::Frame frame;
+    Body body;
+};
+
+/** @param payload  bytes that follow */
+template <typename Body>
+Head<Body> head_of(wire::FrameType type, const Body& body, size_t payload) {
+    return {{static_cast<uint32_t>(sizeof(Body) + payload), type, 0, wire::kMark}, body};
+}
+
+template <typename T>
+T read_as(const std::byte* bytes) {
+    T value;
+    std::memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+}  // namespace uct::tcp

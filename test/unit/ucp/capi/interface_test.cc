@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "ucp/context/context.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

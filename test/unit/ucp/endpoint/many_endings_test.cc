@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ucp/endpoint/flush_queue.h"
+#include "ucp/endpoint/extras.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/mem/region_table.h"
+#include "ucp/mem/domain_set.h"
 
 #include <vector>
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "ucp/base/sender.h"
-#include "ucp/bulk/engine/revocation_message.h"
+#include "ucp/bulk/engine/revocation.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"

@@ -15,7 +15,7 @@
 #include "ucp/base/handles.h"
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 
 namespace ucp::test {
 namespace {

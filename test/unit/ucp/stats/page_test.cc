@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "ucp/stats/collector.h"
 #include "ucp/stats/page_reader.h"
-#include "ucp/stats/page_writer.h"
 #include "ucs/sys/descriptor.h"
 #include "ucs/sys/process.h"
 #include "ucs/sys/random.h"

@@ -17,7 +17,7 @@
 
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/wireup/connection_manager.h"
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
 #include "unit/ucp/wireup/server.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/select/worker_address.h"
-#include "ucp/wireup/frame.h"
+#include "ucp/wireup/handshake.h"
 #include "ucs/log/log.h"
 #include "uct/tcp/wire/address.h"
 #include "unit/ucp/tcp_wire.h"

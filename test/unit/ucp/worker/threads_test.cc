@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "unit/ucp/cluster.h"
 
 namespace ucp::test {

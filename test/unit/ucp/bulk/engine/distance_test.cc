@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucs/topo/topology.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 

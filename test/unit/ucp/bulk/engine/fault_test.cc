@@ -3,7 +3,7 @@
 // Bulk transfers while paths fail: errors, silence, links down, late writes.
 
 #include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 
 namespace ucp::bulk::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/bulk/engine/revocation_message.h"
+#include "ucp/bulk/engine/revocation.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/threads/queue_pair_proxy.h"
+#include "ucp/bulk/threads/bulk_thread.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 #include "unit/ucp/bulk/threads/fake_device.h"

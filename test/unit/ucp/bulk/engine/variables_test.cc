@@ -5,7 +5,7 @@
 #include <map>
 
 #include "ucp/bulk/engine/engine.h"
-#include "ucp/bulk/engine/path_group.h"
+#include "ucp/bulk/engine/path.h"
 #include "ucp/bulk/threads/thread_pool.h"
 #include "unit/ucp/bulk/engine/two_rails.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/bulk/queue_pairs/addresses.h"
+#include "ucp/bulk/queue_pairs/negotiation.h"
 
 #include <gtest/gtest.h>
 

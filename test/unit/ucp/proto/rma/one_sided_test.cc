@@ -5,7 +5,7 @@
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
 #include "ucs/log/log.h"
-#include "uct/self/component.h"
+#include "uct/self/self_interface.h"
 #include "unit/ucp/proto/cluster.h"
 
 namespace ucp::test {

@@ -3,7 +3,7 @@
 // Long messages within a host of lengths for which it matters whether they are alone: in pieces
 // where a program is likely to wait for them, else announced.
 
-#include "ucp/proto/tag/turns.h"
+#include "ucp/proto/tag/engine.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@
 #include "softhca/softhca.h"
 #include "ucs/config/source.h"
 #include "uct/ib/base/device.h"
-#include "uct/ib/base/port_tables.h"
 #include "uct/ib/component.h"
 #include "uct/ib/rc/rc_interface.h"
 #include "uct/ib/rc/rc_queue_pair.h"

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "uct/tcp/interface/tcp_endpoint.h"
-#include "uct/tcp/wire/frames.h"
+#include "uct/tcp/wire/format.h"
 #include "unit/uct/tcp/association/tcp_bulk.h"
 
 namespace {

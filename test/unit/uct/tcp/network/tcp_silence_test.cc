@@ -2,7 +2,7 @@
 
 // Who is dead: a host that answers nothing. Who is not: a program that does not read.
 
-#include "uct/tcp/network/silence.h"
+#include "uct/tcp/network/options.h"
 
 #include <poll.h>
 
