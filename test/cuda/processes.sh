@@ -5,15 +5,18 @@ set -u
 [ -x test/cuda/process_test ] || exit 77
 export UCX_MODULE_DIR=$PWD/test/modules
 status=0
-# transport, tests (gtest filter), then further settings
-while read -r transport tests settings; do
-    echo "--- $transport $settings"
+# program, transport, tests (gtest filter), then further settings
+while read -r program transport tests settings; do
+    echo "--- $program $transport $settings"
     env UCX_TLS="$transport" $settings timeout "${TRANSFERS_TIMEOUT:-300}" \
-        test/cuda/process_test --gtest_brief=1 --gtest_filter="$tests" || status=1
+        test/cuda/"$program" --gtest_brief=1 --gtest_filter="$tests" || status=1
 done <<LIST
-sm *
-sm *.Many* UCX_CUDA_STREAM_WRITES=n
-sm *.BetweenAll* UCX_CUDA_DIRECT=n
-tcp *.Many*:*Killed*
+process_test sm *
+process_test sm *.Many* UCX_CUDA_STREAM_WRITES=n
+process_test sm *.BetweenAll* UCX_CUDA_DIRECT=n
+process_test tcp *.Many*:*Killed*
+stream_process_test sm *
+stream_process_test sm *ToAndFro:*Graphs:*Dies UCX_CUDA_STREAM_WRITES=n
+stream_process_test tcp *ToAndFro:*Graphs:*Signal:*Dies
 LIST
 exit $status

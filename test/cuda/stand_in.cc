@@ -19,6 +19,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/spin_kernel.h"
@@ -41,8 +42,14 @@ struct ContextObject {
     StreamObject* null_stream = nullptr;
 };
 
+/** Operations of a stream in their order; a launch gives them to another. */
+struct GraphObject {
+    std::vector<std::function<void()>> operations;
+};
+
 struct StreamObject {
     ContextObject* context = nullptr;
+    GraphObject* capture = nullptr;  //!< gets what is put into the stream
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> queue;
@@ -71,6 +78,7 @@ namespace {
 using abi::ContextObject;
 using abi::EventObject;
 using abi::FunctionObject;
+using abi::GraphObject;
 using abi::ModuleObject;
 using abi::StreamObject;
 
@@ -114,6 +122,7 @@ struct State {
     std::deque<ContextObject> contexts;
     std::deque<StreamObject> streams;
     std::deque<EventObject> events;
+    std::deque<GraphObject> graphs;
     std::deque<ModuleObject> modules;
     std::map<abi::Device, std::pair<ContextObject*, int>> primary;
     uint64_t ids = 0;
@@ -334,6 +343,10 @@ void run(StreamObject& stream) {
 
 void enqueue(StreamObject& stream, std::function<void()> operation) {
     std::lock_guard lock(stream.mutex);
+    if (stream.capture != nullptr) {
+        stream.capture->operations.push_back(std::move(operation));
+        return;
+    }
     stream.queue.push_back(std::move(operation));
     ++stream.put;
     if (!stream.is_started) std::thread(run, std::ref(stream)).detach();
@@ -797,6 +810,7 @@ Result stream_create(abi::Stream* stream, unsigned) {
 Result stream_synchronize(abi::Stream stream) {
     STAND_IN_CONTEXT();
     StreamObject& object = *stream_or_null(stream);
+    if (object.capture != nullptr) return abi::kCaptureUnsupported;
     wait_for(object, object.put);
     return object.context->error.load();
 }
@@ -836,6 +850,95 @@ Result stream_write_value(abi::Stream stream, abi::DevicePointer address, uint32
             std::atomic_ref(*reinterpret_cast<uint32_t*>(target)).store(value);
         }
     });
+    return abi::kSuccess;
+}
+
+void run_batch_entry(StreamObject& stream, const abi::StreamBatchEntry& entry) {
+    std::byte* const target = reach(entry.address, sizeof(uint32_t));
+    if (target == nullptr) {
+        stream.context->error = abi::kIllegalAddress;
+        return;
+    }
+    const std::atomic_ref word(*reinterpret_cast<uint32_t*>(target));
+    const auto value = static_cast<uint32_t>(entry.value);
+    if (entry.operation == abi::kStreamWrite32) {
+        word.store(value);
+        return;
+    }
+    while ((word.load() & value) == 0 && stream.context->error.load() == abi::kSuccess)
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+Result stream_batch(abi::Stream stream, unsigned count, abi::StreamBatchEntry* entries, unsigned) {
+    STAND_IN_CALL("cuStreamBatchMemOp");
+    STAND_IN_CONTEXT();
+    for (unsigned i = 0; i < count; ++i) {
+        const bool is_known = entries[i].operation == abi::kStreamWrite32 ||
+                              (entries[i].operation == abi::kStreamWait32 &&
+                               entries[i].flags == abi::kStreamWaitAnd);
+        if (!is_known) return abi::kInvalidValue;
+    }
+    StreamObject& object = *stream_or_null(stream);
+    enqueue(object,
+            [&object, batch = std::vector<abi::StreamBatchEntry>(entries, entries + count)] {
+                for (const abi::StreamBatchEntry& entry : batch) run_batch_entry(object, entry);
+            });
+    return abi::kSuccess;
+}
+
+bool is_stream(const StreamObject* stream) {
+    Lock lock(state().mutex);
+    return std::ranges::any_of(state().streams,
+                               [&](const StreamObject& known) { return &known == stream; });
+}
+
+Result stream_get_context(abi::Stream stream, abi::Context* context) {
+    if (stream != nullptr && !is_stream(stream)) return abi::kInvalidHandle;
+    *context = stream == nullptr ? current() : stream->context;
+    return *context == nullptr ? abi::kInvalidContext : abi::kSuccess;
+}
+
+Result stream_is_capturing(abi::Stream stream, unsigned* state) {
+    *state = stream != nullptr && stream->capture != nullptr ? abi::kCaptureActive
+                                                             : abi::kCaptureNone;
+    return abi::kSuccess;
+}
+
+Result exchange_capture_mode(unsigned* mode) {
+    thread_local unsigned of_thread = 0;
+    std::swap(*mode, of_thread);
+    return abi::kSuccess;
+}
+
+// --- graphs: their operations in the order of the capture ---
+
+Result stream_begin_capture(abi::Stream stream, unsigned) {
+    Lock lock(state().mutex);
+    if (stream == nullptr || stream->capture != nullptr) return abi::kInvalidValue;
+    stream->capture = &state().graphs.emplace_back();
+    return abi::kSuccess;
+}
+
+Result stream_end_capture(abi::Stream stream, GraphObject** graph) {
+    if (stream->capture == nullptr) return abi::kInvalidValue;
+    *graph = std::exchange(stream->capture, nullptr);
+    return abi::kSuccess;
+}
+
+Result graph_instantiate(GraphObject** executable, GraphObject* graph, unsigned long long) {
+    *executable = graph;
+    return abi::kSuccess;
+}
+
+Result graph_launch(GraphObject* executable, abi::Stream stream) {
+    STAND_IN_CALL("cuGraphLaunch");
+    STAND_IN_CONTEXT();
+    for (const std::function<void()>& operation : executable->operations)
+        enqueue(*stream, operation);
+    return abi::kSuccess;
+}
+
+Result graph_destroy(GraphObject*) {
     return abi::kSuccess;
 }
 
@@ -920,7 +1023,9 @@ Result module_unload(abi::Module) {
 Result module_get_function(abi::Function* function, abi::Module module, const char* name) {
     STAND_IN_CALL("cuModuleGetFunction");
     Lock lock(state().mutex);
-    if (std::string(name) != uct::cuda::kCopyPiecesKernel && std::string(name) != kSpinKernel)
+    const std::string wanted = name;
+    if (wanted != uct::cuda::kCopyPiecesKernel && wanted != uct::cuda::kStopKernel &&
+        wanted != kSpinKernel)
         return abi::kNotFound;
     FunctionObject& made = module->functions.emplace_back();
     made.name = name;
@@ -945,8 +1050,22 @@ Result function_load(abi::Function function) {
     return abi::kSuccess;
 }
 
-void run_kernel(const FunctionObject& function, ContextObject& context,
+void run_stop(StreamObject& stream, const std::vector<uint64_t>& arguments) {
+    const uint64_t reached = arguments[0], go = arguments[1];
+    if (arguments[2] != 0)
+        run_batch_entry(stream, {abi::kStreamWait32, go, uct::cuda::kStopIdle, 0, 0, 0});
+    run_batch_entry(stream, {abi::kStreamWrite32, reached, uct::cuda::kStopReached, 0, 0, 0});
+    run_batch_entry(stream, {abi::kStreamWait32, go, uct::cuda::kStopGo, 0, 0, 0});
+    run_batch_entry(stream, {abi::kStreamWrite32, reached, uct::cuda::kStopPassed, 0, 0, 0});
+}
+
+void run_kernel(const FunctionObject& function, StreamObject& stream,
                 const std::vector<uint64_t>& arguments) {
+    ContextObject& context = *stream.context;
+    if (function.name == uct::cuda::kStopKernel) {
+        run_stop(stream, arguments);
+        return;
+    }
     if (function.name == kSpinKernel) {
         auto* const words = reinterpret_cast<uint32_t*>(reach(arguments[0], 2 * sizeof(uint32_t)));
         std::atomic_ref(words[0]).store(1);
@@ -966,13 +1085,18 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
     STAND_IN_CALL("cuLaunchKernel");
     STAND_IN_CONTEXT();
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
-    if (function->name != kSpinKernel) arguments.push_back(*static_cast<unsigned*>(parameters[1]));
+    if (function->name == uct::cuda::kStopKernel) {
+        arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
+        arguments.push_back(*static_cast<unsigned*>(parameters[2]));
+    } else if (function->name != kSpinKernel) {
+        arguments.push_back(*static_cast<unsigned*>(parameters[1]));
+    }
     StreamObject& object = *stream_or_null(stream);
     enqueue(object, [&object, function, arguments] {
         ContextObject& context = *object.context;
         load_function(*function, context);
         ++context.running;
-        run_kernel(*function, context, arguments);
+        run_kernel(*function, object, arguments);
         --context.running;
     });
     return abi::kSuccess;
@@ -1104,6 +1228,16 @@ const std::map<std::string, void*>& entries() {
         {"cuStreamSynchronize", address_of(stream_synchronize)},
         {"cuStreamWaitEvent", address_of(stream_wait_event)},
         {"cuStreamWriteValue32", address_of(stream_write_value)},
+        {"cuStreamBatchMemOp", address_of(stream_batch)},
+        {"cuStreamGetCtx", address_of(stream_get_context)},
+        {"cuStreamIsCapturing", address_of(stream_is_capturing)},
+        {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
+        {"cuStreamBeginCapture", address_of(stream_begin_capture)},
+        {"cuStreamEndCapture", address_of(stream_end_capture)},
+        {"cuGraphInstantiate", address_of(graph_instantiate)},
+        {"cuGraphLaunch", address_of(graph_launch)},
+        {"cuGraphExecDestroy", address_of(graph_destroy)},
+        {"cuGraphDestroy", address_of(graph_destroy)},
         {"cuEventCreate", address_of(event_create)},
         {"cuEventDestroy", address_of(event_destroy)},
         {"cuEventRecord", address_of(event_record)},

@@ -3,7 +3,8 @@
  * @file ucpx.h
  * What UCX's interface lacks: which lanes an endpoint has and why, counters of lane changes, a
  * callback on each change, and a way to ask for one (docs/design/lanes.md explains the terms);
- * transfers of many pieces as one request, with a notification of the peer (docs/bulk.md).
+ * transfers of many pieces as one request, with a notification of the peer (docs/bulk.md);
+ * communication in the order of a CUDA stream (docs/gpu.md).
  *
  * Only this library has these functions: a program that must also run with UCX's own library looks
  * them up with dlsym, or declares them weak and tests them against NULL.
@@ -24,7 +25,7 @@ BEGIN_C_DECLS
 /** Raised when a program that was written for this file no longer does. */
 #define UCPX_API_MAJOR 1
 /** Raised when something is added. */
-#define UCPX_API_MINOR 2
+#define UCPX_API_MINOR 3
 /** Of this file; of the library: ucpx_get_api_version. */
 #define UCPX_API_VERSION UCP_VERSION(UCPX_API_MAJOR, UCPX_API_MINOR)
 
@@ -402,6 +403,196 @@ ucs_status_t ucpx_worker_set_notify_handler(ucp_worker_h worker, ucpx_notify_cal
  */
 size_t ucpx_request_test_batch(const ucs_status_ptr_t* requests, size_t num_requests,
                                ucs_status_t* statuses);
+
+/* --- in the order of a CUDA stream */
+
+/**
+ * An operation on a stream. It begins when the work before it on the stream is done, and the work
+ * behind it begins when it has ended: sent (the buffer may be written again), received (the data is
+ * there), put (the buffer may be written again). The calls that put one into a stream return at
+ * once and never wait for the device or a peer.
+ *
+ * Begun and ended it is by the worker's progress: ucp_worker_progress, or a thread of the library's
+ * (ucpx_worker_start_thread). A worker does not sleep (ucp_worker_arm says UCS_ERR_BUSY) while it
+ * has operations that have not ended, or captured ones.
+ *
+ * On a stream that is being captured, an operation becomes part of the graph and runs each time
+ * that the graph is launched, with the same buffers, tags and keys, which stay valid meanwhile; it
+ * runs once at a time, so only one of several graphs made from one capture may be under way.
+ *
+ * stream: a CUstream or cudaStream_t of a context that is alive; NULL: the default stream of the
+ * context that is current.
+ *
+ * op: gets a handle that tells how it went, to be given back by ucpx_stream_op_release. NULL:
+ * nobody asks, and an error is logged; captured operations must have one.
+ *
+ * An operation that fails lets the stream go on: ask the handle. Errors of all calls: UCS_OK: it is
+ * in the stream. With any other, nothing is: UCS_ERR_UNSUPPORTED (there is no CUDA module, CUDA is
+ * not in use, or the device can neither wait for a word nor run the library's kernels),
+ * UCS_ERR_INVALID_PARAM (no such stream, a capture that is broken, captured without op, or as said
+ * below), UCS_ERR_NO_RESOURCE (UCX_CUDA_STREAM_OPS operations are under way in the context:
+ * progress, and again), UCS_ERR_NO_MEMORY. Thread rule: as for the worker.
+ */
+typedef struct ucpx_stream_op* ucpx_stream_op_h;
+
+/** What a signal does to its word. */
+typedef enum ucpx_signal_op {
+    UCPX_SIGNAL_SET = 0, /**< the word becomes the value */
+    UCPX_SIGNAL_ADD = 1, /**< the value is added; the context has UCP_FEATURE_AMO64 */
+    UCPX_SIGNAL_LAST
+} ucpx_signal_op_t;
+
+/** Fields of ucpx_signal_t that need not be set. */
+enum ucpx_signal_field {
+    UCPX_SIGNAL_FIELD_STEP = UCS_BIT(0) /**< step */
+};
+
+/** A word of a peer's that tells it of a put. */
+typedef struct ucpx_signal {
+    uint64_t field_mask;  /**< which are set; bits of ucpx_signal_field */
+    uint64_t remote_addr; /**< of the word: 8 bytes of host memory, aligned so */
+    ucp_rkey_h rkey;      /**< of the memory that it lies in, unpacked for the endpoint */
+    ucpx_signal_op_t op;  /**< what is done to the word */
+    uint64_t value;       /**< with this value */
+    uint64_t step;        /**< added to the value for each further run of a captured operation */
+} ucpx_signal_t;
+
+/** What a part of a group does. */
+typedef enum ucpx_stream_part_kind {
+    UCPX_STREAM_PART_SEND = 0,    /**< as ucpx_send_on_stream */
+    UCPX_STREAM_PART_RECV = 1,    /**< as ucpx_recv_on_stream */
+    UCPX_STREAM_PART_PUT = 2,     /**< as ucpx_put_on_stream */
+    UCPX_STREAM_PART_FLUSH = 3,   /**< as ucpx_flush_on_stream */
+    UCPX_STREAM_PART_SIGNAL = 4,  /**< as ucpx_signal_wait_on_stream */
+    UCPX_STREAM_PART_REQUEST = 5, /**< as ucpx_stream_wait */
+    UCPX_STREAM_PART_LAST
+} ucpx_stream_part_kind_t;
+
+/** One part of a group; fields that its kind does not name are not looked at. */
+typedef struct ucpx_stream_part {
+    ucpx_stream_part_kind_t kind; /**< which fields count */
+    ucp_ep_h ep;                  /**< all but REQUEST; may be NULL for RECV and SIGNAL */
+    void* buffer;                 /**< SEND, RECV, PUT: contiguous memory of any kind */
+    size_t length;                /**< SEND, RECV, PUT: bytes */
+    ucp_tag_t tag;                /**< SEND, RECV */
+    ucp_tag_t tag_mask;           /**< RECV */
+    uint64_t remote_addr;         /**< PUT */
+    ucp_rkey_h rkey;              /**< PUT */
+    const ucpx_signal_t* signal;  /**< PUT; NULL: none. Copied */
+    const uint64_t* word;         /**< SIGNAL */
+    uint64_t value;               /**< SIGNAL */
+    uint64_t step;                /**< SIGNAL */
+    ucs_status_ptr_t request;     /**< REQUEST */
+} ucpx_stream_part_t;
+
+/**
+ * Several parts as one operation: they begin together, in their order, and it ends when all have.
+ * As NCCL's groups: two processes that send to each other would wait for each other for ever if
+ * each received behind its own send.
+ *
+ * @param parts       read before the call returns; of one worker
+ * @param entry_size  sizeof(ucpx_stream_part_t)
+ * @return as said at ucpx_stream_op_h; UCS_ERR_INVALID_PARAM also: no parts, an entry_size that is
+ * too small, what a part's own function refuses. A part that fails ends no other.
+ */
+ucs_status_t ucpx_group_on_stream(ucp_worker_h worker, const ucpx_stream_part_t* parts,
+                                  size_t num_parts, size_t entry_size, void* stream,
+                                  ucpx_stream_op_h* op);
+
+/** As ucp_tag_send_nbx of contiguous bytes. @return as said at ucpx_stream_op_h */
+ucs_status_t ucpx_send_on_stream(ucp_ep_h ep, const void* buffer, size_t length, ucp_tag_t tag,
+                                 void* stream, ucpx_stream_op_h* op);
+
+/**
+ * As ucp_tag_recv_nbx of contiguous bytes.
+ * @param ep  NULL, or the endpoint to who will send, with error handling mode peer: when it fails,
+ *            or is closed, the receive ends with an error instead of waiting for ever
+ * @return as said at ucpx_stream_op_h
+ */
+ucs_status_t ucpx_recv_on_stream(ucp_worker_h worker, ucp_ep_h ep, void* buffer, size_t length,
+                                 ucp_tag_t tag, ucp_tag_t tag_mask, void* stream,
+                                 ucpx_stream_op_h* op);
+
+/**
+ * As ucp_put_nbx of contiguous bytes. The work behind it finds the buffer free, not the data at the
+ * peer: for that there is the signal, and ucpx_flush_on_stream.
+ * @param signal  NULL: none. Else the word changes when all bytes are in the peer's memory
+ * @return as said at ucpx_stream_op_h; UCS_ERR_INVALID_PARAM also: no rkey, or a word that is not
+ * aligned
+ */
+ucs_status_t ucpx_put_on_stream(ucp_ep_h ep, const void* buffer, size_t length,
+                                uint64_t remote_addr, ucp_rkey_h rkey, const ucpx_signal_t* signal,
+                                void* stream, ucpx_stream_op_h* op);
+
+/**
+ * As ucp_ep_flush_nbx: the work behind it finds what was put on the endpoint in the peer's memory.
+ * @return as said at ucpx_stream_op_h
+ */
+ucs_status_t ucpx_flush_on_stream(ucp_ep_h ep, void* stream, ucpx_stream_op_h* op);
+
+/**
+ * The work behind it begins when a word of host memory, which a peer's signal changes, has come to
+ * the value or past it: when the difference, taken as signed, is not negative.
+ * @param ep    NULL, or the endpoint to who will signal, as in ucpx_recv_on_stream
+ * @param word  aligned to 8; nothing needs to be pinned
+ * @param step  what the value grows by with each further run of a captured operation
+ * @return as said at ucpx_stream_op_h; UCS_ERR_UNSUPPORTED also: a word in device memory
+ */
+ucs_status_t ucpx_signal_wait_on_stream(ucp_worker_h worker, ucp_ep_h ep, const uint64_t* word,
+                                        uint64_t value, uint64_t step, void* stream,
+                                        ucpx_stream_op_h* op);
+
+/**
+ * The work behind it begins when a request has ended. The request is the library's from then on:
+ * its callback is called, and nobody frees it.
+ * @param request  as calls of ucp.h and this file returned it; NULL: nothing is put into the
+ *                 stream and *op is NULL. An error: the same, and it is returned
+ * @return as said at ucpx_stream_op_h: with an error the request is still the caller's;
+ * UCS_ERR_INVALID_PARAM also on a stream that is being captured: a request ends but once
+ */
+ucs_status_t ucpx_stream_wait(ucp_worker_h worker, ucs_status_ptr_t request, void* stream,
+                              ucpx_stream_op_h* op);
+
+/** Fields of ucpx_stream_op_attr_t. */
+enum ucpx_stream_op_attr_field {
+    UCPX_STREAM_OP_ATTR_FIELD_STATUS = UCS_BIT(0),
+    UCPX_STREAM_OP_ATTR_FIELD_RUNS = UCS_BIT(1), /**< runs and failures */
+    UCPX_STREAM_OP_ATTR_FIELD_LENGTH = UCS_BIT(2),
+    UCPX_STREAM_OP_ATTR_FIELD_CAPTURED = UCS_BIT(3)
+};
+
+/** How an operation on a stream went. */
+typedef struct ucpx_stream_op_attr {
+    uint64_t field_mask; /**< which to fill; bits of ucpx_stream_op_attr_field */
+    /** The first error of any run. Else UCS_INPROGRESS before the end of the first run and within
+     * others, UCS_OK between runs. */
+    ucs_status_t status;
+    uint64_t runs;     /**< that have ended */
+    uint64_t failures; /**< those of them that had an error */
+    size_t length;     /**< bytes that the last run received */
+    int captured;      /**< 1: part of a graph */
+} ucpx_stream_op_attr_t;
+
+/** @return UCS_OK. Thread rule: as for the worker. */
+ucs_status_t ucpx_stream_op_query(ucpx_stream_op_h op, ucpx_stream_op_attr_t* attr);
+
+/**
+ * Give a handle back, at any time: what is in a stream goes on. That of a captured operation, when
+ * the graphs that it is in are launched no more and have ended. The worker's end takes all that
+ * are left: operations that had not ended let their streams go on at once, with nothing sent or
+ * received. Graphs that are launched later pass them the same way.
+ */
+void ucpx_stream_op_release(ucpx_stream_op_h op);
+
+/**
+ * Start a thread that progresses the worker, for a program that does not. Callbacks run in it.
+ * @return UCS_OK, also if there is one already; UCS_ERR_UNSUPPORTED: the worker's thread mode is
+ * not UCS_THREAD_MODE_MULTI; UCS_ERR_NO_RESOURCE: the system gives no thread
+ */
+ucs_status_t ucpx_worker_start_thread(ucp_worker_h worker);
+
+/** End it, and wait for that; not from within a callback. The worker's end does the same. */
+void ucpx_worker_stop_thread(ucp_worker_h worker);
 
 #pragma GCC visibility pop
 END_C_DECLS

@@ -3,6 +3,8 @@
 
 #include "ucp/api/ucp.h"
 
+struct ucpx_stream_op;  // ucpx.h
+
 // The opaque C handles are pointers to the C++ objects. These casts are the only place that says
 // so.
 namespace ucp {
@@ -17,6 +19,7 @@ class Endpoint;
 class Memory;
 class RemoteMemory;
 class Worker;
+struct StreamOperation;
 struct TagMessage;
 
 inline Context& unwrap(ucp_context_h handle) {
@@ -36,6 +39,9 @@ inline RemoteMemory& unwrap(ucp_rkey_h handle) {
 }
 inline TagMessage& unwrap(ucp_tag_message_h handle) {
     return *reinterpret_cast<TagMessage*>(handle);
+}
+inline StreamOperation& unwrap(ucpx_stream_op* handle) {
+    return *reinterpret_cast<StreamOperation*>(handle);
 }
 
 inline wireup::Listener& unwrap(ucp_listener_h handle) {
@@ -62,6 +68,9 @@ inline ucp_rkey_h wrap(RemoteMemory* remote) {
 }
 inline ucp_tag_message_h wrap(TagMessage* message) {
     return reinterpret_cast<ucp_tag_message_h>(message);
+}
+inline ucpx_stream_op* wrap(StreamOperation* operation) {
+    return reinterpret_cast<ucpx_stream_op*>(operation);
 }
 inline ucp_listener_h wrap(wireup::Listener* listener) {
     return reinterpret_cast<ucp_listener_h>(listener);

@@ -32,6 +32,7 @@ Endpoint& EndpointTable::make(uint64_t remote_uuid, ConfigurationRef configurati
 void EndpointTable::destroy(Endpoint& endpoint) {
     endpoints_.erase(endpoints_.iterator_to(endpoint));
     --count_;
+    ++freed_;
     delete &endpoint;
 }
 

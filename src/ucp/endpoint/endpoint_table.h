@@ -50,6 +50,8 @@ class EndpointTable {
     uint64_t looks() const { return looks_; }
     /** Is it still there? Slow, for what may have outlived its endpoint. */
     bool contains(const Endpoint* endpoint) const;
+    /** How many have been freed: one that was there at the same count still is. */
+    uint64_t freed() const { return freed_; }
     template <typename Visitor>
     void for_each(Visitor visit) {
         for (Endpoint& endpoint : endpoints_) visit(endpoint);
@@ -99,6 +101,7 @@ class EndpointTable {
     List endpoints_;
     size_t count_ = 0;
     uint64_t looks_ = 0;
+    uint64_t freed_ = 0;
     std::vector<Endpoint*> doomed_;
     bool has_unlisted_ = false;  //!< there was no memory to note one that is doomed
 };

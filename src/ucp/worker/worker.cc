@@ -121,6 +121,7 @@ ucs_status_t Worker::open() {
 }
 
 Worker::~Worker() {
+    if (on_stream_ != nullptr) on_stream_->cancel();
     if (bulk_.threads() != nullptr) bulk_.threads()->events.set_wakeup(nullptr);
     rndv_.direct.wait();
     try {
@@ -241,6 +242,7 @@ ucs::Time Worker::next_deadline() const {
 unsigned Worker::run_deferred() {
     host_.work.taken();
     unsigned events = requests_.run_deferred();
+    if (on_stream_ != nullptr) events += on_stream_->run_deferred();
     events += rndv_.run_deferred();
     events += tags_.run_deferred();
     events += am_handlers_.run_deferred();

@@ -14,6 +14,7 @@
 #include "ucp/context/context.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/rail_table.h"
+#include "ucp/on_stream/operations.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/proto/am/am_handlers.h"
 #include "ucp/proto/eager/reassembly.h"
@@ -78,6 +79,8 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     OneSided& one_sided() { return one_sided_; }
     NotifyHandler& notify_handler() { return notify_handler_; }
     LaneDriver& lanes() { return lanes_; }
+    /** Null until the program uses streams of devices, or a thread for progress. */
+    std::unique_ptr<StreamOperations>& on_stream() { return on_stream_; }
     bulk::Engine& bulk() { return bulk_; }
     bulk::QueuePairDriver& bulk_queue_pairs() { return queue_pairs_; }
     /** What connects endpoints by socket address; made at first use. */
@@ -132,6 +135,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
 
     const uint32_t process_ = ucs::process_id();
     EndpointHost host_;
+    std::unique_ptr<StreamOperations> on_stream_;  //!< outlives requests and endpoints
     Context& context_;
     std::string name_;
     ucs::Random random_;

@@ -71,6 +71,15 @@ bool MemoryDetectors::export_memory(const void* address, size_t length, MemoryEx
     return false;
 }
 
+ucs_status_t MemoryDetectors::insert_stop(void* stream, bool may_be_captured, StreamStop* stop) {
+    for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
+        if (!detector->is_in_use()) continue;
+        const ucs_status_t status = detector->insert_stop(stream, may_be_captured, stop);
+        if (status != UCS_ERR_UNSUPPORTED) return status;
+    }
+    return UCS_ERR_UNSUPPORTED;
+}
+
 MemoryDetector* MemoryDetectors::of_type(ucs_memory_type_t type) {
     for (MemoryDetector* detector = first(); detector != nullptr; detector = following(*detector)) {
         if ((detector->types() & UCS_BIT(type)) != 0) return detector;

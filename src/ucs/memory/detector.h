@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ucs/memory/memory_type.h"
+#include "ucs/memory/stream_stop.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/type/status.h"
 
@@ -133,6 +134,16 @@ class MemoryDetector : public Registration {
     virtual bool is_freed(uint64_t buffer, uint64_t base) { return false; }
     // The owner says that it freed an allocation: give up the way to it.
     virtual void forget(uint64_t process, uint64_t buffer) {}
+    // Make a stream of this kind of device stop behind what it has been given so far. Waits for
+    // nothing. UCS_ERR_UNSUPPORTED: streams of this kind cannot. UCS_ERR_INVALID_PARAM: there is no
+    // such stream, or it is being captured and `may_be_captured` is false. UCS_ERR_NO_RESOURCE: as
+    // many stops as there may be have not been passed yet.
+    virtual ucs_status_t insert_stop(void* stream, bool may_be_captured, StreamStop* stop) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    // The caller looks at it no more, and has opened it: the words are used again, but not before
+    // the stream has passed. `is_lost`: a graph may come to it for ever.
+    virtual void remove_stop(const StreamStop& stop, bool is_lost) {}
     // On the device that is current, else on the first that the program uses.
     virtual ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) {
         return UCS_ERR_UNSUPPORTED;
@@ -163,6 +174,8 @@ class MemoryDetectors {
     static void prepare();
     // As MemoryDetector::export_memory(), of whoever can.
     static bool export_memory(const void* address, size_t length, MemoryExport& description);
+    // As MemoryDetector::insert_stop(), of whoever is in use and can.
+    static ucs_status_t insert_stop(void* stream, bool may_be_captured, StreamStop* stop);
     // The detector that can allocate this type; null: none.
     static MemoryDetector* of_type(ucs_memory_type_t type);
 };

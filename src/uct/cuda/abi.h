@@ -29,6 +29,7 @@ inline constexpr Result kContextIsDestroyed = 709;
 inline constexpr Result kAlreadyRegistered = 712;
 inline constexpr Result kLaunchFailed = 719;
 inline constexpr Result kNotSupported = 801;
+inline constexpr Result kCaptureUnsupported = 900;
 
 using Device = int;
 using DevicePointer = uint64_t;
@@ -62,6 +63,9 @@ enum DeviceAttribute : int {
 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kCaptureNone = 0;
+inline constexpr unsigned kCaptureActive = 1;
+inline constexpr unsigned kCaptureRelaxed = 2;  //!< a mode: nothing is refused for captures' sake
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr unsigned kHostAllocPortable = 1;
 inline constexpr unsigned kHostAllocMapped = 2;
@@ -82,6 +86,23 @@ struct Uuid {
 struct Location {
     int type;
     int id;
+};
+
+enum StreamMemoryOperation : unsigned {
+    kStreamWait32 = 1,
+    kStreamWrite32 = 2,
+};
+inline constexpr unsigned kStreamWaitAnd = 2;          //!< until (word & value) != 0
+inline constexpr unsigned kStreamWriteNoBarrier = 1;  //!< does not wait for writes before it
+
+/** One operation of cuStreamBatchMemOp(); all have the same layout as far as it is used. */
+struct StreamBatchEntry {
+    StreamMemoryOperation operation;
+    DevicePointer address;
+    uint64_t value;
+    unsigned flags;
+    DevicePointer alias;
+    uint64_t padding;
 };
 
 struct AllocationProperties {

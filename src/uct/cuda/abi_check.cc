@@ -23,6 +23,7 @@ static_assert(abi::kContextIsDestroyed == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 static_assert(abi::kAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 static_assert(abi::kLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
 static_assert(abi::kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(abi::kCaptureUnsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 
 static_assert(sizeof(abi::Device) == sizeof(CUdevice));
 static_assert(sizeof(abi::DevicePointer) == sizeof(CUdeviceptr));
@@ -52,6 +53,26 @@ static_assert(abi::kComputeCapabilityMinor == +CU_DEVICE_ATTRIBUTE_COMPUTE_CAPAB
 static_assert(abi::kHostAddressesOnDevice ==
               +CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
 static_assert(abi::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(abi::kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(abi::kCaptureActive == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+static_assert(abi::kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(abi::kStreamWait32 == +CU_STREAM_MEM_OP_WAIT_VALUE_32);
+static_assert(abi::kStreamWrite32 == +CU_STREAM_MEM_OP_WRITE_VALUE_32);
+static_assert(abi::kStreamWaitAnd == CU_STREAM_WAIT_VALUE_AND);
+static_assert(abi::kStreamWriteNoBarrier == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+static_assert(sizeof(abi::StreamBatchEntry) == sizeof(CUstreamBatchMemOpParams));
+static_assert(offsetof(abi::StreamBatchEntry, address) ==
+                  offsetof(CUstreamBatchMemOpParams, waitValue.address) &&
+              offsetof(abi::StreamBatchEntry, address) ==
+                  offsetof(CUstreamBatchMemOpParams, writeValue.address));
+static_assert(offsetof(abi::StreamBatchEntry, value) ==
+                  offsetof(CUstreamBatchMemOpParams, waitValue.value) &&
+              offsetof(abi::StreamBatchEntry, value) ==
+                  offsetof(CUstreamBatchMemOpParams, writeValue.value));
+static_assert(offsetof(abi::StreamBatchEntry, flags) ==
+                  offsetof(CUstreamBatchMemOpParams, waitValue.flags) &&
+              offsetof(abi::StreamBatchEntry, flags) ==
+                  offsetof(CUstreamBatchMemOpParams, writeValue.flags));
 static_assert(abi::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(abi::kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
 static_assert(abi::kHostAllocMapped == CU_MEMHOSTALLOC_DEVICEMAP);

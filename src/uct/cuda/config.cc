@@ -21,7 +21,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
                             "that runs for long."),
     field<&Config::stream_writes>("STREAM_WRITES", "y",
                                   "The device tells the end of a copy by writing to host memory; "
-                                  "n: the driver is asked."),
+                                  "n: the driver is asked. Operations on a program's streams: the "
+                                  "stream waits for host memory; n: a kernel does."),
+    field<&Config::stream_ops>("STREAM_OPS", "1024",
+                               "The most operations on a program's streams that are under way, or "
+                               "captured, in a context at a time.",
+                               {.least = "16", .most = "65536"}),
     field<&Config::direct>("DIRECT", "y",
                            "Within a host, messages between devices are copied by the devices "
                            "themselves; n: all go through host memory."),

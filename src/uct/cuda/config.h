@@ -10,6 +10,7 @@ struct Config {
     ucs::config::MemorySize staging;
     bool preload;
     bool stream_writes;
+    unsigned stream_ops;
     bool direct;
     unsigned mappings;
 

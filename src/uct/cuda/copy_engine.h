@@ -139,6 +139,14 @@ class CopyEngine {
         const auto* const first = static_cast<const std::byte*>(address);
         return !range.empty() && length <= range.size() - static_cast<size_t>(first - range.data());
     }
+    /** Calls it with each context that copies are ready in, and its device. */
+    template <typename Visitor>
+    void for_each_context(Visitor visit) {
+        std::lock_guard lock(mutex_);
+        for (const std::unique_ptr<CopyContext>& known : contexts_) {
+            if (known->is_alive()) visit(known->handle(), known->device());
+        }
+    }
     /** Get ready in the context that is current and in all primary contexts that are active. */
     void prepare();
 

@@ -73,6 +73,10 @@ struct Driver {
     abi::Result (*stream_synchronize)(abi::Stream);
     abi::Result (*stream_wait_event)(abi::Stream, abi::Event, unsigned);
     abi::Result (*stream_write_value)(abi::Stream, abi::DevicePointer, uint32_t, unsigned);
+    abi::Result (*stream_batch)(abi::Stream, unsigned, abi::StreamBatchEntry*, unsigned);
+    abi::Result (*stream_get_context)(abi::Stream, abi::Context*);
+    abi::Result (*stream_is_capturing)(abi::Stream, unsigned*);
+    abi::Result (*exchange_capture_mode)(unsigned*);  //!< of this thread
     abi::Result (*event_create)(abi::Event*, unsigned);
     abi::Result (*event_destroy)(abi::Event);
     abi::Result (*event_record)(abi::Event, abi::Stream);

@@ -38,3 +38,15 @@ extern "C" __global__ void swiftlane_copy_pieces(const KernelPiece* pieces, unsi
             copy_piece(ahead[turn]);
     }
 }
+
+/** What StopWords::enqueue() says in operations of a stream. */
+extern "C" __global__ void swiftlane_stop(volatile uint32_t* reached, volatile uint32_t* go,
+                                          unsigned is_captured) {
+    if (is_captured != 0)
+        while ((*go & uct::cuda::kStopIdle) == 0) continue;
+    __threadfence_system();
+    *reached = uct::cuda::kStopReached;
+    while ((*go & uct::cuda::kStopGo) == 0) continue;
+    __threadfence_system();
+    *reached = uct::cuda::kStopPassed;
+}

@@ -12,7 +12,8 @@ Memory::Memory(CopyEngine& engine)
       staging_(engine.driver()),
       exports_(engine),
       mappings_(engine.driver(), Config::get().mappings),
-      direct_(engine, staging_, exports_, mappings_) {}
+      direct_(engine, staging_, exports_, mappings_),
+      stops_(engine) {}
 
 Memory* Memory::get() {
     static Memory* const memory = []() -> Memory* {
@@ -67,6 +68,7 @@ abi::Context Memory::home() {
 
 void Memory::prepare() {
     engine_.prepare();
+    stops_.prepare();
     fill_staging(home());
 }
 
@@ -144,6 +146,11 @@ ucs_status_t Memory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_
     if (!Config::get().direct || !is_in_use() || pieces.empty()) return UCS_ERR_UNSUPPORTED;
     fill_late(pieces.front().here);
     return direct_.transfer(pieces, is_store, begun, copy);
+}
+
+ucs_status_t Memory::insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) {
+    stop->owner = this;
+    return stops_.insert(stream, may_be_captured, stop);
 }
 
 ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {

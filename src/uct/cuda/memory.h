@@ -9,6 +9,7 @@
 #include "uct/cuda/exports.h"
 #include "uct/cuda/mappings.h"
 #include "uct/cuda/staging.h"
+#include "uct/cuda/stream_stops.h"
 
 namespace uct::cuda {
 
@@ -37,6 +38,10 @@ class Memory final : public ucs::MemoryDetector {
         return Exports::buffer_at(engine_.driver(), base) != buffer;
     }
     void forget(uint64_t process, uint64_t buffer) override { mappings_.forget(process, buffer); }
+    ucs_status_t insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) override;
+    void remove_stop(const ucs::StreamStop& stop, bool is_lost) override {
+        stops_.remove(stop, is_lost);
+    }
     ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) override;
     void free(void* address) override;
 
@@ -59,6 +64,7 @@ class Memory final : public ucs::MemoryDetector {
     Exports exports_;
     Mappings mappings_;
     DirectCopies direct_;
+    StreamStops stops_;
 };
 
 }  // namespace uct::cuda

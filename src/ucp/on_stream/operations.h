@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ucp/on_stream/operation.h"
+#include "ucp/on_stream/progress_thread.h"
+#include "ucp/runtime/deferred_work.h"
+#include "ucp/runtime/gate.h"
+#include "ucs/datastruct/memory_pool.h"
+
+namespace ucp {
+
+/** How parts are carried out. */
+class StreamParts {
+  public:
+    virtual ~StreamParts() = default;
+    /**
+     * Begin it.
+     * @return UCS_OK or an error: it has ended. UCS_INPROGRESS: StreamOperations::ended() tells, or
+     *         look() does if the part is kLookedAt
+     */
+    virtual ucs_status_t begin(StreamPart& part) = 0;
+    /** Of a part that is kLookedAt. @return UCS_INPROGRESS, or its end */
+    virtual ucs_status_t look(StreamPart& part) = 0;
+    /** The worker goes: have it end soon. Nobody hears of it. */
+    virtual void cancel(StreamPart& part) = 0;
+    /** What was handed to a part that is never begun, if anything, is given back. */
+    virtual void drop(StreamPart& part) = 0;
+};
+
+/**
+ * A worker's operations on streams of devices (docs/design/gpu.md): puts stops into streams, sees
+ * when these come, has the parts begun, and lets the streams go on at their end.
+ *
+ * Destroyed after the worker's requests and endpoints: nothing is read or written any more when the
+ * stops that are left are opened. Thread rule: the worker's.
+ */
+class StreamOperations {
+  public:
+    StreamOperations(Gate& gate, DeferredWork& work, std::unique_ptr<StreamParts> parts)
+        : gate_(gate), work_(work), parts_(std::move(parts)) {}
+    ~StreamOperations();
+    StreamOperations(const StreamOperations&) = delete;
+    StreamOperations& operator=(const StreamOperations&) = delete;
+
+    /**
+     * Put an operation into a stream. May throw std::bad_alloc, without effect.
+     * @param handle  null: the program wants none
+     */
+    ucs_status_t enqueue(std::span<const ucpx_stream_part_t> parts, void* stream,
+                         StreamOperation** handle);
+    void release(StreamOperation& operation);
+    /** One of the part's requests has ended; the last ends the part. */
+    void ended(StreamPart& part, ucs_status_t status);
+
+    /** Within progress: looks at all. @return how many began or ended */
+    unsigned run_deferred();
+    /** Nothing sleeps while there are some. */
+    bool any() const { return !watched_.empty(); }
+    /** The worker goes: nothing begins any more, and what is under way is to end. */
+    void cancel();
+
+    /** For the C functions, which are called with an operation alone. */
+    Gate& gate() { return gate_; }
+    /** Progress by a thread. */
+    std::unique_ptr<ProgressThread>& thread() { return thread_; }
+
+  private:
+    StreamOperation* make(std::span<const ucpx_stream_part_t> parts);
+    void destroy(StreamOperation& operation);
+    unsigned look_at(StreamOperation& operation);
+    void begin(StreamOperation& operation);
+    void part_ended(StreamPart& part, ucs_status_t status);
+    void one_less(StreamOperation& operation);
+    void open_for_good(StreamOperation& operation);
+
+    Gate& gate_;
+    DeferredWork& work_;
+    const std::unique_ptr<StreamParts> parts_;
+    ucs::ObjectPool<StreamOperation> memory_{"operations on streams"};
+    ucs::ObjectPool<StreamPart> part_memory_{"parts of operations on streams"};
+    boost::intrusive::list<StreamOperation, boost::intrusive::constant_time_size<false>> all_;
+    std::vector<StreamOperation*> watched_;  //!< that have not ended
+    std::unique_ptr<ProgressThread> thread_;
+};
+
+}  // namespace ucp
