@@ -30,6 +30,9 @@ uint64_t pointer(const void* address) {
 }  // namespace
 
 void choose_driver() {
+    // Streams that wait hold some (docs/gpu.md).
+    for (const char* name : {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"})
+        (void)setenv(name, "32", 0);
     const char* const wish = std::getenv("SWIFTLANE_TEST_GPU");
     if (wish != nullptr && std::strcmp(wish, "real") == 0) return;
     stand_in_library = dlopen(STAND_IN_LIBRARY, RTLD_NOW | RTLD_GLOBAL);

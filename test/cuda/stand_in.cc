@@ -873,7 +873,8 @@ Result stream_batch(abi::Stream stream, unsigned count, abi::StreamBatchEntry* e
     STAND_IN_CALL("cuStreamBatchMemOp");
     STAND_IN_CONTEXT();
     for (unsigned i = 0; i < count; ++i) {
-        const bool is_known = entries[i].operation == abi::kStreamWrite32 ||
+        const bool is_known = (entries[i].operation == abi::kStreamWrite32 &&
+                               entries[i].flags == 0) ||
                               (entries[i].operation == abi::kStreamWait32 &&
                                entries[i].flags == abi::kStreamWaitAnd);
         if (!is_known) return abi::kInvalidValue;

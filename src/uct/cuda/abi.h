@@ -92,8 +92,7 @@ enum StreamMemoryOperation : unsigned {
     kStreamWait32 = 1,
     kStreamWrite32 = 2,
 };
-inline constexpr unsigned kStreamWaitAnd = 2;          //!< until (word & value) != 0
-inline constexpr unsigned kStreamWriteNoBarrier = 1;  //!< does not wait for writes before it
+inline constexpr unsigned kStreamWaitAnd = 2;  //!< until (word & value) != 0
 
 /** One operation of cuStreamBatchMemOp(); all have the same layout as far as it is used. */
 struct StreamBatchEntry {

@@ -59,7 +59,6 @@ static_assert(abi::kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(abi::kStreamWait32 == +CU_STREAM_MEM_OP_WAIT_VALUE_32);
 static_assert(abi::kStreamWrite32 == +CU_STREAM_MEM_OP_WRITE_VALUE_32);
 static_assert(abi::kStreamWaitAnd == CU_STREAM_WAIT_VALUE_AND);
-static_assert(abi::kStreamWriteNoBarrier == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 static_assert(sizeof(abi::StreamBatchEntry) == sizeof(CUstreamBatchMemOpParams));
 static_assert(offsetof(abi::StreamBatchEntry, address) ==
                   offsetof(CUstreamBatchMemOpParams, waitValue.address) &&

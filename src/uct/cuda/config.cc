@@ -23,7 +23,7 @@ constexpr ucs::config::Field<Config> kFields[] = {
                                   "The device tells the end of a copy by writing to host memory; "
                                   "n: the driver is asked. Operations on a program's streams: the "
                                   "stream waits for host memory; n: a kernel does."),
-    field<&Config::stream_ops>("STREAM_OPS", "1024",
+    field<&Config::stream_ops>("STREAM_OPS", "512",
                                "The most operations on a program's streams that are under way, or "
                                "captured, in a context at a time.",
                                {.least = "16", .most = "65536"}),

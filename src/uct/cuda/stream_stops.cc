@@ -4,10 +4,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <iterator>
+#include <cstdlib>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/cuda/config.h"
 
 namespace uct::cuda {
@@ -19,6 +22,29 @@ constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
 static_assert(kStopReached == ucs::StreamStop::kReached &&
               kStopPassed == ucs::StreamStop::kPassed && kStopGo == ucs::StreamStop::kGo &&
               kStopIdle == ucs::StreamStop::kIdle);
+
+/** As many connections to the device as it has at most; the driver takes 8 and 4 by itself. */
+constexpr const char* kConnections[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
+                                        "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
+constexpr int kEnoughConnections = 16;
+
+// Streams share the connections. One that waits holds those that the work behind it takes, so that
+// with too few of them the copy that it waits for never gets one.
+void warn_of_few_connections() {
+    static const bool is_said = [] {
+        const bool is_enough = std::ranges::all_of(kConnections, [](const char* name) {
+            const std::optional<std::string> value = ucs::runtime().environment->get(name);
+            return value && std::atoi(value->c_str()) >= kEnoughConnections;
+        });
+        if (!is_enough)
+            ucs::log_warn(
+                "few connections to CUDA devices: a stream that waits may stand in the way of the "
+                "copies that it waits for. Start the program with {}=32 {}=32",
+                kConnections[0], kConnections[1]);
+        return true;
+    }();
+    (void)is_said;
+}
 
 /** While it lives, calls of this thread are refused for no capture's sake. */
 class RelaxedCapture {
@@ -69,6 +95,7 @@ bool StopWords::make(abi::Device device) {
     retired_.reserve(count_);
     for (uint32_t index = count_; index > 0; --index) free_.push_back(index - 1);
     if (Config::get().stream_writes && can_wait()) return true;
+    ucs::log_info("operations on streams of CUDA device {}: kernels wait", device);
     int one_address = 0;
     (void)driver_.device_get_attribute(&one_address, abi::kHostAddressesOnDevice, device);
     return one_address != 0 && load_kernel();
@@ -131,7 +158,7 @@ abi::Result StopWords::enqueue(abi::Stream stream, const ucs::StreamStop& stop) 
         {abi::kStreamWait32, go, ucs::StreamStop::kIdle, abi::kStreamWaitAnd, 0, 0},
         {abi::kStreamWrite32, reached, ucs::StreamStop::kReached, 0, 0, 0},
         {abi::kStreamWait32, go, ucs::StreamStop::kGo, abi::kStreamWaitAnd, 0, 0},
-        {abi::kStreamWrite32, reached, ucs::StreamStop::kPassed, abi::kStreamWriteNoBarrier, 0, 0},
+        {abi::kStreamWrite32, reached, ucs::StreamStop::kPassed, 0, 0, 0},
     };
     const std::span<abi::StreamBatchEntry> used =
         std::span(entries).subspan(stop.is_captured ? 0 : 1);
@@ -188,6 +215,7 @@ ucs_status_t StreamStops::insert(void* stream, bool may_be_captured, ucs::Stream
         if (words == nullptr) return UCS_ERR_UNSUPPORTED;
         if (!words->take(stop)) return UCS_ERR_NO_RESOURCE;
     }
+    warn_of_few_connections();
     result = words->enqueue(handle, *stop);
     if (result == abi::kSuccess) return UCS_OK;
     ucs::log_error("CUDA stream {} takes no wait: {}", stream, driver.name_of(result));
