@@ -34,7 +34,7 @@ Graphs look_up_all() {
     Graphs graphs{};
     look_up(library, "cuStreamBeginCapture", 10010, &graphs.begin_capture);
     look_up(library, "cuStreamEndCapture", 10000, &graphs.end_capture);
-    look_up(library, "cuGraphInstantiate", 12000, &graphs.instantiate);
+    look_up(library, "cuGraphInstantiateWithFlags", 11040, &graphs.instantiate);
     look_up(library, "cuGraphLaunch", 10000, &graphs.launch);
     look_up(library, "cuGraphExecDestroy", 10000, &graphs.destroy_executable);
     look_up(library, "cuGraphDestroy", 10000, &graphs.destroy);

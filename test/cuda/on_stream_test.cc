@@ -200,8 +200,8 @@ TEST_F(OnStreamTest, MessagesAreOrderedWithTheWorkOfBothStreams) {
             receives.copy(result, target);
             EXPECT_EQ(status_of(receive), UCS_INPROGRESS);
             sends.copy(source, before);
-            ASSERT_EQ(
-                ucpx_send_on_stream(there, source.data(), length, 5, sends.get(), &send), UCS_OK);
+            ASSERT_EQ(ucpx_send_on_stream(there, source.data(), length, 5, sends.get(), &send),
+                      UCS_OK);
             sends.copy(source, behind);
             ASSERT_TRUE(run({&sends, &receives}));
             EXPECT_EQ(status_of(send), UCS_OK);
@@ -334,9 +334,9 @@ TEST_F(OnStreamTest, AStreamWaitsForARequest) {
     // What has ended leaves nothing to wait for.
     EXPECT_EQ(ucpx_stream_wait(second().worker, nullptr, stream.get(), &op), UCS_OK);
     EXPECT_EQ(op, nullptr);
-    EXPECT_EQ(ucpx_stream_wait(second().worker, UCS_STATUS_PTR(UCS_ERR_NO_MEMORY), stream.get(),
-                               &op),
-              UCS_ERR_NO_MEMORY);
+    EXPECT_EQ(
+        ucpx_stream_wait(second().worker, UCS_STATUS_PTR(UCS_ERR_NO_MEMORY), stream.get(), &op),
+        UCS_ERR_NO_MEMORY);
 }
 
 TEST_F(OnStreamTest, AGraphSendsAndReceivesEachTimeItIsLaunched) {
@@ -593,9 +593,9 @@ TEST_F(OnStreamTest, AReceiveThatNamesItsEndpointEndsWithIt) {
     ASSERT_EQ(ucpx_recv_on_stream(first->worker, there, target.data(), 100, 13, ~0ul,
                                   receives.get(), &receive),
               UCS_OK);
-    ASSERT_EQ(ucpx_signal_wait_on_stream(first->worker, there, word.get(), 1, 0, waits.get(),
-                                         &wait),
-              UCS_OK);
+    ASSERT_EQ(
+        ucpx_signal_wait_on_stream(first->worker, there, word.get(), 1, 0, waits.get(), &wait),
+        UCS_OK);
     for (int i = 0; i < 1000; ++i) progress();
     EXPECT_FALSE(receives.is_done());
     // Its turn comes when there is no endpoint any more.
@@ -626,8 +626,8 @@ TEST_F(OnStreamTest, AWorkerThatGoesLetsStreamsGoOn) {
                                   running.get(), &receive),
               UCS_OK);
     for (int i = 0; i < 1000; ++i) progress();
-    ASSERT_EQ(ucpx_recv_on_stream(first->worker, nullptr, target.data(), 100, 15, ~0ul,
-                                  armed.get(), nullptr),
+    ASSERT_EQ(ucpx_recv_on_stream(first->worker, nullptr, target.data(), 100, 15, ~0ul, armed.get(),
+                                  nullptr),
               UCS_OK);
     ASSERT_EQ(ucpx_stream_wait(first->worker, request, armed.get(), nullptr), UCS_OK);
     EXPECT_FALSE(running.is_done());

@@ -316,6 +316,9 @@ std::byte* reach(uintptr_t address, size_t length) {
 
 // --- streams ---
 
+/** Held by calls that wait for the whole device, and taken by those that give it work. */
+std::mutex mappings_change;
+
 void run(StreamObject& stream) {
     static const int delay = setting("STAND_IN_CUDA_DELAY", 20);
     for (;;) {
@@ -873,10 +876,9 @@ Result stream_batch(abi::Stream stream, unsigned count, abi::StreamBatchEntry* e
     STAND_IN_CALL("cuStreamBatchMemOp");
     STAND_IN_CONTEXT();
     for (unsigned i = 0; i < count; ++i) {
-        const bool is_known = (entries[i].operation == abi::kStreamWrite32 &&
-                               entries[i].flags == 0) ||
-                              (entries[i].operation == abi::kStreamWait32 &&
-                               entries[i].flags == abi::kStreamWaitAnd);
+        const bool is_known =
+            (entries[i].operation == abi::kStreamWrite32 && entries[i].flags == 0) ||
+            (entries[i].operation == abi::kStreamWait32 && entries[i].flags == abi::kStreamWaitAnd);
         if (!is_known) return abi::kInvalidValue;
     }
     StreamObject& object = *stream_or_null(stream);
@@ -900,8 +902,8 @@ Result stream_get_context(abi::Stream stream, abi::Context* context) {
 }
 
 Result stream_is_capturing(abi::Stream stream, unsigned* state) {
-    *state = stream != nullptr && stream->capture != nullptr ? abi::kCaptureActive
-                                                             : abi::kCaptureNone;
+    *state =
+        stream != nullptr && stream->capture != nullptr ? abi::kCaptureActive : abi::kCaptureNone;
     return abi::kSuccess;
 }
 
@@ -982,6 +984,7 @@ Result copy_async(abi::DevicePointer to, abi::DevicePointer from, size_t length,
                   abi::Stream stream) {
     STAND_IN_CALL("cuMemcpyAsync");
     STAND_IN_CONTEXT();
+    std::lock_guard busy(mappings_change);
     if (reach(to, length) == nullptr || reach(from, length) == nullptr) return abi::kInvalidValue;
     StreamObject& object = *stream_or_null(stream);
     enqueue(object, [=, &object] { copy_bytes(*object.context, to, from, length); });
@@ -1105,6 +1108,23 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
 
 // --- between processes ---
 
+/**
+ * As the real one may in calls that change what is mapped: waits for all that the context's streams
+ * have been given, and others wait meanwhile who give them more.
+ */
+void wait_for_device(const ContextObject& context) {
+    std::lock_guard busy(mappings_change);
+    std::vector<std::pair<StreamObject*, uint64_t>> awaited;
+    {
+        Lock lock(state().mutex);
+        for (StreamObject& stream : state().streams) {
+            std::lock_guard of_stream(stream.mutex);
+            if (stream.context == &context) awaited.emplace_back(&stream, stream.put);
+        }
+    }
+    for (const auto& [stream, number] : awaited) wait_for(*stream, number);
+}
+
 struct Exported {
     pid_t process;
     int fd;
@@ -1133,6 +1153,7 @@ Result ipc_get_handle(abi::IpcHandle* handle, abi::DevicePointer pointer) {
 Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
     STAND_IN_CALL("cuIpcOpenMemHandle");
     STAND_IN_CONTEXT();
+    wait_for_device(*current());
     Exported exported;
     std::memcpy(&exported, &handle, sizeof(exported));
     if (exported.process == getpid()) return abi::kInvalidContext;
@@ -1163,6 +1184,8 @@ Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
 
 Result ipc_close(abi::DevicePointer pointer) {
     STAND_IN_CALL("cuIpcCloseMemHandle");
+    STAND_IN_CONTEXT();
+    wait_for_device(*current());
     State& s = state();
     Lock lock(s.mutex);
     const auto found = s.regions.find(pointer);
@@ -1235,7 +1258,7 @@ const std::map<std::string, void*>& entries() {
         {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
         {"cuStreamBeginCapture", address_of(stream_begin_capture)},
         {"cuStreamEndCapture", address_of(stream_end_capture)},
-        {"cuGraphInstantiate", address_of(graph_instantiate)},
+        {"cuGraphInstantiateWithFlags", address_of(graph_instantiate)},
         {"cuGraphLaunch", address_of(graph_launch)},
         {"cuGraphExecDestroy", address_of(graph_destroy)},
         {"cuGraphDestroy", address_of(graph_destroy)},

@@ -11,7 +11,8 @@
  * that only the stand-in uses. Streams have a thread each and run late, so that a synchronisation
  * that is missing is seen. Kernels are found by name and run on the host. Small allocations come
  * out of larger ones, as the real driver's do, so that addresses are used again without a system
- * call.
+ * call. A graph is the list of operations that its stream was given while it was captured. Calls
+ * that open or close mappings wait for the streams of their context, and copies for them.
  *
  * Environment:
  *   STAND_IN_CUDA_DEVICES=n       devices (2)

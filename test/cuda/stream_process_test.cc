@@ -182,8 +182,9 @@ class Side {
 
 void send_on(Side& side, const Stream& stream, const Buffer& from, uint64_t tag,
              ucpx_stream_op_h* op) {
-    require_ok(ucpx_send_on_stream(side.endpoint, from.data(), from.length(), tag, stream.get(), op),
-               "ucpx_send_on_stream");
+    require_ok(
+        ucpx_send_on_stream(side.endpoint, from.data(), from.length(), tag, stream.get(), op),
+        "ucpx_send_on_stream");
 }
 void receive_on(Side& side, const Stream& stream, const Buffer& to, uint64_t tag,
                 ucpx_stream_op_h* op) {
@@ -253,9 +254,9 @@ void exchange_in_graphs(Side& side) {
             part.length = kLength;
             part.tag = 4;
         }
-        require_ok(ucpx_group_on_stream(side.worker, parts, 2, sizeof(parts[0]), stream.get(),
-                                        &group),
-                   "ucpx_group_on_stream");
+        require_ok(
+            ucpx_group_on_stream(side.worker, parts, 2, sizeof(parts[0]), stream.get(), &group),
+            "ucpx_group_on_stream");
         stream.copy(result, in);
         graph.end();
         for (uint32_t launch = 0; launch < 20; ++launch) {
@@ -419,9 +420,10 @@ void time_steps(Side& side) {
         }
         for (ucpx_stream_op_h op : ops) end(op);
         if (side.rank == 0)
-            std::printf("%zu bytes, copy and message one way: host %.2f us, stream %.2f us, "
-                        "graph %.2f us\n",
-                        length, host, streams, graphs);
+            std::printf(
+                "%zu bytes, copy and message one way: host %.2f us, stream %.2f us, "
+                "graph %.2f us\n",
+                length, host, streams, graphs);
     }
 }
 
@@ -431,8 +433,10 @@ struct Scene {
     bool ends_alive = true;  //!< the other process
 };
 constexpr Scene kScenes[] = {
-    {"ToAndFro", go_to_and_fro},      {"ExchangeInGraphs", exchange_in_graphs},
-    {"PutAndSignal", put_and_signal}, {"APeerThatDies", die, false},
+    {"ToAndFro", go_to_and_fro},
+    {"ExchangeInGraphs", exchange_in_graphs},
+    {"PutAndSignal", put_and_signal},
+    {"APeerThatDies", die, false},
     {"Times", time_steps},
 };
 

@@ -139,9 +139,10 @@ class WorkerParts final : public StreamParts {
         const ucp_request_param_t params = params_of(part);
         const ucpx_stream_part_t& what = part.what;
         ucs_status_t status = UCS_OK;
-        if (what.length != 0)
+        if (what.length != 0) {
             status = follow(part, ucp_put_nbx(what.ep, what.buffer, what.length, what.remote_addr,
                                               what.rkey, &params));
+        }
         if (what.signal == nullptr || UCS_STATUS_IS_ERR(status)) return status;
         // Behind the data, wherever that goes.
         ucp_worker_fence(wrap(&worker_));
@@ -156,9 +157,10 @@ class WorkerParts final : public StreamParts {
     static ucs_status_t signal(StreamPart& part, ucp_request_param_t params) {
         const ucpx_signal_t& told = part.signal;
         part.value = told.value + step_of(told) * part.operation.runs;
-        if (told.op == UCPX_SIGNAL_SET)
+        if (told.op == UCPX_SIGNAL_SET) {
             return follow(part, ucp_put_nbx(part.what.ep, &part.value, sizeof(part.value),
                                             told.remote_addr, told.rkey, &params));
+        }
         params.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
         params.datatype = ucp_dt_make_contig(sizeof(part.value));
         return follow(part, ucp_atomic_op_nbx(part.what.ep, UCP_ATOMIC_OP_ADD, &part.value, 1,
@@ -204,8 +206,7 @@ bool is_valid_signal(const ucpx_signal_t& signal, const Worker& worker) {
 }
 
 ucs_status_t check_part(const ucpx_stream_part_t& part, Worker& worker) {
-    const bool is_of_worker =
-        part.ep == nullptr || &worker_of(unwrap(part.ep)) == &worker;
+    const bool is_of_worker = part.ep == nullptr || &worker_of(unwrap(part.ep)) == &worker;
     if (!is_of_worker) return UCS_ERR_INVALID_PARAM;
     const auto valid = [](bool is_valid) { return is_valid ? UCS_OK : UCS_ERR_INVALID_PARAM; };
     switch (part.kind) {
@@ -232,7 +233,7 @@ ucs_status_t check_part(const ucpx_stream_part_t& part, Worker& worker) {
 }
 
 ucs_status_t enqueue_parts(Worker& worker, std::span<const ucpx_stream_part_t> parts, void* stream,
-                     ucpx_stream_op_h* op) try {
+                           ucpx_stream_op_h* op) try {
     GateLock lock(worker.gate());
     for (const ucpx_stream_part_t& part : parts) {
         const ucs_status_t status = check_part(part, worker);

@@ -53,9 +53,9 @@ struct StreamOperation : boost::intrusive::list_base_hook<> {
     ucs::StreamStop stop;
     Parts parts;
     State state = State::kArmed;
-    bool has_handle = false;        //!< the program's; else it goes at its end
-    bool has_looked_at = false;     //!< parts, in this run
-    uint32_t running = 0;           //!< parts that have not ended, and who begins them
+    bool has_handle = false;     //!< the program's; else it goes at its end
+    bool has_looked_at = false;  //!< parts, in this run
+    uint32_t running = 0;        //!< parts that have not ended, and who begins them
     ucs_status_t run_error = UCS_OK;
     ucs_status_t first_error = UCS_OK;
     uint64_t runs = 0;

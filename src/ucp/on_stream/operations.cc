@@ -52,7 +52,8 @@ ucs_status_t StreamOperations::enqueue(std::span<const ucpx_stream_part_t> parts
         stream, handle != nullptr && !happens_once, &operation->stop);
     if (status != UCS_OK) {
         if (status == UCS_ERR_UNSUPPORTED)
-            ucs::log_error("no operations on streams: nothing here can make stream {} wait", stream);
+            ucs::log_error("no operations on streams: nothing here can make stream {} wait",
+                           stream);
         destroy(*operation);
         return status;
     }
@@ -156,9 +157,10 @@ void StreamOperations::one_less(StreamOperation& operation) {
     if (operation.run_error != UCS_OK) {
         ++operation.failures;
         if (operation.first_error == UCS_OK) operation.first_error = operation.run_error;
-        if (!operation.has_handle)
+        if (!operation.has_handle) {
             ucs::log_warn("an operation on a stream failed: {}",
                           ucs_status_string(operation.run_error));
+        }
     }
     if (operation.is_captured()) {
         operation.state = StreamOperation::State::kPassing;

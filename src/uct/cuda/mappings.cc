@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/cuda/mappings.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -68,6 +69,13 @@ void Errands::loop() {
 }
 
 // --- mappings ---
+
+namespace {
+
+/** Between looks whether streams have gone on. */
+constexpr std::chrono::milliseconds kPause{1};
+
+}  // namespace
 
 Mapping* Mappings::find(uint64_t process, uint64_t buffer, const CopyContext& context) {
     for (const std::unique_ptr<Mapping>& mapping : mappings_) {
@@ -143,8 +151,18 @@ void Mappings::forget(uint64_t process, uint64_t buffer) {
     }
 }
 
+void Mappings::try_again(std::function<void()> errand) {
+    std::this_thread::sleep_for(kPause);
+    (void)errands_.run(std::move(errand));
+}
+
 /** An errand. */
 void Mappings::open(Mapping& mapping) {
+    if (!stops_.try_without_stops([&] { open_now(mapping); }))
+        try_again([this, &mapping] { open(mapping); });
+}
+
+void Mappings::open_now(Mapping& mapping) {
     abi::DevicePointer address = 0;
     abi::IpcHandle handle;
     std::memcpy(handle.reserved, mapping.owner.handle, sizeof(handle.reserved));
@@ -179,6 +197,11 @@ void Mappings::open(Mapping& mapping) {
 
 /** An errand. */
 void Mappings::close(Mapping& mapping) {
+    if (!stops_.try_without_stops([&] { close_now(mapping); }))
+        try_again([this, &mapping] { close(mapping); });
+}
+
+void Mappings::close_now(Mapping& mapping) {
     if (mapping.address != 0) {
         CurrentContext current(driver_, mapping.context->handle());
         if (current.result() == abi::kSuccess) (void)driver_.ipc_close(mapping.address);

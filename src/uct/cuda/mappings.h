@@ -13,6 +13,7 @@
 
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
+#include "uct/cuda/stream_stops.h"
 
 namespace uct::cuda {
 
@@ -60,11 +61,14 @@ struct Mapping {
  * Opening one takes the driver 2 to 10 ms, the first time for a device above 100: so it is an
  * errand, and until it is done the way does not exist. Ways are limited in number: those that
  * were not used for the longest time are closed. An allocation that its owner has freed is
- * recognised by a new one that lies over it, or by forget(). Any thread.
+ * recognised by a new one that lies over it, or by forget(). The driver may wait for the device's
+ * streams meanwhile: so nothing is opened or closed while any of them may stand at a stop.
+ * Any thread.
  */
 class Mappings {
   public:
-    Mappings(const Driver& driver, size_t most) : driver_(driver), most_(most) {}
+    Mappings(const Driver& driver, StreamStops& stops, size_t most)
+        : driver_(driver), stops_(stops), most_(most) {}
 
     /**
      * @param mapping  usable until put()
@@ -93,9 +97,14 @@ class Mappings {
     bool make_room();
     void retire(Mapping& mapping);
     void open(Mapping& mapping);
+    void open_now(Mapping& mapping);
     void close(Mapping& mapping);
+    void close_now(Mapping& mapping);
+    /** An errand that has to wait until streams have gone on. */
+    void try_again(std::function<void()> errand);
 
     const Driver& driver_;
+    StreamStops& stops_;
     const size_t most_;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Mapping>> mappings_;

@@ -11,9 +11,9 @@ Memory::Memory(CopyEngine& engine)
     : engine_(engine),
       staging_(engine.driver()),
       exports_(engine),
-      mappings_(engine.driver(), Config::get().mappings),
-      direct_(engine, staging_, exports_, mappings_),
-      stops_(engine) {}
+      stops_(engine),
+      mappings_(engine.driver(), stops_, Config::get().mappings),
+      direct_(engine, staging_, exports_, mappings_) {}
 
 Memory* Memory::get() {
     static Memory* const memory = []() -> Memory* {

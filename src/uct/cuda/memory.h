@@ -62,9 +62,9 @@ class Memory final : public ucs::MemoryDetector {
     abi::Context home_ = nullptr;  //!< where staging memory is registered
     StagingPool staging_;
     Exports exports_;
+    StreamStops stops_;
     Mappings mappings_;
     DirectCopies direct_;
-    StreamStops stops_;
 };
 
 }  // namespace uct::cuda

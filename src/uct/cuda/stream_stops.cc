@@ -147,6 +147,14 @@ bool StopWords::take(ucs::StreamStop* stop) {
     return true;
 }
 
+bool StopWords::any() const {
+    return free_.size() + retired_.size() + lost_ < count_ ||
+           std::ranges::any_of(retired_, [&](uint32_t index) {
+               const ucs::StreamStop stop{words_ + index, words_ + count_ + index};
+               return stop.look() != ucs::StreamStop::kPassed;
+           });
+}
+
 abi::Result StopWords::enqueue(abi::Stream stream, const ucs::StreamStop& stop) const {
     abi::DevicePointer reached = on_device(stop.reached), go = on_device(stop.go);
     if (kernel_ != nullptr) {
@@ -199,9 +207,9 @@ ucs_status_t StreamStops::insert(void* stream, bool may_be_captured, ucs::Stream
     }
     stop->is_captured = capture != abi::kCaptureNone;
     if (stop->is_captured && (capture != abi::kCaptureActive || !may_be_captured)) {
-        ucs::log_error("CUDA stream {}: {}", stream,
-                       may_be_captured ? "its capture is broken"
-                                       : "such an operation cannot be captured");
+        ucs::log_error(
+            "CUDA stream {}: {}", stream,
+            may_be_captured ? "its capture is broken" : "such an operation cannot be captured");
         return UCS_ERR_INVALID_PARAM;
     }
     const CurrentContext current(driver, context);
@@ -225,11 +233,12 @@ ucs_status_t StreamStops::insert(void* stream, bool may_be_captured, ucs::Stream
 }
 
 void StreamStops::remove(const ucs::StreamStop& stop, bool is_lost) {
-    if (is_lost) return;
     auto* const words = static_cast<StopWords*>(stop.place);
     std::lock_guard lock(mutex_);
-    // A captured one is given back when nothing comes to it any more.
-    if (stop.is_captured) {
+    if (is_lost) {
+        words->lose();
+    } else if (stop.is_captured) {
+        // Nothing comes to it any more.
         words->give_back(stop);
     } else {
         words->retire(stop);

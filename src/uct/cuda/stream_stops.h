@@ -30,8 +30,12 @@ class StopWords {
     bool take(ucs::StreamStop* stop);
     /** Nobody has been told of it. */
     void give_back(const ucs::StreamStop& stop) { free_.push_back(index_of(stop)); }
+    /** Does any stream stand at one, or may it come to one? */
+    bool any() const;
     /** It is used again once its stream has passed. */
     void retire(const ucs::StreamStop& stop) { retired_.push_back(index_of(stop)); }
+    /** It is open for good, and never used again. */
+    void lose() { ++lost_; }
     /** Put the stop into a stream, or into the graph that captures it. In the context. */
     abi::Result enqueue(abi::Stream stream, const ucs::StreamStop& stop) const;
 
@@ -58,6 +62,7 @@ class StopWords {
     abi::Function kernel_ = nullptr;  //!< null: the device waits for words by itself
     std::vector<uint32_t> free_;
     std::vector<uint32_t> retired_;
+    size_t lost_ = 0;
 };
 
 /**
@@ -74,6 +79,21 @@ class StreamStops {
     ucs_status_t insert(void* stream, bool may_be_captured, ucs::StreamStop* stop);
     /** As ucs::MemoryDetector::remove_stop(). */
     void remove(const ucs::StreamStop& stop, bool is_lost);
+
+    /**
+     * For calls of the driver's that wait for the device's streams, and have others of this process
+     * wait meanwhile: would such a stream stand at a stop, nobody could let it go on.
+     * @return false: there are stops, and the call was not made
+     */
+    template <typename Call>
+    bool try_without_stops(Call call) {
+        std::lock_guard lock(mutex_);
+        for (const std::unique_ptr<StopWords>& words : words_) {
+            if (words->is_alive() && words->any()) return false;
+        }
+        call();
+        return true;
+    }
 
   private:
     /** With the mutex. Null: the context cannot. */

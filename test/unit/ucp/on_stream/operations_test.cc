@@ -262,10 +262,10 @@ TEST_F(OperationsTest, APutsSignalComesBehindItsData) {
     signal.value = 5;
     signal.step = 1;
     ucpx_stream_op_h op = nullptr;
-    ASSERT_EQ(ucpx_put_on_stream(cluster.endpoint(0, 1), out, 4,
-                                 reinterpret_cast<uintptr_t>(there.data), key, &signal,
-                                 FakeDevice::kCaptured, &op),
-              UCS_OK);
+    ASSERT_EQ(
+        ucpx_put_on_stream(cluster.endpoint(0, 1), out, 4, reinterpret_cast<uintptr_t>(there.data),
+                           key, &signal, FakeDevice::kCaptured, &op),
+        UCS_OK);
     for (const uint64_t told : {5, 5 + 6}) {
         device.reach(0);
         ASSERT_TRUE(cluster.until([&] { return there.word == told; }));
