@@ -90,7 +90,7 @@ class Side {
         require_ok(ucp_worker_get_address(worker, &address, &mine.length), "address");
         std::memcpy(mine.bytes.data(), address, mine.length);
         ucp_worker_release_address(worker, address);
-        const Parcel other = swap(mine);
+        const Parcel other = exchange(mine);
         ucp_ep_params_t ep_params{};
         ep_params.field_mask =
             UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
@@ -112,7 +112,7 @@ class Side {
     Side& operator=(const Side&) = delete;
 
     /** Tells the other process something and hears the same of it. Makes progress. */
-    Parcel swap(const Parcel& mine) {
+    Parcel exchange(const Parcel& mine) {
         require(write(socket_, &mine, sizeof(mine)) == sizeof(mine), "write");
         Parcel other;
         for (size_t done = 0; done < sizeof(other);) {
@@ -125,7 +125,7 @@ class Side {
         }
         return other;
     }
-    void meet() { (void)swap({}); }
+    void meet() { (void)exchange({}); }
 
     /** Both expose memory; what the other exposes. */
     struct Remote {
@@ -146,7 +146,7 @@ class Side {
         require_ok(ucp_rkey_pack(context_, memory, &bytes, &mine.length), "ucp_rkey_pack");
         std::memcpy(mine.bytes.data(), bytes, mine.length);
         ucp_rkey_buffer_release(bytes);
-        const Parcel other = swap(mine);
+        const Parcel other = exchange(mine);
         ucp_rkey_h key = nullptr;
         require_ok(ucp_ep_rkey_unpack(endpoint, other.bytes.data(), &key), "ucp_ep_rkey_unpack");
         keys_.push_back(key);
@@ -419,11 +419,12 @@ void time_steps(Side& side) {
             graphs = measure(side, steps, by_graph);
         }
         for (ucpx_stream_op_h op : ops) end(op);
-        if (side.rank == 0)
+        if (side.rank == 0) {
             std::printf(
                 "%zu bytes, copy and message one way: host %.2f us, stream %.2f us, "
                 "graph %.2f us\n",
                 length, host, streams, graphs);
+        }
     }
 }
 

@@ -51,9 +51,10 @@ ucs_status_t StreamOperations::enqueue(std::span<const ucpx_stream_part_t> parts
     const ucs_status_t status = ucs::MemoryDetectors::insert_stop(
         stream, handle != nullptr && !happens_once, &operation->stop);
     if (status != UCS_OK) {
-        if (status == UCS_ERR_UNSUPPORTED)
+        if (status == UCS_ERR_UNSUPPORTED) {
             ucs::log_error("no operations on streams: nothing here can make stream {} wait",
                            stream);
+        }
         destroy(*operation);
         return status;
     }

@@ -36,11 +36,12 @@ void warn_of_few_connections() {
             const std::optional<std::string> value = ucs::runtime().environment->get(name);
             return value && std::atoi(value->c_str()) >= kEnoughConnections;
         });
-        if (!is_enough)
+        if (!is_enough) {
             ucs::log_warn(
                 "few connections to CUDA devices: a stream that waits may stand in the way of the "
                 "copies that it waits for. Start the program with {}=32 {}=32",
                 kConnections[0], kConnections[1]);
+        }
         return true;
     }();
     (void)is_said;
