@@ -30,4 +30,11 @@ for memory in cuda pinned,cuda cuda,host vmm; do
     rows=$(src/tools/swiftlane perf copy --memory $memory --size 8:64K --iterations 64 | grep -c '^[0-9]')
     [ "$rows" -eq 14 ] || { echo "FAILED $memory: $rows rows"; status=1; }
 done
+echo "--- swiftlane bench --memory"
+for memory in cuda vmm; do
+    for pattern in mbw_mr alltoall; do
+        UCX_TLS=sm,cuda src/tools/swiftlane bench $pattern --ranks 2 --memory $memory --verify --size 8:64K \
+            --iterations 3 --warmup 1 --settle 0 >/dev/null || { echo "FAILED $pattern $memory"; status=1; }
+    done
+done
 exit $status

@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
+#include "tools/bench/device_messages.h"
 #include "tools/bench/job.h"
 #include "tools/program/worker.h"
 #include "tools/report/result.h"
@@ -93,8 +95,13 @@ JobPlace JobPlace::from_string(const std::string& text) {
     return place;
 }
 
-void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern,
-               const BenchOptions& options) {
+void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
+               const std::string& memory) {
+    std::unique_ptr<DeviceMessages> device;
+    const MemoryPlace where = MemoryPlace::parse(memory);
+    // Before the library starts: it gets ready in the contexts that there are.
+    if (where.is_device) device = std::make_unique<DeviceMessages>(where, place.rank);
+    options.memory = device.get();
     ProcessHost host(place, options.ranks);
     Context context(options.ranks);
     Worker worker(context.handle());

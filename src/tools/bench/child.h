@@ -21,7 +21,7 @@ struct JobPlace {
 };
 
 // The life of one rank of a benchmark. Throws on any failure.
-void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern,
-               const BenchOptions& options);
+void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
+               const std::string& memory);
 
 }  // namespace tools

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
 
 #include "tools/bench/child.h"
 #include "tools/bench/launcher.h"
 #include "tools/common/bench_options.h"
+#include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
@@ -30,6 +32,7 @@ struct BenchCommand {
     std::vector<std::string> modes{"dynamic"};
     std::string device = "auto";
     std::string transports = "self,dc_mlx5,rc_mlx5";
+    std::string memory = "host";
     std::string json;
     std::string prefix;
     bool pin = false;
@@ -87,7 +90,7 @@ void run_bench(BenchCommand& command) {
     if (const char* place = std::getenv(JobPlace::kVariable)) {
         const JobPlace mine = JobPlace::from_string(place);
         try {
-            run_child(mine, *command.pattern, command.options);
+            run_child(mine, *command.pattern, command.options, command.memory);
         } catch (const std::exception& error) {
             // What the library still holds refers to coroutines that are gone: no clean-up.
             fmt::print(stderr, "swiftlane: rank {}: {}\n", mine.rank, error.what());
@@ -96,7 +99,7 @@ void run_bench(BenchCommand& command) {
         }
         return;
     }
-    command.device = chosen_device(command.device, false);
+    command.device = chosen_device(command.device, command.memory != "host");
     JsonFile json(command.json);
     const Interrupt interrupt;
     std::vector<RunResult> runs;
@@ -117,6 +120,15 @@ void run_bench(BenchCommand& command) {
     if (Interrupt::is_requested()) throw Interrupted();
 }
 
+std::string check_place(const std::string& text) {
+    try {
+        const MemoryPlace place = MemoryPlace::parse(text);
+        return place.is_pinned ? "pinned memory is for swiftlane perf" : "";
+    } catch (const std::invalid_argument& error) {
+        return error.what();
+    }
+}
+
 void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
                    std::vector<std::string> arguments) {
     auto command = std::make_shared<BenchCommand>();
@@ -130,6 +142,11 @@ void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
         ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}));
     add_device_options(app, command->device);
     app.add_option("--tls", command->transports, "Transports, unless UCX_TLS is set");
+    app.add_option("--memory", command->memory,
+                   "Where hot messages lie: host, cuda or cuda:DEVICE, vmm or vmm:DEVICE (virtual "
+                   "memory made to be shared); without DEVICE, ranks take the devices in turn")
+        ->type_name("PLACE")
+        ->check(check_place);
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
     app.add_option("--prefix", command->prefix,
                    "Words before the command of each rank, %r is its number: "

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "tools/common/cuda_driver.h"
+#include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
-#include "tools/perf/device_memory.h"
 #include "tools/perf/target.h"
 
 namespace tools::perf {

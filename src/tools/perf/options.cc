@@ -6,7 +6,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "tools/perf/device_memory.h"
+#include "tools/common/device_memory.h"
 
 namespace tools::perf {
 namespace {

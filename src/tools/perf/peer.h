@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "tools/perf/device_memory.h"
+#include "tools/common/device_memory.h"
 #include "tools/perf/options.h"
 #include "ucp/api/ucpx.h"
 

@@ -14,14 +14,22 @@ class Exchange {
     Exchange(Rank& rank, const BenchOptions& options)
         : rank_(rank),
           options_(options),
-          out_(options.size_max, rank.count()),
-          in_(options.size_max, rank.count()),
-          sent_(rank.count(), SequenceCheck(options.seed, Stream::kHot)),
-          received_(rank.count(), SequenceCheck(options.seed, Stream::kHot)) {}
+          out_(options.size_max, rank.count(), options.memory),
+          in_(options.size_max, rank.count(), options.memory),
+          sent_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.memory)),
+          received_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.memory)) {}
+
+    void keep_own(std::span<std::byte> to, std::span<const std::byte> from) const {
+        if (options_.memory != nullptr) {
+            options_.memory->copy(to.data(), from.data(), to.size());
+        } else {
+            std::memcpy(to.data(), from.data(), to.size());
+        }
+    }
 
     Task run(uint64_t size) {
         const unsigned self = rank_.index();
-        std::memcpy(in_.slot(self, size).data(), out_.slot(self, size).data(), size);
+        keep_own(in_.slot(self, size), out_.slot(self, size));
         for (unsigned step = 1; step < rank_.count(); ++step) {
             const auto [to, from] = partners(step);
             const auto message = out_.slot(to, size);

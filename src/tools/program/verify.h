@@ -25,10 +25,22 @@ void fill_payload(std::span<std::byte> buffer, const PayloadKey& key);
 // The first byte that differs, or buffer.size() if all is right.
 size_t check_payload(std::span<const std::byte> buffer, const PayloadKey& key);
 
+// Where messages lie that the processor cannot touch.
+class MessageMemory {
+  public:
+    virtual ~MessageMemory() = default;
+    // Throws std::runtime_error if there is none.
+    virtual std::byte* allocate(size_t length) = 0;
+    virtual void free(std::byte* memory, size_t length) = 0;
+    // One side or both are this memory.
+    virtual void copy(void* to, const void* from, size_t length) = 0;
+};
+
 // Room for `slots` messages of up to `size` bytes, each at the start of a cache line.
 class MessageBuffer {
   public:
-    MessageBuffer(size_t size, unsigned slots);
+    // `memory`: null for host memory.
+    MessageBuffer(size_t size, unsigned slots, MessageMemory* memory = nullptr);
 
     std::span<std::byte> slot(unsigned index, size_t length) const {
         return {memory_.get() + index * stride_, length};
@@ -36,6 +48,8 @@ class MessageBuffer {
 
   private:
     struct Free {
+        MessageMemory* owner;
+        size_t length;
         void operator()(std::byte* memory) const;
     };
 
@@ -47,17 +61,18 @@ class MessageBuffer {
 // direction and pair of ranks.
 class SequenceCheck {
   public:
-    SequenceCheck(uint64_t seed, Stream stream) : seed_(seed), stream_(stream) {}
+    SequenceCheck(uint64_t seed, Stream stream, MessageMemory* memory = nullptr)
+        : seed_(seed), stream_(stream), memory_(memory) {}
 
-    void fill(std::span<std::byte> message, unsigned sender, unsigned receiver) {
-        fill_payload(message, {seed_, sender, receiver, static_cast<uint32_t>(stream_), next_++});
-    }
+    void fill(std::span<std::byte> message, unsigned sender, unsigned receiver);
     // Throws std::runtime_error that says which message is wrong.
     void check(std::span<const std::byte> message, unsigned sender, unsigned receiver);
 
   private:
     uint64_t seed_;
     Stream stream_;
+    MessageMemory* memory_;
+    std::vector<std::byte> bytes_;  // of a message that lies there
     uint64_t next_ = 0;
 };
 

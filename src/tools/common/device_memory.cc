@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/device_memory.h"
+#include "tools/common/device_memory.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "tools/common/cuda_driver.h"
 
-namespace tools::perf {
+namespace tools {
 
 MemoryPlace MemoryPlace::parse(const std::string& text) {
     if (text == "host") return {};
@@ -112,4 +112,4 @@ void Device::copy(void* to, const void* from, size_t length) const {
     CudaDriver::check(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 
-}  // namespace tools::perf
+}  // namespace tools

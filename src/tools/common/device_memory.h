@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace tools::perf {
+namespace tools {
 
 // Where a process has its messages: "host", "cuda" or "cuda:DEVICE"; "pinned" is host memory that
 // the process has registered with the CUDA driver, "vmm" or "vmm:DEVICE" memory of a device by
@@ -48,4 +48,4 @@ class Device {
     void* context_ = nullptr;
 };
 
-}  // namespace tools::perf
+}  // namespace tools
