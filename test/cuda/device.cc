@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 
 #include "cuda/stand_in.h"
@@ -25,6 +26,20 @@ void check(abi::Result result, const char* what) {
 
 uint64_t pointer(const void* address) {
     return reinterpret_cast<uintptr_t>(address);
+}
+
+/** One a device, for the life of the process. */
+abi::Pool shared_pool(abi::Device device) {
+    static std::map<abi::Device, abi::Pool> pools;
+    abi::Pool& pool = pools[device];
+    if (pool == nullptr) {
+        abi::PoolProperties properties{};
+        properties.type = abi::kAllocationPinned;
+        properties.handle_types = abi::kHandleDescriptor;
+        properties.location = {abi::kLocationDevice, device};
+        check(driver().pool_create(&pool, &properties), "cuMemPoolCreate");
+    }
+    return pool;
 }
 
 }  // namespace
@@ -75,8 +90,9 @@ abi::Context use_device(abi::Device device) {
 }
 
 const char* name_of(Kind kind) {
-    static constexpr const char* kNames[] = {"heap", "pinned",  "registered", "device",
-                                             "pool", "virtual", "managed"};
+    static constexpr const char* kNames[] = {"heap",    "pinned",        "registered",
+                                             "device",  "pool",          "sharedPool",
+                                             "virtual", "sharedVirtual", "managed"};
     return kNames[static_cast<size_t>(kind)];
 }
 
@@ -103,11 +119,19 @@ Buffer::Buffer(Kind kind, size_t length) : kind_(kind), length_(length) {
             check(driver().memory_allocate_async(&address, length, nullptr), "cuMemAllocAsync");
             check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
             break;
-        case Kind::kVirtual: {
+        case Kind::kSharedPool:
+            check(driver().context_get_device(&device), "cuCtxGetDevice");
+            check(driver().pool_allocate(&address, length, shared_pool(device), nullptr),
+                  "cuMemAllocFromPoolAsync");
+            check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+            break;
+        case Kind::kVirtual:
+        case Kind::kSharedVirtual: {
             mapped_ = (length + kGranularity - 1) / kGranularity * kGranularity;
             check(driver().context_get_device(&device), "cuCtxGetDevice");
             abi::AllocationProperties properties{};
             properties.type = abi::kAllocationPinned;
+            if (kind == Kind::kSharedVirtual) properties.handle_types = abi::kHandleDescriptor;
             properties.location = {abi::kLocationDevice, device};
             check(driver().allocation_create(&handle_, mapped_, &properties, 0), "cuMemCreate");
             check(driver().address_reserve(&address, mapped_, 0, 0, 0), "cuMemAddressReserve");
@@ -140,10 +164,12 @@ Buffer::~Buffer() {
             std::free(data_);
             break;
         case Kind::kPool:
+        case Kind::kSharedPool:
             (void)driver().memory_free_async(address, nullptr);
             (void)driver().stream_synchronize(nullptr);
             break;
         case Kind::kVirtual:
+        case Kind::kSharedVirtual:
             (void)driver().allocation_unmap(address, mapped_);
             (void)driver().address_free(address, mapped_);
             (void)driver().allocation_release(handle_);

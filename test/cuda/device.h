@@ -29,9 +29,21 @@ inline const uct::cuda::Driver& driver() {
 uct::cuda::abi::Context use_device(uct::cuda::abi::Device device);
 int device_count();
 
-enum class Kind { kHeap, kPinned, kRegistered, kDevice, kPool, kVirtual, kManaged };
-inline constexpr Kind kAllKinds[] = {Kind::kHeap, Kind::kPinned,  Kind::kRegistered, Kind::kDevice,
-                                     Kind::kPool, Kind::kVirtual, Kind::kManaged};
+/** "Shared" was made to be opened by other processes. */
+enum class Kind {
+    kHeap,
+    kPinned,
+    kRegistered,
+    kDevice,
+    kPool,
+    kSharedPool,
+    kVirtual,
+    kSharedVirtual,
+    kManaged
+};
+inline constexpr Kind kAllKinds[] = {Kind::kHeap,    Kind::kPinned,        Kind::kRegistered,
+                                     Kind::kDevice,  Kind::kPool,          Kind::kSharedPool,
+                                     Kind::kVirtual, Kind::kSharedVirtual, Kind::kManaged};
 const char* name_of(Kind kind);
 inline bool is_on_device(Kind kind) {
     return kind >= Kind::kDevice;

@@ -12,13 +12,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,6 +52,7 @@ struct Command {
         kSendAndDie,
         kExpose,  //!< to one-sided operations; a Key follows the reply
         kCheck,   //!< does it hold the bytes?
+        kLook,    //!< how much memory of devices the process has open
         kEnd,
     };
     What what;
@@ -84,6 +91,29 @@ bool read_all(int socket, T& value) {
         done += static_cast<size_t>(more);
     }
     return true;
+}
+
+/**
+ * On the stand-in the mappings and descriptors of this process that hold memory of devices, on a
+ * real device what is in use of it, of all processes.
+ */
+uint64_t memory_in_use() {
+    if (cuda_test::is_real()) {
+        size_t unused = 0, total = 0;
+        (void)cuda_test::driver().memory_get_info(&unused, &total);
+        return total - unused;
+    }
+    const std::string name = "stand-in-gpu";
+    uint64_t count = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        count += line.find(name) != std::string::npos ? 1 : 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code none;
+        const std::string target = std::filesystem::read_symlink(entry.path(), none).string();
+        count += target.find(name) != std::string::npos ? 1 : 0;
+    }
+    return count;
 }
 
 /** A worker and its endpoint to the other process. */
@@ -130,10 +160,16 @@ class Side {
     Side& operator=(const Side&) = delete;
 
     ucs_status_ptr_t send(const Buffer& buffer, size_t length, uint32_t tag) {
-        return ucp_tag_send_nbx(endpoint_, buffer.data(), length, tag, &plain_);
+        return send(buffer.data(), length, tag);
+    }
+    ucs_status_ptr_t send(const void* buffer, size_t length, uint32_t tag) {
+        return ucp_tag_send_nbx(endpoint_, buffer, length, tag, &plain_);
     }
     ucs_status_ptr_t receive(Buffer& buffer, size_t length, uint32_t tag) {
-        return ucp_tag_recv_nbx(worker_, buffer.data(), length, tag, ~0ul, &plain_);
+        return receive(buffer.data(), length, tag);
+    }
+    ucs_status_ptr_t receive(void* buffer, size_t length, uint32_t tag) {
+        return ucp_tag_recv_nbx(worker_, buffer, length, tag, ~0ul, &plain_);
     }
     /** Let the peer read and write a buffer, as long as this side lives. */
     Key expose(const Buffer& buffer) {
@@ -258,6 +294,10 @@ int serve() {
             continue;
         }
         cuda_test::use_device(command.device);
+        if (command.what == Command::What::kLook) {
+            write_all(kSocket, Reply{UCS_OK, 1, memory_in_use()});
+            continue;
+        }
         if (command.what == Command::What::kSendAll) {
             send_all(side, command);
             continue;
@@ -345,6 +385,10 @@ class Peer {
     Reply check(Kind kind, uint32_t seed, size_t length, uint32_t id) {
         tell({Command::What::kCheck, kind, 0, seed, length, id});
         return answer();
+    }
+    uint64_t memory_in_use() {
+        tell({Command::What::kLook, Kind::kHeap, 0, 0, 0, 0});
+        return answer().copies;
     }
     void free(uint32_t id) {
         tell({Command::What::kFree, Kind::kDevice, 0, 0, 0, id});
@@ -487,6 +531,178 @@ TEST_F(ProcessTest, AMappingIsUsedAndClosedWhenItsMemoryIsFreed) {
     EXPECT_TRUE(here.holds(7));
     peer->free(1);
     while (cuda_test::calls_of("cuIpcCloseMemHandle") == closed) peer->side().progress();
+}
+
+// Virtual memory and pools that were made to be shared.
+TEST_F(ProcessTest, SharedMemoryIsMappedAndClosedWhenItIsFreed) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "calls are counted on the stand-in only";
+    struct Case {
+        Kind kind;
+        const char* close;
+    };
+    constexpr Case kCases[] = {{Kind::kSharedVirtual, "cuMemUnmap"},
+                               {Kind::kSharedPool, "cuMemFreeAsync"}};
+    Buffer here(Kind::kDevice, kLong);
+    for (const auto [kind, close] : kCases) {
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        const auto id = static_cast<uint32_t>(kind);
+        seed += 1000;
+        const uint64_t closed = cuda_test::calls_of(close);
+        ASSERT_NO_FATAL_FAILURE(send_until_direct(here, {kSend, kind, 0, seed, kLong, id}));
+        seed += 1000;
+        const uint64_t before = cuda_test::calls_of("cuMemcpyAsync");
+        peer->tell({kSend, kind, 0, ++seed, kLong, id});
+        ASSERT_EQ(peer->side().wait(peer->side().receive(here, kLong, seed)), UCS_OK);
+        EXPECT_EQ(cuda_test::calls_of("cuMemcpyAsync"), before + 1);
+        EXPECT_EQ(peer->answer().copies, 0u);
+        EXPECT_TRUE(here.holds(seed));
+        EXPECT_EQ(cuda_test::calls_of(close), closed);
+        peer->free(id);
+        while (cuda_test::calls_of(close) == closed) peer->side().progress();
+    }
+}
+
+TEST_F(ProcessTest, SharedMemoryThatIsFreedComesBack) {
+    const bool is_real = cuda_test::is_real();
+    const size_t length = is_real ? 4 << 20 : 65536;
+    Buffer here(Kind::kDevice, length);
+    for (const Kind kind : {Kind::kDevice, Kind::kSharedVirtual, Kind::kSharedPool}) {
+        SCOPED_TRACE(cuda_test::name_of(kind));
+        const auto round = [&] {
+            for (int message = 0; message < 4; ++message) {
+                ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, kind, 0, ++seed, length, 1}));
+            }
+            peer->free(1);
+        };
+        ASSERT_NO_FATAL_FAILURE(round());
+        const uint64_t mine = memory_in_use(), theirs = peer->memory_in_use();
+        for (int i = 0; i < 30; ++i) ASSERT_NO_FATAL_FAILURE(round());
+        // A mapping or two may still be on its way to be closed; those of 30 rounds are not.
+        const uint64_t most = is_real ? 2 * length : 12;
+        for (int tries = 0; memory_in_use() > mine + most; ++tries) {
+            ASSERT_LT(tries, 10000) << memory_in_use() << " in use, before " << mine;
+            peer->side().progress();
+        }
+        for (int tries = 0; peer->memory_in_use() > theirs + most; ++tries)
+            ASSERT_LT(tries, 10000) << peer->memory_in_use() << " in use, before " << theirs;
+    }
+}
+
+// A mapping takes the driver the longer the larger the allocation is: no message waits for it.
+TEST_F(ProcessTest, TheFirstMessagesOfALargeAllocationWaitForNoMapping) {
+    using Clock = std::chrono::steady_clock;
+    constexpr size_t kMessage = 8192;
+    constexpr int kAllocations = 5;
+    const size_t size = cuda_test::is_real() ? size_t{16} << 30 : kLong;
+    const auto& driver = cuda_test::driver();
+    // What the pair of processes needs by itself.
+    Buffer small(Kind::kDevice, kMessage);
+    const Command send{kSend, Kind::kDevice, 0, 7, kMessage, 1};
+    for (int i = 0; i < 4; ++i) ASSERT_NO_FATAL_FAILURE(peer->send_here(small, send));
+    std::vector<double> in, out;
+    for (int i = 0; i < kAllocations; ++i) {
+        uct::cuda::abi::DevicePointer memory = 0;
+        ASSERT_EQ(driver.memory_allocate(&memory, size), uct::cuda::abi::kSuccess);
+        const auto time = [&](const auto& message) {
+            const auto start = Clock::now();
+            message();
+            return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+        };
+        auto* const place = reinterpret_cast<void*>(memory + size - kMessage);
+        in.push_back(time([&] {
+            peer->tell(send);
+            ASSERT_EQ(peer->side().wait(peer->side().receive(place, kMessage, 7)), UCS_OK);
+        }));
+        ASSERT_EQ(peer->answer().status, UCS_OK);
+        peer->tell({Command::What::kReceive, Kind::kDevice, 0, 7, kMessage, 1});
+        out.push_back(time(
+            [&] { ASSERT_EQ(peer->side().wait(peer->side().send(place, kMessage, 7)), UCS_OK); }));
+        ASSERT_EQ(peer->answer().is_right, 1u);
+        ASSERT_EQ(driver.memory_free(memory), uct::cuda::abi::kSuccess);
+    }
+    std::ranges::sort(in);
+    std::ranges::sort(out);
+    std::printf("first message of an allocation of %zu MiB: into it %.0f us, out of it %.0f us\n",
+                size >> 20, in[kAllocations / 2], out[kAllocations / 2]);
+    constexpr double kMost = 1000;
+    EXPECT_TRUE(!cuda_test::is_real() || in[kAllocations / 2] < kMost);
+    EXPECT_TRUE(!cuda_test::is_real() || out[kAllocations / 2] < kMost);
+}
+
+TEST_F(ProcessTest, SharedMemoryThatCannotBeOpenedIsStaged) {
+    if (cuda_test::is_real()) GTEST_SKIP() << "faults are injected on the stand-in only";
+    Buffer here(Kind::kDevice, kLong);
+    for (const char* fault : {"cuMemImportFromShareableHandle:999", "cuMemAddressReserve:2",
+                              "cuMemSetAccess:1", "cuMemPoolImportFromShareableHandle:999",
+                              "cuMemPoolSetAccess:1", "cuMemPoolImportPointer:1"}) {
+        SCOPED_TRACE(fault);
+        cuda_test::set_faults(fault);
+        for (const Kind kind : {Kind::kSharedVirtual, Kind::kSharedPool}) {
+            const auto id = static_cast<uint32_t>(kind);
+            for (int message = 0; message < 4; ++message)
+                ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, kind, 0, ++seed, kLong, id}));
+            peer->free(id);
+        }
+    }
+    cuda_test::set_faults("cuMemRetainAllocationHandle:1,cuMemPoolExportPointer:1");
+    for (const Kind kind : {Kind::kSharedVirtual, Kind::kSharedPool}) {
+        Buffer mine(kind, kLong);
+        mine.fill(++seed);
+        peer->tell({Command::What::kReceive, Kind::kHeap, 0, seed, kLong, 1});
+        ASSERT_EQ(peer->side().wait(peer->side().send(mine, kLong, seed)), UCS_OK);
+        ASSERT_EQ(peer->answer().is_right, 1u);
+    }
+    cuda_test::set_faults("");
+}
+
+// Other threads free what they have while handles are made of what the program hands over.
+TEST_F(ProcessTest, SharedMemoryBesideFreesOfOtherThreads) {
+    std::atomic<bool> is_over = false;
+    std::thread other([&] {
+        cuda_test::use_device(0);
+        while (!is_over) {
+            const Buffer one(Kind::kSharedVirtual, 100), two(Kind::kDevice, 100);
+            const Buffer three(Kind::kSharedPool, 100);
+        }
+    });
+    for (int i = 0; i < 50; ++i) {
+        for (const Kind kind : {Kind::kSharedVirtual, Kind::kSharedPool}) {
+            Buffer mine(kind, 10000);
+            mine.fill(++seed);
+            peer->tell({Command::What::kReceive, Kind::kDevice, 0, seed, 10000, 1});
+            EXPECT_EQ(peer->side().wait(peer->side().send(mine, 10000, seed)), UCS_OK);
+            EXPECT_EQ(peer->answer().is_right, 1u);
+        }
+    }
+    is_over = true;
+    other.join();
+}
+
+// With UCX_CUDA_RESIDENT=y.
+TEST_F(ProcessTest, ResidentCopiesTakeNoCallOfTheDriver) {
+    const char* const wish = std::getenv("UCX_CUDA_RESIDENT");
+    if (cuda_test::is_real() || wish == nullptr || *wish != 'y')
+        GTEST_SKIP() << "calls are counted on the stand-in only, with UCX_CUDA_RESIDENT=y";
+    Buffer here(Kind::kDevice, 8000);
+    ASSERT_NO_FATAL_FAILURE(send_until_direct(here, {kSend, Kind::kDevice, 0, 1000, 8000, 1}));
+    uint64_t calls = 1;
+    for (int tries = 0; calls != 0; ++tries) {
+        ASSERT_LT(tries, 1000) << "no copy goes to the resident kernel";
+        const auto count = [] {
+            return cuda_test::calls_of("cuMemcpyAsync") + cuda_test::calls_of("cuLaunchKernel");
+        };
+        peer->tell({kSend, Kind::kDevice, 0, ++seed, 8000, 1});
+        const uint64_t before = count();
+        ASSERT_EQ(peer->side().wait(peer->side().receive(here, 8000, seed)), UCS_OK);
+        calls = count() - before;
+        EXPECT_EQ(peer->answer().copies, 0u);
+        EXPECT_TRUE(here.holds(seed));
+    }
+    // What the kernel has not taken is copied otherwise.
+    cuda_test::set_faults("resident:1");
+    for (int message = 0; message < 10; ++message)
+        ASSERT_NO_FATAL_FAILURE(peer->send_here(here, {kSend, Kind::kDevice, 0, ++seed, 8000, 1}));
+    cuda_test::set_faults("");
 }
 
 TEST_F(ProcessTest, ShortMessagesGoDirectlyOnceTheirMemoryIsMapped) {

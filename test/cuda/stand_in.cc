@@ -25,6 +25,7 @@
 #include "cuda/spin_kernel.h"
 #include "uct/cuda/abi.h"
 #include "uct/cuda/kernels.h"
+#include "uct/cuda/resident_queue.h"
 
 namespace abi = uct::cuda::abi;
 using abi::Result;
@@ -71,6 +72,13 @@ struct ModuleObject {
     std::deque<FunctionObject> functions;
 };
 
+struct PoolObject {
+    int fd = -1;
+    Device device = 0;
+    int handle_types = 0;
+    bool is_exported = false;
+};
+
 }  // namespace uct::cuda::abi
 
 namespace {
@@ -80,6 +88,7 @@ using abi::EventObject;
 using abi::FunctionObject;
 using abi::GraphObject;
 using abi::ModuleObject;
+using abi::PoolObject;
 using abi::StreamObject;
 
 enum class Kind { kDevice, kPool, kVirtual, kManaged, kPinned, kRegistered, kImported };
@@ -95,6 +104,8 @@ struct Region {
     int fd = -1;  //!< of the block, and the place in it
     size_t place = 0;
     bool has_access = true;
+    PoolObject* pool = nullptr;
+    abi::AllocationHandle allocation = 0;  //!< of virtual memory
 };
 
 /** Memory of a device: addresses for the program, and the same bytes for the stand-in. */
@@ -105,12 +116,17 @@ struct Block {
     int fd;
     abi::Device device;
     std::map<size_t, size_t> holes;  //!< offset, length
+    PoolObject* pool = nullptr;      //!< it is all of the pool's
 };
 
+/** Of virtual memory: lives as long as somebody holds it, or it is mapped. */
 struct Physical {
     int fd;
     size_t size;
     abi::Device device;
+    int handle_types = 0;
+    int holders = 1;
+    bool is_imported = false;
 };
 
 struct State {
@@ -118,7 +134,9 @@ struct State {
     bool is_initialized = false;
     std::map<uintptr_t, Region> regions;
     std::deque<Block> blocks;
+    std::map<uintptr_t, size_t> reservations;
     std::map<abi::AllocationHandle, Physical> physical;
+    std::deque<PoolObject> pools;
     std::deque<ContextObject> contexts;
     std::deque<StreamObject> streams;
     std::deque<EventObject> events;
@@ -243,7 +261,8 @@ Block* new_block(size_t size, abi::Device device) {
     return &state().blocks.back();
 }
 
-Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObject* context) {
+Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObject* context,
+                PoolObject* pool = nullptr) {
     if (size == 0) return abi::kInvalidValue;
     State& s = state();
     const size_t rounded = (size + kUnit - 1) / kUnit * kUnit;
@@ -255,17 +274,20 @@ Result allocate(abi::DevicePointer* pointer, size_t size, Kind kind, ContextObje
             block.holes.erase(hole);
             if (left > 0) block.holes[place + rounded] = left;
             const uintptr_t base = block.base + place;
-            s.regions[base] = {
-                base,    size,     kind, block.shadow + place, context, context->device,
-                ++s.ids, block.fd, place};
+            Region region{base,    size,     kind, block.shadow + place, context, context->device,
+                          ++s.ids, block.fd, place};
+            region.pool = pool;
+            s.regions[base] = region;
             *pointer = base;
             return true;
         }
         return false;
     };
     for (Block& block : s.blocks) {
-        if (block.device == context->device && take(block)) return abi::kSuccess;
+        if (block.device == context->device && block.pool == pool && take(block))
+            return abi::kSuccess;
     }
+    if (pool != nullptr) return abi::kOutOfMemory;
     Block* const block =
         new_block(std::max(kBlock, (rounded + kBlock - 1) / kBlock * kBlock), context->device);
     return block != nullptr && take(*block) ? abi::kSuccess : abi::kOutOfMemory;
@@ -277,7 +299,7 @@ void give_back(const Region& region) {
     const auto block =
         std::ranges::find_if(s.blocks, [&](const Block& one) { return one.fd == region.fd; });
     if (block == s.blocks.end()) return;
-    if (block->size > kBlock) {
+    if (block->size > kBlock && block->pool == nullptr) {
         (void)munmap(reinterpret_cast<void*>(block->base), block->size);
         (void)munmap(block->shadow, block->size);
         close(block->fd);
@@ -568,10 +590,28 @@ bool is_host(Kind kind) {
     return kind == Kind::kPinned || kind == Kind::kRegistered;
 }
 
+/** Of virtual memory it is what was reserved together, whatever is mapped there. */
+std::pair<uintptr_t, size_t> range_of(const Region& region) {
+    const auto next = state().reservations.upper_bound(region.base);
+    if (region.kind != Kind::kVirtual || next == state().reservations.begin())
+        return {region.base, region.size};
+    return *std::prev(next);
+}
+
+/** Imported memory cannot be passed on. */
+uint64_t handle_types_of(const Region& region) {
+    if (region.kind == Kind::kImported) return 0;
+    if (region.pool != nullptr) return region.pool->handle_types;
+    const auto physical = state().physical.find(region.allocation);
+    return physical == state().physical.end() || physical->second.is_imported
+               ? 0
+               : physical->second.handle_types;
+}
+
 Result fill_attribute(const Region* region, abi::PointerAttribute attribute, void* value) {
     const auto set = [&](auto known) { std::memcpy(value, &known, sizeof(known)); };
-    const bool belongs =
-        region != nullptr && region->kind != Kind::kPool && region->kind != Kind::kVirtual;
+    const bool belongs = region != nullptr && region->kind != Kind::kPool &&
+                         region->kind != Kind::kVirtual && region->pool == nullptr;
     switch (attribute) {
         case abi::kPointerContext:
             set(belongs ? region->context : nullptr);
@@ -591,10 +631,22 @@ Result fill_attribute(const Region* region, abi::PointerAttribute attribute, voi
             set(region == nullptr ? -2 : region->device);
             return abi::kSuccess;
         case abi::kPointerRangeStart:
-            set(region == nullptr ? uint64_t{0} : uint64_t{region->base});
+            set(region == nullptr ? uint64_t{0} : uint64_t{range_of(*region).first});
             return abi::kSuccess;
         case abi::kPointerRangeSize:
+            set(region == nullptr ? size_t{0} : range_of(*region).second);
+            return abi::kSuccess;
+        case abi::kPointerMappingStart:
+            set(region == nullptr ? uint64_t{0} : uint64_t{region->base});
+            return abi::kSuccess;
+        case abi::kPointerMappingSize:
             set(region == nullptr ? size_t{0} : region->size);
+            return abi::kSuccess;
+        case abi::kPointerPool:
+            set(region == nullptr || current() == nullptr ? nullptr : region->pool);
+            return abi::kSuccess;
+        case abi::kPointerHandleTypes:
+            set(region == nullptr ? uint64_t{0} : handle_types_of(*region));
             return abi::kSuccess;
     }
     return abi::kInvalidValue;
@@ -619,6 +671,15 @@ Result memory_allocate(abi::DevicePointer* pointer, size_t size) {
     return allocate(pointer, size, Kind::kDevice, current());
 }
 
+/** Both mappings are of whole pages around it. */
+void drop_import(const Region& region) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t before = region.place % page;
+    (void)munmap(region.bytes - before, before + region.size);
+    (void)munmap(reinterpret_cast<void*>(region.base - before), before + region.size);
+    if (region.fd >= 0) close(region.fd);
+}
+
 Result memory_free(abi::DevicePointer pointer) {
     State& s = state();
     Lock lock(s.mutex);
@@ -628,9 +689,21 @@ Result memory_free(abi::DevicePointer pointer) {
     s.regions.erase(found);
     if (region.kind == Kind::kManaged) {
         (void)munmap(region.bytes, region.size);
+    } else if (region.kind == Kind::kImported) {
+        drop_import(region);
     } else {
         give_back(region);
     }
+    return abi::kSuccess;
+}
+
+Result memory_get_info(size_t* unused, size_t* total) {
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    (void)device_total_memory(total, current()->device);
+    *unused = *total;
+    for (const Block& block : state().blocks) *unused -= block.pool == nullptr ? block.size : 0;
+    for (const auto& [handle, physical] : state().physical) *unused -= physical.size;
     return abi::kSuccess;
 }
 
@@ -676,6 +749,7 @@ Result memory_allocate_async(abi::DevicePointer* pointer, size_t size, abi::Stre
 }
 
 Result memory_free_async(abi::DevicePointer pointer, abi::Stream stream) {
+    STAND_IN_CALL("cuMemFreeAsync");
     STAND_IN_CONTEXT();
     enqueue(*stream_or_null(stream), [pointer] { (void)memory_free(pointer); });
     return abi::kSuccess;
@@ -731,12 +805,18 @@ Result host_get_device_pointer(abi::DevicePointer* pointer, void* host, unsigned
 
 Result address_reserve(abi::DevicePointer* pointer, size_t size, size_t, abi::DevicePointer,
                        unsigned long long) {
+    STAND_IN_CALL("cuMemAddressReserve");
+    Lock lock(state().mutex);
     void* const address = map(-1, size, PROT_NONE);
+    if (address == nullptr) return abi::kOutOfMemory;
     *pointer = reinterpret_cast<uintptr_t>(address);
-    return address == nullptr ? abi::kOutOfMemory : abi::kSuccess;
+    state().reservations[*pointer] = size;
+    return abi::kSuccess;
 }
 
 Result address_free(abi::DevicePointer pointer, size_t size) {
+    Lock lock(state().mutex);
+    state().reservations.erase(pointer);
     (void)munmap(reinterpret_cast<void*>(pointer), size);
     return abi::kSuccess;
 }
@@ -750,8 +830,14 @@ Result allocation_create(abi::AllocationHandle* handle, size_t size,
     const int fd = memory_file(size);
     if (fd < 0) return abi::kOutOfMemory;
     *handle = ++s.ids;
-    s.physical[*handle] = {fd, size, properties->location.id};
+    s.physical[*handle] = {fd, size, properties->location.id, properties->handle_types};
     return abi::kSuccess;
+}
+
+void let_go(std::map<abi::AllocationHandle, Physical>::iterator physical) {
+    if (--physical->second.holders > 0) return;
+    close(physical->second.fd);
+    state().physical.erase(physical);
 }
 
 Result allocation_release(abi::AllocationHandle handle) {
@@ -759,8 +845,48 @@ Result allocation_release(abi::AllocationHandle handle) {
     Lock lock(s.mutex);
     const auto found = s.physical.find(handle);
     if (found == s.physical.end()) return abi::kInvalidValue;
-    close(found->second.fd);
-    s.physical.erase(found);
+    let_go(found);
+    return abi::kSuccess;
+}
+
+Result allocation_retain(abi::AllocationHandle* handle, void* address) {
+    STAND_IN_CALL("cuMemRetainAllocationHandle");
+    State& s = state();
+    Lock lock(s.mutex);
+    const Region* const region = find_region(reinterpret_cast<uintptr_t>(address));
+    if (region == nullptr || region->kind != Kind::kVirtual) return abi::kInvalidValue;
+    *handle = region->allocation;
+    ++s.physical[*handle].holders;
+    return abi::kSuccess;
+}
+
+Result allocation_export(void* shareable, abi::AllocationHandle handle, int type,
+                         unsigned long long) {
+    STAND_IN_CALL("cuMemExportToShareableHandle");
+    State& s = state();
+    Lock lock(s.mutex);
+    const auto found = s.physical.find(handle);
+    // What has been freed meanwhile ends the program, as with the real one.
+    if (found == s.physical.end()) std::abort();
+    if (type != abi::kHandleDescriptor || (found->second.handle_types & type) == 0 ||
+        found->second.is_imported)
+        return abi::kInvalidValue;
+    const int fd = fcntl(found->second.fd, F_DUPFD_CLOEXEC, 0);
+    std::memcpy(shareable, &fd, sizeof(fd));
+    return fd < 0 ? abi::kOutOfMemory : abi::kSuccess;
+}
+
+Result allocation_import(abi::AllocationHandle* handle, void* shareable, int type) {
+    STAND_IN_CALL("cuMemImportFromShareableHandle");
+    State& s = state();
+    Lock lock(s.mutex);
+    const int fd =
+        fcntl(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), F_DUPFD_CLOEXEC, 0);
+    struct stat file {};
+    if (type != abi::kHandleDescriptor || fd < 0 || fstat(fd, &file) != 0)
+        return abi::kInvalidValue;
+    *handle = ++s.ids;
+    s.physical[*handle] = {fd, static_cast<size_t>(file.st_size), 0, 0, 1, true};
     return abi::kSuccess;
 }
 
@@ -770,6 +896,7 @@ Result allocation_map(abi::DevicePointer pointer, size_t size, size_t place,
     Lock lock(s.mutex);
     const auto found = s.physical.find(handle);
     if (found == s.physical.end() || place + size > found->second.size) return abi::kInvalidValue;
+    if (found->second.is_imported && size != found->second.size) return abi::kNotSupported;
     void* const shadow = map(found->second.fd, size, PROT_READ | PROT_WRITE, place);
     if (shadow == nullptr) return abi::kOutOfMemory;
     Region region{pointer,        size,
@@ -777,27 +904,127 @@ Result allocation_map(abi::DevicePointer pointer, size_t size, size_t place,
                   nullptr,        found->second.device,
                   ++s.ids};
     region.has_access = false;
+    region.allocation = handle;
+    ++found->second.holders;
     s.regions[pointer] = region;
     return abi::kSuccess;
 }
 
 Result allocation_unmap(abi::DevicePointer pointer, size_t size) {
+    STAND_IN_CALL("cuMemUnmap");
     State& s = state();
     Lock lock(s.mutex);
     const auto found = s.regions.find(pointer);
     if (found == s.regions.end()) return abi::kInvalidValue;
     (void)munmap(found->second.bytes, size);
+    let_go(s.physical.find(found->second.allocation));
     s.regions.erase(found);
     return abi::kSuccess;
 }
 
 Result allocation_set_access(abi::DevicePointer pointer, size_t, const abi::AccessDescriptor*,
                              size_t) {
+    STAND_IN_CALL("cuMemSetAccess");
     Lock lock(state().mutex);
     Region* const region = find_region(pointer);
     if (region == nullptr) return abi::kInvalidValue;
     region->has_access = true;
     return abi::kSuccess;
+}
+
+// --- pools ---
+
+constexpr size_t kPoolBytes = 256 << 20;  // of addresses
+
+Result pool_create(abi::Pool* pool, const abi::PoolProperties* properties) {
+    State& s = state();
+    Lock lock(s.mutex);
+    Block* const block = new_block(kPoolBytes, properties->location.id);
+    if (block == nullptr) return abi::kOutOfMemory;
+    PoolObject& made = s.pools.emplace_back();
+    made.fd = block->fd;
+    made.device = properties->location.id;
+    made.handle_types = properties->handle_types;
+    block->pool = &made;
+    *pool = &made;
+    return abi::kSuccess;
+}
+
+/** Of an import it ends the descriptor. */
+Result pool_destroy(abi::Pool pool) {
+    STAND_IN_CALL("cuMemPoolDestroy");
+    Lock lock(state().mutex);
+    const bool is_imported = std::ranges::none_of(
+        state().blocks, [&](const Block& block) { return block.pool == pool; });
+    if (is_imported) close(std::exchange(pool->fd, -1));
+    return abi::kSuccess;
+}
+
+Result pool_allocate(abi::DevicePointer* pointer, size_t size, abi::Pool pool, abi::Stream) {
+    STAND_IN_CONTEXT();
+    Lock lock(state().mutex);
+    return allocate(pointer, size, Kind::kPool, current(), pool);
+}
+
+Result pool_set_access(abi::Pool, const abi::AccessDescriptor*, size_t) {
+    STAND_IN_CALL("cuMemPoolSetAccess");
+    return abi::kSuccess;
+}
+
+Result pool_export(void* shareable, abi::Pool pool, int type, unsigned long long) {
+    STAND_IN_CALL("cuMemPoolExportToShareableHandle");
+    if ((pool->handle_types & type) == 0) return abi::kInvalidValue;
+    const int fd = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    std::memcpy(shareable, &fd, sizeof(fd));
+    pool->is_exported = fd >= 0;
+    return fd < 0 ? abi::kOutOfMemory : abi::kSuccess;
+}
+
+Result pool_import(abi::Pool* pool, void* shareable, int, unsigned long long) {
+    STAND_IN_CALL("cuMemPoolImportFromShareableHandle");
+    Lock lock(state().mutex);
+    const int fd =
+        fcntl(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return abi::kInvalidValue;
+    PoolObject& made = state().pools.emplace_back();
+    made.fd = fd;
+    *pool = &made;
+    return abi::kSuccess;
+}
+
+struct PoolPlace {
+    size_t place, size;
+    ino_t inode;
+};
+static_assert(sizeof(PoolPlace) <= sizeof(abi::PoolPointer));
+
+Result pool_export_pointer(abi::PoolPointer* exported, abi::DevicePointer pointer) {
+    STAND_IN_CALL("cuMemPoolExportPointer");
+    Lock lock(state().mutex);
+    const Region* const region = find_region(pointer);
+    if (region == nullptr || region->pool == nullptr || !region->pool->is_exported)
+        return abi::kInvalidValue;
+    struct stat file {};
+    (void)fstat(region->fd, &file);
+    const PoolPlace place{region->place, region->size, file.st_ino};
+    *exported = {};
+    std::memcpy(exported, &place, sizeof(place));
+    return abi::kSuccess;
+}
+
+Result import_region(abi::DevicePointer* pointer, int fd, size_t place, size_t size,
+                     abi::Device device, PoolObject* pool);
+
+Result pool_import_pointer(abi::DevicePointer* pointer, abi::Pool pool,
+                           abi::PoolPointer* exported) {
+    STAND_IN_CALL("cuMemPoolImportPointer");
+    STAND_IN_CONTEXT();
+    PoolPlace place{};
+    std::memcpy(&place, exported, sizeof(place));
+    struct stat file {};
+    if (fstat(pool->fd, &file) != 0 || file.st_ino != place.inode) return abi::kInvalidValue;
+    const int fd = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    return import_region(pointer, fd, place.place, place.size, current()->device, pool);
 }
 
 Result stream_create(abi::Stream* stream, unsigned) {
@@ -1028,8 +1255,8 @@ Result module_get_function(abi::Function* function, abi::Module module, const ch
     STAND_IN_CALL("cuModuleGetFunction");
     Lock lock(state().mutex);
     const std::string wanted = name;
-    if (wanted != uct::cuda::kCopyPiecesKernel && wanted != uct::cuda::kStopKernel &&
-        wanted != kSpinKernel)
+    if (wanted != uct::cuda::kCopyPiecesKernel && wanted != uct::cuda::kResidentKernel &&
+        wanted != uct::cuda::kStopKernel && wanted != kSpinKernel)
         return abi::kNotFound;
     FunctionObject& made = module->functions.emplace_back();
     made.name = name;
@@ -1063,6 +1290,34 @@ void run_stop(StreamObject& stream, const std::vector<uint64_t>& arguments) {
     run_batch_entry(stream, {abi::kStreamWrite32, reached, uct::cuda::kStopPassed, 0, 0, 0});
 }
 
+/** As the kernel of that name does; the fault "resident" has it end without the copy it has seen.
+ */
+void copy_resident(ContextObject& context, const std::vector<uint64_t>& arguments) {
+    using Clock = std::chrono::steady_clock;
+    auto& queue = *reinterpret_cast<uct::cuda::ResidentQueue*>(
+        reach(arguments[0], sizeof(uct::cuda::ResidentQueue)));
+    const auto run = static_cast<uint32_t>(arguments[1]);
+    const auto idle = std::chrono::nanoseconds(arguments[3]);
+    const auto end = Clock::now() + std::chrono::nanoseconds(arguments[4]);
+    std::atomic_ref(queue.started).store(run);
+    auto last = Clock::now();
+    for (auto next = static_cast<uint32_t>(arguments[2]);;) {
+        auto& slot = queue.slots[next % uct::cuda::ResidentQueue::kSlots];
+        const auto now = Clock::now();
+        if (std::atomic_ref(slot.number_too).load() == next) {
+            if (fault("resident") != abi::kSuccess) break;
+            copy_bytes(context, slot.to, slot.from, slot.length);
+            std::atomic_ref(queue.done).store(next++);
+            last = Clock::now();
+        } else if (now - last > idle || now > end) {
+            break;
+        } else {
+            std::this_thread::yield();
+        }
+    }
+    std::atomic_ref(queue.ended).store(run);
+}
+
 void run_kernel(const FunctionObject& function, StreamObject& stream,
                 const std::vector<uint64_t>& arguments) {
     ContextObject& context = *stream.context;
@@ -1077,6 +1332,7 @@ void run_kernel(const FunctionObject& function, StreamObject& stream,
             std::this_thread::sleep_for(std::chrono::microseconds(100));
         return;
     }
+    if (function.name == uct::cuda::kResidentKernel) return copy_resident(context, arguments);
     const auto count = static_cast<unsigned>(arguments[1]);
     const auto* const list = reinterpret_cast<const uct::cuda::KernelPiece*>(
         reach(arguments[0], count * sizeof(uct::cuda::KernelPiece)));
@@ -1089,11 +1345,14 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
     STAND_IN_CALL("cuLaunchKernel");
     STAND_IN_CONTEXT();
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
-    if (function->name == uct::cuda::kStopKernel) {
+    if (function->name == uct::cuda::kStopKernel)
         arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
-        arguments.push_back(*static_cast<unsigned*>(parameters[2]));
-    } else if (function->name != kSpinKernel) {
+    else if (function->name != kSpinKernel)
         arguments.push_back(*static_cast<unsigned*>(parameters[1]));
+    if (function->name == uct::cuda::kStopKernel || function->name == uct::cuda::kResidentKernel)
+        arguments.push_back(*static_cast<unsigned*>(parameters[2]));
+    if (function->name == uct::cuda::kResidentKernel) {
+        for (int i = 3; i < 5; ++i) arguments.push_back(*static_cast<uint64_t*>(parameters[i]));
     }
     StreamObject& object = *stream_or_null(stream);
     enqueue(object, [&object, function, arguments] {
@@ -1166,18 +1425,27 @@ Result ipc_open(abi::DevicePointer* pointer, abi::IpcHandle handle, unsigned) {
         close(fd);
         return abi::kInvalidHandle;
     }
+    return import_region(pointer, fd, exported.place, exported.size, exported.device, nullptr);
+}
+
+/** The descriptor is the region's. */
+Result import_region(abi::DevicePointer* pointer, int fd, size_t place, size_t size,
+                     abi::Device device, PoolObject* pool) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t first = exported.place / page * page;
-    const size_t length = exported.place - first + exported.size;
-    void* const shadow = map(fd, length, PROT_READ | PROT_WRITE, first);
-    void* const base = map(-1, length, PROT_NONE);
+    const size_t first = place / page * page;
+    const size_t length = place - first + size;
     State& s = state();
     Lock lock(s.mutex);
-    const uintptr_t start = reinterpret_cast<uintptr_t>(base) + (exported.place - first);
-    s.regions[start] = {start,           exported.size,
-                        Kind::kImported, static_cast<std::byte*>(shadow) + (exported.place - first),
-                        current(),       exported.device,
-                        ++s.ids,         fd};
+    void* const shadow = map(fd, length, PROT_READ | PROT_WRITE, first);
+    void* const base = map(-1, length, PROT_NONE);
+    if (shadow == nullptr || base == nullptr) return abi::kOutOfMemory;
+    const uintptr_t start = reinterpret_cast<uintptr_t>(base) + (place - first);
+    Region region{
+        start,     size,   Kind::kImported, static_cast<std::byte*>(shadow) + (place - first),
+        current(), device, ++s.ids,         fd,
+        place};
+    region.pool = pool;
+    s.regions[start] = region;
     *pointer = start;
     return abi::kSuccess;
 }
@@ -1191,7 +1459,7 @@ Result ipc_close(abi::DevicePointer pointer) {
     const auto found = s.regions.find(pointer);
     if (found == s.regions.end() || found->second.kind != Kind::kImported)
         return abi::kInvalidValue;
-    close(found->second.fd);
+    drop_import(found->second);
     s.regions.erase(found);
     return abi::kSuccess;
 }
@@ -1230,6 +1498,7 @@ const std::map<std::string, void*>& entries() {
         {"cuPointerGetAttributes", address_of(pointer_get_attributes)},
         {"cuMemAlloc", address_of(memory_allocate)},
         {"cuMemFree", address_of(memory_free)},
+        {"cuMemGetInfo", address_of(memory_get_info)},
         {"cuMemGetAddressRange", address_of(memory_get_range)},
         {"cuMemAllocManaged", address_of(memory_allocate_managed)},
         {"cuMemAllocAsync", address_of(memory_allocate_async)},
@@ -1246,6 +1515,17 @@ const std::map<std::string, void*>& entries() {
         {"cuMemMap", address_of(allocation_map)},
         {"cuMemUnmap", address_of(allocation_unmap)},
         {"cuMemSetAccess", address_of(allocation_set_access)},
+        {"cuMemRetainAllocationHandle", address_of(allocation_retain)},
+        {"cuMemExportToShareableHandle", address_of(allocation_export)},
+        {"cuMemImportFromShareableHandle", address_of(allocation_import)},
+        {"cuMemPoolCreate", address_of(pool_create)},
+        {"cuMemPoolDestroy", address_of(pool_destroy)},
+        {"cuMemAllocFromPoolAsync", address_of(pool_allocate)},
+        {"cuMemPoolSetAccess", address_of(pool_set_access)},
+        {"cuMemPoolExportToShareableHandle", address_of(pool_export)},
+        {"cuMemPoolImportFromShareableHandle", address_of(pool_import)},
+        {"cuMemPoolExportPointer", address_of(pool_export_pointer)},
+        {"cuMemPoolImportPointer", address_of(pool_import_pointer)},
         {"cuStreamCreate", address_of(stream_create)},
         {"cuStreamDestroy", address_of(stream_destroy)},
         {"cuStreamQuery", address_of(stream_query)},

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -312,11 +313,12 @@ TEST_F(TransferTest, Gets) {
 TEST_F(TransferTest, PiecesOfSeveralKinds) {
     std::vector<std::unique_ptr<Buffer>> sources, targets;
     std::vector<ucp_dt_iov_t> from, to;
+    constexpr size_t kKinds = std::size(cuda_test::kAllKinds);
     size_t total = 0;
     for (size_t i = 0; i < 30; ++i) {
         const size_t length = 1 + i * 711;
-        sources.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i % 7], length));
-        targets.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i / 7], length));
+        sources.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i % kKinds], length));
+        targets.push_back(std::make_unique<Buffer>(cuda_test::kAllKinds[i / 4 % kKinds], length));
         sources.back()->fill(i);
         from.push_back({sources.back()->data(), length});
         to.push_back({targets.back()->data(), length});

@@ -51,17 +51,20 @@ class StagedCopy {
 struct MemoryExport {
     uint32_t type;        // ucs_memory_type_t: whose detector understands the rest
     uint16_t version;     // kMemoryExportVersion
-    uint16_t has_handle;  // 0: other processes cannot open it, its owner reaches it
+    uint16_t has_handle;  // 0: other processes cannot open it, its owner reaches it; else how,
+                          // which the detector knows
     uint64_t process;     // the owner, a number drawn at its start
     uint64_t buffer;      // the allocation: a number that the owner gives to no other
     uint64_t size;        // bytes of the allocation
     uint64_t offset;      // in it, where the described memory begins
     uint64_t base;        // address of the allocation in the owner
     char device[16];      // the device's unique name
+    uint64_t token;       // who knows it may ask the owner for what no bytes can carry
+    uint64_t group;       // allocations of one group are opened together; 0: this one is alone
     char handle[64];      // what the driver opens it with
 };
 #pragma pack(pop)
-inline constexpr uint16_t kMemoryExportVersion = 1;
+inline constexpr uint16_t kMemoryExportVersion = 2;
 
 // One of many pieces that are copied between described memory and memory here.
 struct DevicePiece {

@@ -39,6 +39,7 @@ using Stream = struct StreamObject*;
 using Event = struct EventObject*;
 using Module = struct ModuleObject*;
 using Function = struct FunctionObject*;
+using Pool = struct PoolObject*;
 
 enum PointerAttribute : int {
     kPointerContext = 1,
@@ -48,6 +49,10 @@ enum PointerAttribute : int {
     kPointerDeviceOrdinal = 9,
     kPointerRangeStart = 11,
     kPointerRangeSize = 12,
+    kPointerHandleTypes = 14,  //!< by which others may open it, as bits
+    kPointerPool = 17,
+    kPointerMappingSize = 18,  //!< of virtual memory: what was mapped together
+    kPointerMappingStart = 19,
 };
 
 inline constexpr unsigned kMemoryTypeHost = 1;
@@ -74,9 +79,19 @@ inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 inline constexpr int kAllocationPinned = 1;
 inline constexpr int kLocationDevice = 1;
 inline constexpr int kAccessReadWrite = 3;
+inline constexpr int kHandleDescriptor = 1;
+inline constexpr int kHandleFabric = 8;
 
 struct IpcHandle {
     char reserved[64];
+};
+
+struct FabricHandle {
+    unsigned char data[64];
+};
+
+struct PoolPointer {
+    unsigned char reserved[64];
 };
 
 struct Uuid {
@@ -115,6 +130,16 @@ struct AllocationProperties {
         unsigned short usage;
         unsigned char reserved[4];
     } flags;
+};
+
+struct PoolProperties {
+    int type;
+    int handle_types;
+    Location location;
+    void* win32;
+    size_t most;
+    unsigned short usage;
+    unsigned char reserved[54];
 };
 
 struct AccessDescriptor {

@@ -33,6 +33,10 @@ static_assert(sizeof(abi::Uuid) == sizeof(CUuuid));
 static_assert(sizeof(abi::AllocationProperties) == sizeof(CUmemAllocationProp));
 static_assert(offsetof(abi::AllocationProperties, location) ==
               offsetof(CUmemAllocationProp, location));
+static_assert(sizeof(abi::PoolProperties) == sizeof(CUmemPoolProps));
+static_assert(offsetof(abi::PoolProperties, usage) == offsetof(CUmemPoolProps, usage));
+static_assert(sizeof(abi::FabricHandle) == sizeof(CUmemFabricHandle));
+static_assert(sizeof(abi::PoolPointer) == sizeof(CUmemPoolPtrExportData));
 static_assert(sizeof(abi::AccessDescriptor) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(abi::AccessDescriptor, flags) == offsetof(CUmemAccessDesc, flags));
 
@@ -43,6 +47,10 @@ static_assert(abi::kPointerIsManaged == +CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(abi::kPointerDeviceOrdinal == +CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(abi::kPointerRangeStart == +CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
 static_assert(abi::kPointerRangeSize == +CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(abi::kPointerHandleTypes == +CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+static_assert(abi::kPointerPool == +CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+static_assert(abi::kPointerMappingSize == +CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+static_assert(abi::kPointerMappingStart == +CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
 static_assert(abi::kMemoryTypeHost == CU_MEMORYTYPE_HOST);
 static_assert(abi::kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(abi::kPciBusId == +CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
@@ -79,4 +87,6 @@ static_assert(abi::kMemAttachGlobal == CU_MEM_ATTACH_GLOBAL);
 static_assert(abi::kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(abi::kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(abi::kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(abi::kHandleDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(abi::kHandleFabric == CU_MEM_HANDLE_TYPE_FABRIC);
 static_assert(abi::kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);

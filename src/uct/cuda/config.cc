@@ -33,6 +33,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::mappings>("MAPPINGS", "256",
                              "The most allocations of other processes that are mapped at a time.",
                              {.least = "1", .most = "65536"}),
+    field<&Config::resident>(
+        "RESIDENT", "n",
+        "Copies of at most 16 KiB are done by a kernel that stays on the "
+        "device while there are any: less latency, but what waits for the "
+        "whole device (cudaDeviceSynchronize, cudaFree) may wait for it, up to "
+        "50 ms. It ends by itself when nothing came for 2 ms."),
 };
 
 const ucs::config::Table<Config> table("CUDA", {"CUDA_"}, kFields);

@@ -13,6 +13,7 @@ struct Config {
     unsigned stream_ops;
     bool direct;
     unsigned mappings;
+    bool resident;
 
     /** The environment's settings, read once. */
     static const Config& get();

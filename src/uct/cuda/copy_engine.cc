@@ -210,6 +210,9 @@ void CopyContext::load_kernels() {
         return;
     }
     copy_pieces_.store(function, std::memory_order_release);
+    if (!Config::get().resident) return;
+    owned_resident_ = Resident::create(driver_, handle_, module_);
+    resident_.store(owned_resident_.get(), std::memory_order_release);
 }
 
 // --- the contexts of the process ---

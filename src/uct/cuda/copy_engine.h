@@ -12,6 +12,7 @@
 #include "ucs/memory/memory_type.h"
 #include "uct/cuda/driver.h"
 #include "uct/cuda/kernels.h"
+#include "uct/cuda/resident.h"
 
 namespace uct::cuda {
 
@@ -63,6 +64,8 @@ class CopyContext {
      * end: so it is done when the program has just begun, and never within a send.
      */
     void load_kernels();
+    /** Null unless UCX_CUDA_RESIDENT=y, and until kernels are loaded. */
+    Resident* resident() const { return resident_.load(std::memory_order_acquire); }
     /** Is the kernel for lists loaded? With UCX_CUDA_PRELOAD=n it is now. */
     bool takes_lists();
 
@@ -100,6 +103,8 @@ class CopyContext {
     std::atomic<abi::Function> copy_pieces_{nullptr};
     std::mutex kernels_mutex_;
     abi::Module module_ = nullptr;
+    std::unique_ptr<Resident> owned_resident_;
+    std::atomic<Resident*> resident_{nullptr};
     Lane lanes_[kDirections];
 };
 

@@ -27,6 +27,23 @@ void DirectCopy::handed_over(ucs_status_t status, const CopyContext::Ticket& tic
     state_.store(status == UCS_OK ? State::kBegun : State::kFailed, std::memory_order_release);
 }
 
+void DirectCopy::handed_over(Resident& resident, uint32_t number) {
+    resident_ = &resident;
+    number_ = number;
+    state_.store(State::kResident, std::memory_order_release);
+}
+
+ucs_status_t DirectCopy::ask_resident() {
+    ucs_status_t status = resident_->test(number_);
+    // A device that has failed writes nothing any more.
+    if (status == UCS_INPROGRESS && ++polls_ % kPollsPerQuery == 0)
+        status = resident_->query(number_);
+    if (status != UCS_ERR_CANCELED) return status;
+    state_.store(State::kWaiting, std::memory_order_relaxed);
+    owner_.wait_again(*this);
+    return UCS_INPROGRESS;
+}
+
 ucs_status_t DirectCopy::test() {
     if (state_.load(std::memory_order_acquire) == State::kWaiting)
         owner_.flush(*job_.context, job_.direction);
@@ -41,6 +58,9 @@ ucs_status_t DirectCopy::test() {
             return UCS_INPROGRESS;
         case State::kBegun:
             status = ask(ticket_);
+            break;
+        case State::kResident:
+            status = ask_resident();
             break;
         case State::kInWindows:
             status = test_windows();
@@ -135,13 +155,15 @@ ucs_status_t DirectCopies::find_place(const ucs::MemoryExport& described, CopyCo
         const ucs_status_t status = mappings_.take(described, context, &place->mapping);
         if (status == UCS_OK) {
             place->address =
-                reinterpret_cast<std::byte*>(place->mapping->address + described.offset);
+                reinterpret_cast<std::byte*>(place->mapping->import.address + described.offset);
         }
         return status;
     }
     const CopyEngine::Found found = engine_.look_up(reinterpret_cast<const void*>(described.base));
-    if (found.type == UCS_MEMORY_TYPE_HOST || found.base != described.base ||
-        found.length != described.size ||
+    // One range of virtual memory may hold several allocations.
+    if (found.type == UCS_MEMORY_TYPE_HOST || described.base < found.base ||
+        described.size > found.length ||
+        described.base - found.base > found.length - described.size ||
         Exports::buffer_at(engine_.driver(), described.base) != described.buffer)
         return UCS_ERR_INVALID_PARAM;
     place->address = reinterpret_cast<std::byte*>(described.base + described.offset);
@@ -299,8 +321,25 @@ bool DirectCopies::has_company(const CopyContext& context, Direction direction) 
     return count >= kCompany || bytes >= kCompanyBytes;
 }
 
+/** With the mutex. Of many, a kernel of many blocks makes less. */
+void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
+    const auto fits = [&](const DirectCopy* copy) {
+        return copy->job().context == &context && copy->job().direction == direction &&
+               copy->job().length <= Resident::kMost;
+    };
+    if (static_cast<size_t>(std::ranges::count_if(waiting_, fits)) >= kLeastList) return;
+    std::erase_if(waiting_, [&](DirectCopy* copy) {
+        const DirectCopy::Job& job = copy->job();
+        uint32_t number = 0;
+        if (!fits(copy) || !resident.begin(job.to, job.from, job.length, &number)) return false;
+        copy->handed_over(resident, number);
+        return true;
+    });
+}
+
 void DirectCopies::flush(CopyContext& context, Direction direction) {
     std::lock_guard lock(mutex_);
+    if (Resident* const resident = context.resident()) hand_to(*resident, context, direction);
     CopyContext::Ticket& latest = latest_[static_cast<size_t>(direction)];
     if (latest.context == &context && context.test(latest) == UCS_INPROGRESS &&
         !has_company(context, direction))
@@ -332,6 +371,11 @@ DirectCopy* DirectCopies::take() {
     DirectCopy* const copy = idle_.back().release();
     idle_.pop_back();
     return copy;
+}
+
+void DirectCopies::wait_again(DirectCopy& copy) {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(&copy);
 }
 
 void DirectCopies::put(DirectCopy& copy) {

@@ -45,6 +45,8 @@ class DirectCopy final : public ucs::AsyncCopy {
     /** Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
      *  or null */
     void handed_over(ucs_status_t status, const CopyContext::Ticket& ticket, std::byte* list);
+    /** Or the resident kernel has it. */
+    void handed_over(Resident& resident, uint32_t number);
 
     ucs_status_t test() override;
     /** After the end: gives back what it took. */
@@ -54,7 +56,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     static constexpr size_t kWindows = 4;
     static constexpr uint32_t kPollsPerQuery = 1024;
 
-    enum class State : uint8_t { kWaiting, kBegun, kInWindows, kFailed };
+    enum class State : uint8_t { kWaiting, kBegun, kResident, kInWindows, kFailed };
     struct Window {
         std::byte* chunk = nullptr;
         size_t length = 0;  //!< 0: nothing was begun
@@ -62,6 +64,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     };
 
     ucs_status_t ask(const CopyContext::Ticket& ticket);
+    ucs_status_t ask_resident();
     ucs_status_t test_windows();
     ucs_status_t fill(Window& window);
     void wait_for_windows();
@@ -70,6 +73,8 @@ class DirectCopy final : public ucs::AsyncCopy {
     Job job_;
     std::atomic<State> state_{State::kWaiting};
     CopyContext::Ticket ticket_;
+    Resident* resident_ = nullptr;
+    uint32_t number_ = 0;  //!< of the resident kernel's
     ucs_status_t status_ = UCS_OK;
     uint32_t polls_ = 0;
     std::byte* list_ = nullptr;
@@ -110,6 +115,8 @@ class DirectCopies {
     // For the copies themselves.
     /** Hand over what waits in a context for a direction. */
     void flush(CopyContext& context, Direction direction);
+    /** The copy has not begun after all. */
+    void wait_again(DirectCopy& copy);
     void put(DirectCopy& copy);
 
   private:
@@ -150,6 +157,7 @@ class DirectCopies {
     bool has_company(const CopyContext& context, Direction direction) const;
     ucs_status_t find_place(const ucs::MemoryExport& described, CopyContext& context, Place* place);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
+    void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
     DirectCopy* take();
 

@@ -45,6 +45,7 @@ struct Driver {
 
     abi::Result (*memory_allocate)(abi::DevicePointer*, size_t);
     abi::Result (*memory_free)(abi::DevicePointer);
+    abi::Result (*memory_get_info)(size_t*, size_t*);
     abi::Result (*memory_get_range)(abi::DevicePointer*, size_t*, abi::DevicePointer);
     abi::Result (*memory_allocate_managed)(abi::DevicePointer*, size_t, unsigned);
     abi::Result (*memory_allocate_async)(abi::DevicePointer*, size_t, abi::Stream);
@@ -66,6 +67,19 @@ struct Driver {
     abi::Result (*allocation_unmap)(abi::DevicePointer, size_t);
     abi::Result (*allocation_set_access)(abi::DevicePointer, size_t, const abi::AccessDescriptor*,
                                          size_t);
+    /** The allocation that is mapped at an address: one more reference to it. */
+    abi::Result (*allocation_retain)(abi::AllocationHandle*, void*);
+    abi::Result (*allocation_export)(void*, abi::AllocationHandle, int, unsigned long long);
+    abi::Result (*allocation_import)(abi::AllocationHandle*, void*, int);
+
+    abi::Result (*pool_create)(abi::Pool*, const abi::PoolProperties*);
+    abi::Result (*pool_destroy)(abi::Pool);
+    abi::Result (*pool_allocate)(abi::DevicePointer*, size_t, abi::Pool, abi::Stream);
+    abi::Result (*pool_set_access)(abi::Pool, const abi::AccessDescriptor*, size_t);
+    abi::Result (*pool_export)(void*, abi::Pool, int, unsigned long long);
+    abi::Result (*pool_import)(abi::Pool*, void*, int, unsigned long long);
+    abi::Result (*pool_export_pointer)(abi::PoolPointer*, abi::DevicePointer);
+    abi::Result (*pool_import_pointer)(abi::DevicePointer*, abi::Pool, abi::PoolPointer*);
 
     abi::Result (*stream_create)(abi::Stream*, unsigned);
     abi::Result (*stream_destroy)(abi::Stream);

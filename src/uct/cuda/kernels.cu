@@ -6,8 +6,11 @@
 #include <cstdint>
 
 #include "uct/cuda/kernels.h"
+#include "uct/cuda/resident_queue.h"
 
 using uct::cuda::KernelPiece;
+using uct::cuda::ResidentQueue;
+using uct::cuda::ResidentSlot;
 
 /** Sixteen bytes a thread and step where both ends are aligned so. */
 static __device__ void copy_piece(const KernelPiece& piece) {
@@ -49,4 +52,85 @@ extern "C" __global__ void swiftlane_stop(volatile uint32_t* reached, volatile u
     while ((*go & uct::cuda::kStopGo) == 0) continue;
     __threadfence_system();
     *reached = uct::cuda::kStopPassed;
+}
+
+// --- resident copies (resident.h) ---
+
+static __device__ uint4 read_half(const void* address) {
+    uint4 half;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(half.x), "=r"(half.y), "=r"(half.z), "=r"(half.w)
+                 : "l"(address));
+    return half;
+}
+
+static __device__ uint64_t nanoseconds() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+static __device__ uint64_t word_of(unsigned low, unsigned high) {
+    return low | static_cast<uint64_t>(high) << 32;
+}
+
+/** What other devices and copies have written meanwhile is read, not what a cache has of it. */
+static __device__ void copy_fresh(unsigned char* to, const unsigned char* from, unsigned length) {
+    const bool is_aligned =
+        ((reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from)) & 15) == 0;
+    const unsigned whole = is_aligned ? length / 16 : 0;
+    for (unsigned at = threadIdx.x; at < whole; at += blockDim.x)
+        reinterpret_cast<uint4*>(to)[at] = __ldcv(reinterpret_cast<const uint4*>(from) + at);
+    for (unsigned at = whole * 16 + threadIdx.x; at < length; at += blockDim.x)
+        to[at] = __ldcv(from + at);
+}
+
+/**
+ * One thread. One read at a time: a fence waits for all that are under way.
+ * @return false: no copy number `next` has come until `idle`, or `life`
+ */
+static __device__ bool wait_for_copy(const ResidentQueue* queue, unsigned next, uint64_t idle,
+                                     uint64_t life, uint4 (&halves)[2]) {
+    const ResidentSlot* const slot = &queue->slots[next % ResidentQueue::kSlots];
+    for (;;) {
+        halves[0] = read_half(&slot->to);
+        halves[1] = read_half(&slot->from);
+        if (halves[0].w == next && halves[1].w == next) return true;
+        const uint64_t now = nanoseconds();
+        if (now > idle || now > life) return false;
+    }
+}
+
+/** What the block has done is there before the word is. */
+static __device__ void release(uint32_t* word, uint32_t value) {
+    __threadfence_system();
+    *const_cast<volatile uint32_t*>(word) = value;
+}
+
+/** One block. Takes copies from number `next` on; ends when none came for `idle` ns, or after `life`. */
+extern "C" __global__ void swiftlane_resident_copies(ResidentQueue* queue, unsigned run,
+                                                     unsigned next, unsigned long long idle,
+                                                     unsigned long long life) {
+    __shared__ uint4 halves[2];
+    __shared__ bool goes_on;
+    uint64_t last = nanoseconds();
+    const uint64_t end = last + life;
+    if (threadIdx.x == 0) release(&queue->started, run);
+    for (;; ++next) {
+        if (threadIdx.x == 0) {
+            goes_on = wait_for_copy(queue, next, last + idle, end, halves);
+            __threadfence_system();
+        }
+        __syncthreads();
+        if (!goes_on) break;
+        copy_fresh(reinterpret_cast<unsigned char*>(word_of(halves[0].x, halves[0].y)),
+                   reinterpret_cast<const unsigned char*>(word_of(halves[1].x, halves[1].y)),
+                   halves[0].z);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            release(&queue->done, next);
+            last = nanoseconds();
+        }
+    }
+    if (threadIdx.x == 0) release(&queue->ended, run);
 }

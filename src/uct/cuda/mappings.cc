@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <future>
 #include <system_error>
 
@@ -156,6 +155,12 @@ void Mappings::try_again(std::function<void()> errand) {
     (void)errands_.run(std::move(errand));
 }
 
+/** With the mutex. */
+void Mappings::remove(const Mapping& mapping) {
+    std::erase_if(mappings_,
+                  [&](const std::unique_ptr<Mapping>& one) { return one.get() == &mapping; });
+}
+
 /** An errand. */
 void Mappings::open(Mapping& mapping) {
     if (!stops_.try_without_stops([&] { open_now(mapping); }))
@@ -163,34 +168,24 @@ void Mappings::open(Mapping& mapping) {
 }
 
 void Mappings::open_now(Mapping& mapping) {
-    abi::DevicePointer address = 0;
-    abi::IpcHandle handle;
-    std::memcpy(handle.reserved, mapping.owner.handle, sizeof(handle.reserved));
-    CurrentContext current(driver_, mapping.context->handle());
-    abi::Result result = current.result();
-    if (result == abi::kSuccess)
-        result = driver_.ipc_open(&address, handle, abi::kIpcLazyEnablePeerAccess);
-    if (result == abi::kSuccess) {
-        // What is mapped counts, not what the owner says of it.
-        abi::DevicePointer base = 0;
-        size_t size = 0;
-        result = driver_.memory_get_range(&base, &size, address);
-        const bool is_whole = result == abi::kSuccess && mapping.owner.size <= size &&
-                              address - base <= size - mapping.owner.size;
-        if (!is_whole) {
-            (void)driver_.ipc_close(address);
-            address = 0;
-            if (result == abi::kSuccess) result = abi::kInvalidValue;
-        }
+    Import import;
+    abi::Result result;
+    {
+        CurrentContext current(driver_, mapping.context->handle());
+        result = current.result();
+        if (result == abi::kSuccess)
+            result = imports_.open(mapping.owner, mapping.context->device(), &import);
     }
     if (result == abi::kSuccess) {
         ucs::log_info("{} bytes of another process's CUDA memory are mapped", mapping.owner.size);
-    } else {
+    } else if (result != abi::kNotReady) {
         ucs::log_info("CUDA memory of another process cannot be mapped ({}): it is staged",
                       driver_.name_of(result));
     }
     std::lock_guard lock(mutex_);
-    mapping.address = address;
+    // Who finds no mapping tries again.
+    if (result == abi::kNotReady) return remove(mapping);
+    if (result == abi::kSuccess) mapping.import = import;
     mapping.state = result == abi::kSuccess ? Mapping::State::kOpen : Mapping::State::kRefused;
     if (mapping.is_unwanted) retire(mapping);
 }
@@ -202,13 +197,12 @@ void Mappings::close(Mapping& mapping) {
 }
 
 void Mappings::close_now(Mapping& mapping) {
-    if (mapping.address != 0) {
+    if (mapping.import.address != 0) {
         CurrentContext current(driver_, mapping.context->handle());
-        if (current.result() == abi::kSuccess) (void)driver_.ipc_close(mapping.address);
+        if (current.result() == abi::kSuccess) imports_.close(mapping.import);
     }
     std::lock_guard lock(mutex_);
-    std::erase_if(mappings_,
-                  [&](const std::unique_ptr<Mapping>& one) { return one.get() == &mapping; });
+    remove(mapping);
 }
 
 void Mappings::settle() {

@@ -13,6 +13,7 @@
 
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
+#include "uct/cuda/imports.h"
 #include "uct/cuda/stream_stops.h"
 
 namespace uct::cuda {
@@ -49,8 +50,8 @@ struct Mapping {
     ucs::MemoryExport owner;  //!< as it was described; the offset means nothing
     CopyContext* context;
     State state = State::kOpening;
-    abi::DevicePointer address = 0;  //!< of the allocation's first byte, in this process
-    unsigned users = 0;              //!< copies under way
+    Import import;
+    unsigned users = 0;  //!< copies under way
     uint64_t last_use = 0;
     bool is_unwanted = false;  //!< closed when the last user is gone
 };
@@ -68,7 +69,7 @@ struct Mapping {
 class Mappings {
   public:
     Mappings(const Driver& driver, StreamStops& stops, size_t most)
-        : driver_(driver), stops_(stops), most_(most) {}
+        : driver_(driver), stops_(stops), most_(most), imports_(driver) {}
 
     /**
      * @param mapping  usable until put()
@@ -102,10 +103,12 @@ class Mappings {
     void close_now(Mapping& mapping);
     /** An errand that has to wait until streams have gone on. */
     void try_again(std::function<void()> errand);
+    void remove(const Mapping& mapping);
 
     const Driver& driver_;
     StreamStops& stops_;
     const size_t most_;
+    Imports imports_;  //!< of the errands
     std::mutex mutex_;
     std::vector<std::unique_ptr<Mapping>> mappings_;
     std::vector<std::unique_ptr<Peer>> peers_;

@@ -126,6 +126,12 @@ bool Memory::export_memory(const void* address, size_t length, ucs::MemoryExport
     return Config::get().direct && exports_.describe(address, length, description);
 }
 
+bool Memory::is_freed(uint64_t buffer, uint64_t base) {
+    if (Exports::buffer_at(engine_.driver(), base) == buffer) return false;
+    exports_.forget(buffer);
+    return true;
+}
+
 ucs_status_t Memory::fetch(const ucs::MemoryExport& from, void* to, size_t length,
                            ucs::AsyncCopy** copy) {
     if (!Config::get().direct || !is_in_use()) return UCS_ERR_UNSUPPORTED;

@@ -34,9 +34,7 @@ class Memory final : public ucs::MemoryDetector {
                        ucs::AsyncCopy** copy) override;
     ucs_status_t transfer(std::span<const ucs::DevicePiece> pieces, bool is_store, size_t* begun,
                           ucs::AsyncCopy** copy) override;
-    bool is_freed(uint64_t buffer, uint64_t base) override {
-        return Exports::buffer_at(engine_.driver(), base) != buffer;
-    }
+    bool is_freed(uint64_t buffer, uint64_t base) override;
     void forget(uint64_t process, uint64_t buffer) override { mappings_.forget(process, buffer); }
     ucs_status_t insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) override;
     void remove_stop(const ucs::StreamStop& stop, bool is_lost) override {

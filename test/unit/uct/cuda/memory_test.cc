@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <thread>
 
 #include "cuda/device.h"
@@ -33,6 +34,21 @@ TEST(CudaStart, NothingHappensBeforeTheProgramUsesCuda) {
     memory->prepare();
     ASSERT_EQ(driver().primary_context_state(0, &flags, &is_active), abi::kSuccess);
     EXPECT_EQ(is_active, 0) << "a context was made";
+}
+
+// Of what the library takes when it gets ready: the second test of the program.
+TEST(CudaStart, TheLibraryTakesLittleMemory) {
+    constexpr size_t kMostOfDevice = 32 << 20, kMostPinned = 64 << 20;
+    cuda_test::use_device(0);
+    size_t before = 0, after = 0, total = 0;
+    ASSERT_EQ(driver().memory_get_info(&before, &total), abi::kSuccess);
+    Memory::get()->prepare();
+    ASSERT_EQ(driver().memory_get_info(&after, &total), abi::kSuccess);
+    const size_t pinned = Memory::get()->staging().chunks() * StagingPool::kChunk;
+    std::printf("the library takes %zu KiB of device 0 and %zu KiB of pinned memory\n",
+                (before - after) >> 10, pinned >> 10);
+    EXPECT_LE(before - after, kMostOfDevice);
+    EXPECT_LE(pinned, kMostPinned);
 }
 
 class CudaMemoryTest : public ::testing::TestWithParam<Kind> {
@@ -181,12 +197,22 @@ TEST(CudaCopy, AllocatesAndFrees) {
 // Threads of a program need not have a context, and those of another device must not be in the way.
 TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
     cuda_test::use_device(0);
-    for (const Kind kind : {Kind::kDevice, Kind::kPool, Kind::kManaged}) {
+    struct Case {
+        Kind kind;
+        HandleKind handle;
+    };
+    constexpr Case kCases[] = {{Kind::kDevice, HandleKind::kLegacy},
+                               {Kind::kPool, HandleKind::kNone},
+                               {Kind::kSharedPool, HandleKind::kPool},
+                               {Kind::kVirtual, HandleKind::kNone},
+                               {Kind::kSharedVirtual, HandleKind::kDescriptor},
+                               {Kind::kManaged, HandleKind::kNone}};
+    for (const auto [kind, handle] : kCases) {
         const Buffer buffer(kind, kLength);
         std::thread([&] {
             ucs::MemoryExport description{};
             ASSERT_TRUE(Memory::get()->export_memory(buffer.data() + 10, 100, description));
-            EXPECT_EQ(description.has_handle, kind == Kind::kDevice ? 1 : 0);
+            EXPECT_EQ(description.has_handle, static_cast<uint16_t>(handle));
             EXPECT_EQ(description.base + description.offset,
                       reinterpret_cast<uintptr_t>(buffer.data() + 10));
             EXPECT_GE(description.size, kLength);
