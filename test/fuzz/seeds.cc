@@ -83,16 +83,16 @@ std::vector<Input> messages() {
     const auto links = Victim::Links::kScalable;
     const MessageId first{kPeer, 7};
     const RemoteAccess memory{kRegions, kRegion, kMemory};
-    const RndvRts announcement{1, kPeer, 9, 100, kMemory, 0, 0, 0};
+    const RndvRts announcement{1, kPeer, 9, 100, kMemory, 67, 0, 0, 0};
     std::vector<Input> inputs = {
         Messages(links).add(AmId::kTagShort, uint64_t{1}, 20).input(),
         Messages(links)
-            .add(AmId::kTagFirst, TagFirstHeader{1, first, 20, 3}, 8)
+            .add(AmId::kTagFirst, TagFirstHeader{1, first, 20, 3, 67}, 8)
             .add(AmId::kFragment, FragmentHeader{first, 8}, 12)
             .input(),
         Messages(links)
-            .add(AmId::kTagFirst, TagFirstHeader{99, first, 20, 0}, 8)
-            .add(AmId::kTagFirst, TagFirstHeader{99, first, 20, 0}, 8)
+            .add(AmId::kTagFirst, TagFirstHeader{99, first, 20, 0, 0}, 8)
+            .add(AmId::kTagFirst, TagFirstHeader{99, first, 20, 0, 66}, 8)
             .add(AmId::kFragment, FragmentHeader{first, 8}, 12)
             .input(),
         Messages(links).add(AmId::kTagSync, TagSyncHeader{1, kPeer, 3}, 8).input(),
@@ -113,7 +113,7 @@ std::vector<Input> messages() {
             .add(AmId::kRndvAtp, RndvDone{request(3), kPeer, 0})
             .input(),
         Messages(links)
-            .add(AmId::kRndvAmRts, RndvRts{0, kPeer, 9, 100, kMemory, 0, 8, 0}, 8)
+            .add(AmId::kRndvAmRts, RndvRts{0, kPeer, 9, 100, kMemory, 0, 0, 8, 0}, 8)
             .add(AmId::kRndvData, RndvData{request(3), kPeer, 0}, 100)
             .input(),
         Messages(links).add(AmId::kPut, EmulatedPut{kPeer, 1, memory, 1}, 8).input(),

@@ -13,7 +13,7 @@ namespace ucp::test {
 namespace {
 
 using select::LearnedCosts;
-using select::Situation;
+using select::Load;
 using HowSent = select::Way;
 
 constexpr size_t kLength = 256 << 10;
@@ -89,8 +89,8 @@ ucs::Duration time_of(HowSent way, unsigned window) {
     return Exchange(set_to(way), window).turns(8);
 }
 
-LearnedCosts::Class class_of(Situation situation) {
-    return LearnedCosts::class_of(situation, kLength);
+LearnedCosts::Class alone() {
+    return LearnedCosts::class_of(Load::kAlone, kLength);
 }
 
 class Learning : public testing::Test {
@@ -107,16 +107,16 @@ class Learning : public testing::Test {
         return learned.costs->best(which, *ways(from), kLength, bad());
     }
     const select::Ways* ways(size_t from) {
-        return exchange.learned(from).ways_of(Situation::kAlone, kLength);
+        return exchange.learned(from).ways_of(Load::kAlone, kLength);
     }
     void restore(HowSent way, double times) {
         for (const size_t from : {0, 1})
-            exchange.learned(from).costs->restore(which, way, static_cast<float>(times));
+            exchange.learned(from).costs->restore(which, way, static_cast<float>(times), 1000);
     }
     HowSent bad() const { return other_than(good); }
     bool is_right() { return choice(0) == good && choice(1) == good; }
 
-    const LearnedCosts::Class which = class_of(Situation::kAlone);
+    const LearnedCosts::Class which = alone();
     ucs::Duration least{};
     HowSent good = HowSent::kAtOnce;
     Exchange exchange{learning(), 1};
@@ -149,18 +149,24 @@ TEST_F(Learning, TrialsCostLittle) {
     EXPECT_LE(exchange.turns(512), least + least / 50);
 }
 
-TEST(LearningAmongOthers, IsAFunctionOfTheSeed) {
+TEST_F(Learning, IsAFunctionOfTheSeed) {
     const auto factors = [] {
-        Exchange exchange(learning(), 16);
-        exchange.turns(40);
+        Exchange exchange(learning(), 1);
+        exchange.turns(200);
         const LearnedCosts& costs = *exchange.learned(0).costs;
-        const LearnedCosts::Class which = class_of(Situation::kAmongOthers);
-        return std::pair(costs.factor(which, HowSent::kAtOnce),
-                         costs.factor(which, HowSent::kAnnounced));
+        return std::pair(costs.factor(alone(), HowSent::kAtOnce),
+                         costs.factor(alone(), HowSent::kAnnounced));
     };
     const auto once = factors();
     EXPECT_EQ(once, factors());
     EXPECT_NE(once.first + once.second, 0);
+}
+
+TEST(LearningAmongOthers, IsLeftToTheTableOverANetwork) {
+    Exchange exchange(learning(), 16);
+    exchange.turns(20);
+    for (const Load load : {Load::kOneWay, Load::kBothWays})
+        EXPECT_EQ(exchange.learned(0).ways_of(load, kLength), nullptr);
 }
 
 TEST(NoLearning, IsTheDefault) {

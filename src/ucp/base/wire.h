@@ -65,6 +65,7 @@ struct TagFirstHeader {
     MessageId id;
     uint64_t total;         //!< bytes of the whole message
     uint64_t sync_request;  //!< 0, or the sender's request to name in the acknowledgement
+    uint64_t stamp;         //!< 0, or what the receiver's time is to be told with (kTook)
 };
 
 struct TagSyncHeader {

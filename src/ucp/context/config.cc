@@ -54,9 +54,9 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::costs>("COSTS", "measured",
                           "What protocols are chosen by, beside what transports say: measured: "
                           "copies by the system are timed once, in less than a millisecond; "
-                          "keep: the same, kept for later jobs in ~/.cache/swiftlane/costs; "
+                          "keep: the same, kept for later jobs below ~/.cache/swiftlane; "
                           "learn: the same, and whether long messages are announced follows from "
-                          "what they have turned out to take; "
+                          "what they have turned out to cost; "
                           "fixed: constants, the same on every machine; /path: those of a file "
                           "that was kept."),
     field<&Config::shows_protocols>("PROTO_INFO", "n",

@@ -101,11 +101,19 @@ select::LaneFigures EndpointConfiguration::figures(uint8_t interface,
 
 std::optional<LearnedLane> EndpointConfiguration::learned_over(
     uint8_t interface, const select::LaneFigures& lanes) const {
-    if (rules_.learned == nullptr) return std::nullopt;
-    LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface)), .ways = {}};
-    for (const auto situation : {select::Situation::kAlone, select::Situation::kAmongOthers}) {
-        learned.ways[static_cast<size_t>(situation)] = select::ways(
-            lanes, rules_.costs, rules_.thresholds, select::Operation::kTag, situation);
+    using select::Load;
+    // What goes to oneself is sent and received in one step.
+    if (rules_.learned == nullptr || lanes.device_type == uct::DeviceType::kSelf)
+        return std::nullopt;
+    LearnedLane learned{.costs = &rules_.learned->of(lane_name(interface)),
+                        .is_within_host = lanes.device_type == uct::DeviceType::kSharedMemory,
+                        .ways = {}};
+    for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
+        // Among others it is the wires of a network that count, which nobody's work tells of.
+        if (load != Load::kAlone && !learned.is_within_host) continue;
+        learned.ways[static_cast<size_t>(load)] =
+            select::ways(lanes, rules_.costs, rules_.thresholds, select::Operation::kTag,
+                         select::situation_of(load));
     }
     return learned;
 }
@@ -192,18 +200,49 @@ std::string EndpointConfiguration::describe(const std::string& indent) const {
     return text;
 }
 
+namespace {
+
+std::string learned_table(const LearnedLane& learned, const select::ProtocolTable& protocols,
+                          const std::string& indent) {
+    return select::describe_learned(*learned.costs, learned.ways, protocols, indent);
+}
+
+}  // namespace
+
 std::string EndpointConfiguration::describe_protocols(const std::string& indent) const {
     const auto over = [&](const char* kind, uint8_t interface, const select::LaneFigures& lanes,
-                          const LearnedLane* learned) {
+                          const select::ProtocolTable& protocols, const LearnedLane* learned) {
         std::string text = fmt::format(
             "{0}Protocols over the {1} lane, {2}\n{3}", indent, kind, lane_name(interface),
             select::describe_protocols(lanes, rules_.costs, rules_.thresholds, indent));
         if (learned == nullptr) return text;
-        return text + select::describe_learned(*learned->costs, learned->ways, indent);
+        return text + learned_table(*learned, protocols, indent);
     };
-    std::string text = over("scalable", lanes_.scalable, scalable_figures_, learned(false));
+    std::string text =
+        over("scalable", lanes_.scalable, scalable_figures_, protocols(false), learned(false));
     if (dedicated_figures_)
-        text += over("dedicated", lanes_.dedicated, *dedicated_figures_, learned(true));
+        text += over("dedicated", lanes_.dedicated, *dedicated_figures_, protocols(true),
+                     learned(true));
+    return text;
+}
+
+std::string EndpointConfiguration::describe_learned(const std::string& indent) const {
+    std::string text;
+    const auto add = [&](uint8_t interface, const select::ProtocolTable& protocols,
+                         const LearnedLane* learned) {
+        if (learned == nullptr) return;
+        const std::string table = learned_table(*learned, protocols, indent);
+        if (!table.empty())
+            text += fmt::format("{}Learned over {}\n{}", indent, lane_name(interface), table);
+    };
+    add(lanes_.scalable, protocols(false), learned(false));
+    if (dedicated_figures_) add(lanes_.dedicated, protocols(true), learned(true));
+    return text;
+}
+
+std::string ConfigurationSet::describe_learned(const std::string& indent) const {
+    std::string text;
+    for (const ConfigurationRef& each : configurations_) text += each->describe_learned(indent);
     return text;
 }
 

@@ -81,11 +81,12 @@ struct SelectionRules {
 /** What is learned of tagged messages over one lane. */
 struct LearnedLane {
     select::LearnedCosts* costs;
-    std::array<std::optional<select::Ways>, select::kSituations> ways;
+    bool is_within_host;
+    std::array<std::optional<select::Ways>, select::kLoads> ways;
 
     /** Null: there is no choice. */
-    const select::Ways* ways_of(select::Situation situation, size_t length) const {
-        const auto& two = ways[static_cast<size_t>(situation)];
+    const select::Ways* ways_of(select::Load load, size_t length) const {
+        const auto& two = ways[static_cast<size_t>(load)];
         return two && two->admits(length) ? &*two : nullptr;
     }
 };
@@ -121,6 +122,8 @@ class EndpointConfiguration
     }
     /** Their table for people: each operation's ranges of length, times, and why others lost. */
     std::string describe_protocols(const std::string& indent) const;
+    /** What was learned over either lane, for people; "" if nothing was. */
+    std::string describe_learned(const std::string& indent) const;
     /** A table of all lanes, for people: lines that begin with `indent`. */
     std::string describe(const std::string& indent) const;
 
@@ -155,6 +158,8 @@ class ConfigurationSet {
     /** The configuration with these lanes, made if no endpoint has it. Those unused go. */
     ConfigurationRef intern(const InterfaceSet& interfaces, const DomainSet& domains,
                             const SelectionRules& rules, const EndpointLanes& lanes);
+    /** What was learned over all of their lanes, for people; "" if nothing was. */
+    std::string describe_learned(const std::string& indent) const;
     /** Those in use, and some that were. */
     size_t size() const { return configurations_.size(); }
 

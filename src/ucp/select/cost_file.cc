@@ -4,7 +4,9 @@
 #include <config.h>  // of the build
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +19,13 @@
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/environment.h"
+#include "ucs/sys/random.h"
 
 namespace ucp::select {
 namespace {
 
 constexpr size_t kLongestFile = 64 * 1024;
-constexpr std::string_view kFormat = "1";
+constexpr std::string_view kFormat = "2";
 
 struct Figure {
     std::string_view name;
@@ -42,12 +45,12 @@ std::string_view take_word(std::string_view& line) {
 
 /** Only of tagged messages something is learned. */
 constexpr std::string_view kLearnedOperation = "tag";
-struct SituationName {
+struct LoadName {
     std::string_view name;
-    Situation situation;
+    Load load;
 };
-constexpr SituationName kSituationNames[] = {{"alone", Situation::kAlone},
-                                             {"among-others", Situation::kAmongOthers}};
+constexpr LoadName kLoadNames[] = {
+    {"alone", Load::kAlone}, {"one-way", Load::kOneWay}, {"both-ways", Load::kBothWays}};
 struct WayName {
     std::string_view name;
     Way way;
@@ -63,13 +66,13 @@ const auto* entry_of(const Names& names, std::string_view word) {
 }
 
 std::string format_learned(const LearnedFigure& figure) {
-    std::string_view situation, way;
-    for (const auto& each : kSituationNames)
-        if (each.situation == figure.situation) situation = each.name;
+    std::string_view load, way;
+    for (const auto& each : kLoadNames)
+        if (each.load == figure.load) load = each.name;
     for (const auto& each : kWayNames)
         if (each.way == figure.way) way = each.name;
-    return fmt::format("learned {} {} {} {} {} {:.4g}\n", figure.lane, kLearnedOperation, situation,
-                       figure.size, way, figure.factor);
+    return fmt::format("learned {} {} {} {} {} {:.4g} {}\n", figure.lane, kLearnedOperation, load,
+                       figure.size, way, figure.factor, figure.count);
 }
 
 /** No negative ones, and none that no machine has. */
@@ -79,21 +82,26 @@ bool parse_number(std::string_view text, double most, double* number) {
            *number >= 0 && *number <= most;
 }
 
+template <typename Number>
+bool parse_count(std::string_view text, Number* number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
 /** @param line  behind its first word */
 bool parse_learned(std::string_view line, LearnedFigure* figure) {
     figure->lane = take_word(line);
     const bool is_tag = take_word(line) == kLearnedOperation;
-    const auto* const situation = entry_of(kSituationNames, take_word(line));
-    const std::string_view size = take_word(line);
+    const auto* const load = entry_of(kLoadNames, take_word(line));
+    const bool has_size = parse_count(take_word(line), &figure->size);
     const auto* const way = entry_of(kWayNames, take_word(line));
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), figure->size);
     double factor = 0;
-    if (figure->lane.empty() || !is_tag || situation == nullptr || way == nullptr ||
-        error != std::errc() || end != size.data() + size.size() ||
-        figure->size >= LearnedCosts::kSizes || !parse_number(take_word(line), 1e3, &factor) ||
-        !take_word(line).empty())
+    if (figure->lane.empty() || !is_tag || load == nullptr || !has_size || way == nullptr ||
+        figure->size >= LearnedCosts::kSizes ||
+        !parse_number(take_word(line), LearnedCosts::kMostFactor, &factor) ||
+        !parse_count(take_word(line), &figure->count) || !take_word(line).empty())
         return false;
-    figure->situation = situation->situation;
+    figure->load = load->load;
     figure->way = way->way;
     figure->factor = static_cast<float>(factor);
     return true;
@@ -130,6 +138,27 @@ bool write_all(int descriptor, std::string_view text) {
     return true;
 }
 
+bool exists(const std::string& path) {
+    struct stat info {};
+    return lstat(path.c_str(), &info) == 0;
+}
+
+int64_t nanoseconds(const timespec& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+/** When a file was written last, in nanoseconds; 0: there is none. */
+int64_t written_at(const std::string& path) {
+    struct stat info {};
+    return lstat(path.c_str(), &info) == 0 ? nanoseconds(info.st_mtim) : 0;
+}
+
+int64_t calendar() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return nanoseconds(now);
+}
+
 void make_folders(const std::string& path) {
     for (size_t slash = path.find('/', 1); slash != std::string::npos;
          slash = path.find('/', slash + 1)) {
@@ -137,11 +166,33 @@ void make_folders(const std::string& path) {
     }
 }
 
+/**
+ * The right to write a file, for one process at a time. Nobody waits for it: who does not get it
+ * has figures like those that are being written.
+ */
+class FolderLock {
+  public:
+    /** @param path  of the file; "": no right */
+    explicit FolderLock(const std::string& path)
+        : folder_(path.empty() ? -1
+                               : open(path.substr(0, path.rfind('/')).c_str(),
+                                      O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+          is_ours_(folder_.descriptor >= 0 && flock(folder_.descriptor, LOCK_EX | LOCK_NB) == 0) {}
+
+    bool is_ours() const { return is_ours_; }
+
+  private:
+    const File folder_;
+    const bool is_ours_;
+};
+
 }  // namespace
 
 CostOwner CostOwner::own() {
     const long cores = sysconf(_SC_NPROCESSORS_CONF);
-    return {processor_name(), cores > 0 ? static_cast<unsigned>(cores) : 0, PACKAGE_VERSION};
+    utsname system{};
+    return {processor_name(), cores > 0 ? static_cast<unsigned>(cores) : 0,
+            uname(&system) == 0 ? system.release : "unknown", PACKAGE_VERSION};
 }
 
 std::string format_costs(const KeptCosts& costs, const CostOwner& owner) {
@@ -151,9 +202,9 @@ std::string format_costs(const KeptCosts& costs, const CostOwner& owner) {
         "# UCX_COSTS=/path/of/a/copy keeps to the figures of a copy. A figure is seconds for a "
         "call\n"
         "# and seconds for a byte; a learned one how many times the assumed time messages took:\n"
-        "# lane, operation, situation, class of length, way, times.\n"
-        "format {}\nversion {}\nprocessor {}\ncores {}\n",
-        kFormat, owner.version, owner.processor, owner.cores);
+        "# lane, operation, load, class of length, way, times, number of messages.\n"
+        "format {}\nversion {}\nprocessor {}\ncores {}\nkernel {}\n",
+        kFormat, owner.version, owner.processor, owner.cores, owner.kernel);
     for (const Figure& figure : kFigures) {
         const CostEntry& entry = costs.model.*figure.entry;
         if (entry.origin == Origin::kAssumed) continue;
@@ -167,6 +218,7 @@ std::string parse_costs(std::string_view text, const CostOwner& owner, Origin or
                         KeptCosts* costs) {
     constexpr double kMostBase = 1e-3, kMostPerByte = 1e-6;
     KeptCosts read{costs->model, {}};
+    constexpr unsigned kFacts = 5;
     unsigned facts = 0, figures = 0;
     const auto is_own = [&](std::string_view value, const std::string& expected) {
         ++facts;
@@ -184,6 +236,7 @@ std::string parse_costs(std::string_view text, const CostOwner& owner, Origin or
         if (name == "processor" && !is_own(rest, owner.processor)) return "another processor's";
         if (name == "cores" && !is_own(rest, std::to_string(owner.cores)))
             return "of another number of cores";
+        if (name == "kernel" && !is_own(rest, owner.kernel)) return "another kernel's";
         if (name == "learned") {
             LearnedFigure figure;
             if (!parse_learned(rest, &figure)) return "a learned figure is none";
@@ -201,17 +254,24 @@ std::string parse_costs(std::string_view text, const CostOwner& owner, Origin or
             ++figures;
         }
     }
-    if (facts != 4) return "it does not say whose figures these are";
+    if (facts != kFacts) return "it does not say whose figures these are";
     if (figures == 0) return "no figures";
     *costs = std::move(read);
     return "";
 }
 
-std::string default_cost_file(const ucs::Environment& environment) {
+std::string default_cost_file(const ucs::Environment& environment, const CostOwner& owner) {
+    // A home that hosts of several kinds share has a file of each kind.
+    uint64_t hash = owner.cores;
+    for (const std::string* fact : {&owner.processor, &owner.kernel, &owner.version}) {
+        for (const char letter : *fact) hash = ucs::mix64(hash ^ static_cast<uint8_t>(letter));
+        hash = ucs::mix64(hash ^ (uint64_t{1} << 8));
+    }
+    const std::string file = fmt::format("/swiftlane/costs-{:08x}", static_cast<uint32_t>(hash));
     const auto cache = environment.get("XDG_CACHE_HOME");
-    if (cache && cache->starts_with('/')) return *cache + "/swiftlane/costs";
+    if (cache && cache->starts_with('/')) return *cache + file;
     const auto home = environment.get("HOME");
-    return home && home->starts_with('/') ? *home + "/.cache/swiftlane/costs" : "";
+    return home && home->starts_with('/') ? *home + "/.cache" + file : "";
 }
 
 std::string load_costs(const std::string& path, const CostOwner& owner, Origin origin,
@@ -251,34 +311,25 @@ std::string save_costs(const std::string& path, const CostOwner& owner, const Ke
 
 const KeptCosts& kept_costs() {
     static const KeptCosts costs = [] {
-        const std::string path = default_cost_file(*ucs::runtime().environment);
         const CostOwner owner = CostOwner::own();
+        const std::string path = default_cost_file(*ucs::runtime().environment, owner);
         KeptCosts kept;
-        const std::string problem =
-            path.empty() ? "no cache folder" : load_costs(path, owner, Origin::kKept, &kept);
-        if (problem.empty()) return kept;
-        ucs::log_debug("costs are measured: {}: {}", path, problem);
+        if (!path.empty() && exists(path)) {
+            const std::string problem = load_costs(path, owner, Origin::kKept, &kept);
+            if (problem.empty()) return kept;
+            ucs::log_warn("{} is not believed: {}; costs are measured, and it is replaced", path,
+                          problem);
+        }
         kept = {CostModel::measured(), {}};
         if (path.empty() || kept.model.system_copy.origin != Origin::kMeasured) return kept;
+        make_folders(path);
+        const FolderLock lock(path);
+        if (!lock.is_ours()) return kept;
         if (const std::string error = save_costs(path, owner, kept); !error.empty())
             ucs::log_debug("costs are not kept: {}: {}", path, error);
         return kept;
     }();
     return costs;
-}
-
-void keep_learned(const std::vector<LearnedFigure>& learned) {
-    if (learned.empty()) return;
-    const std::string path = default_cost_file(*ucs::runtime().environment);
-    if (path.empty()) return;
-    const CostOwner owner = CostOwner::own();
-    // Others may have written since this process read it. Two that write at once lose one's
-    // figures.
-    KeptCosts kept;
-    if (!load_costs(path, owner, Origin::kKept, &kept).empty()) kept = {kept_costs().model, {}};
-    kept.learned = merge(std::move(kept.learned), learned);
-    if (const std::string error = save_costs(path, owner, kept); !error.empty())
-        ucs::log_debug("costs are not kept: {}: {}", path, error);
 }
 
 KeptCosts pinned_costs(const std::string& path) {
@@ -287,6 +338,30 @@ KeptCosts pinned_costs(const std::string& path) {
     if (problem.empty()) return costs;
     ucs::log_warn("UCX_COSTS={}: not believed: {}; costs are measured", path, problem);
     return {CostModel::measured(), {}};
+}
+
+// --- sharing ---
+
+void CostSharing::exchange(LearnedBook& book, ucs::Time now) {
+    next_ = ucs::deadline(now, interval_);
+    interval_ = std::min(2 * interval_, kLongest);
+    if (path_.empty()) return;
+    constexpr int64_t kFresh = 100'000'000;
+    const int64_t written = written_at(path_);
+    const bool is_fresh = written != 0 && calendar() - written < kFresh;
+    const FolderLock lock(is_fresh ? "" : path_);
+    if (!lock.is_ours() && written == read_) return;
+    KeptCosts kept;
+    if (!load_costs(path_, owner_, Origin::kKept, &kept).empty()) kept = {kept_costs().model, {}};
+    read_ = written;
+    book.restore(kept.learned);
+    if (!lock.is_ours()) return;
+    const std::vector<LearnedFigure> news = book.take_news();
+    if (news.empty()) return;
+    kept.learned = merge(std::move(kept.learned), news);
+    if (const std::string error = save_costs(path_, owner_, kept); !error.empty())
+        ucs::log_debug("costs are not kept: {}: {}", path_, error);
+    read_ = written_at(path_);
 }
 
 }  // namespace ucp::select

@@ -3,10 +3,12 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ucp/select/costs.h"
 #include "ucp/select/learned_book.h"
+#include "ucs/sys/time.h"
 
 namespace ucs {
 class Environment;
@@ -19,6 +21,7 @@ namespace ucp::select {
 struct CostOwner {
     std::string processor;
     unsigned cores = 0;
+    std::string kernel;  //!< its release
     std::string version;
 
     static CostOwner own();
@@ -38,8 +41,8 @@ std::string format_costs(const KeptCosts& costs, const CostOwner& owner);
 std::string parse_costs(std::string_view text, const CostOwner& owner, Origin origin,
                         KeptCosts* costs);
 
-/** Where they are kept, in the user's cache folder; "" if he has none. */
-std::string default_cost_file(const ucs::Environment& environment);
+/** Where they are kept, in the user's cache folder; "" if he has none. Other owner, other file. */
+std::string default_cost_file(const ucs::Environment& environment, const CostOwner& owner);
 /** The same of a file, which must be the user's own, and writable by nobody else. */
 std::string load_costs(const std::string& path, const CostOwner& owner, Origin origin,
                        KeptCosts* costs);
@@ -48,11 +51,38 @@ std::string save_costs(const std::string& path, const CostOwner& owner, const Ke
 
 /** Those in the user's cache folder; measured, and kept there, if there are none to be believed. */
 const KeptCosts& kept_costs();
-/** What was learned goes into the file in the user's cache folder, beside what others have learned.
- */
-void keep_learned(const std::vector<LearnedFigure>& learned);
 /** Those of a file that the user has named; those measured, with a warning, if it is not believed.
  */
 KeptCosts pinned_costs(const std::string& path);
+
+/**
+ * Brings what a process has learned together with what others of the user have, by way of the file:
+ * now and then, ever more seldom, and at its end. However many processes end at once, the file is
+ * written about once a second, by one of them; the others' figures are of the same machine.
+ */
+class CostSharing {
+  public:
+    /** @param path  "": what is learned is not kept */
+    CostSharing(std::string path, CostOwner owner)
+        : path_(std::move(path)), owner_(std::move(owner)) {}
+
+    /** Is it time for an exchange? */
+    bool is_due(ucs::Time now) {
+        if (next_ == ucs::Time()) next_ = ucs::deadline(now, interval_);
+        return now >= next_;
+    }
+    /** What others have learned goes into the book, and the news of the book into the file. */
+    void exchange(LearnedBook& book, ucs::Time now);
+
+  private:
+    static constexpr ucs::Duration kFirst = std::chrono::seconds(1);
+    static constexpr ucs::Duration kLongest = std::chrono::minutes(10);
+
+    const std::string path_;
+    const CostOwner owner_;
+    ucs::Duration interval_ = kFirst;
+    ucs::Time next_{};
+    int64_t read_ = 0;  //!< when the file that was read last was written, in nanoseconds
+};
 
 }  // namespace ucp::select

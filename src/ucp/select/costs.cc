@@ -73,6 +73,8 @@ std::string_view name(Origin origin) {
             return "measured";
         case Origin::kKept:
             return "kept";
+        case Origin::kLearned:
+            return "learned";
         case Origin::kUser:
             return "set";
     }

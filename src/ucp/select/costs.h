@@ -14,7 +14,8 @@ namespace ucp::select {
 enum class Origin : uint8_t {
     kAssumed,   //!< a constant of this file
     kMeasured,  //!< on this machine, by this process
-    kKept,      //!< the same, by an earlier one
+    kKept,      //!< by an earlier one
+    kLearned,   //!< from messages of this process
     kUser,      //!< a variable says so
 };
 std::string_view name(Origin origin);

@@ -21,20 +21,21 @@ void LearnedBook::pin() {
 
 void LearnedBook::restore(std::span<const LearnedFigure> figures) {
     for (const LearnedFigure& each : figures) {
-        of(each.lane).restore(LearnedCosts::class_of_size(each.situation, each.size), each.way,
-                              each.factor);
+        of(each.lane).restore(LearnedCosts::class_of_size(each.load, each.size), each.way,
+                              each.factor, each.count);
     }
 }
 
-std::vector<LearnedFigure> LearnedBook::measured() const {
+std::vector<LearnedFigure> LearnedBook::take_news() {
     std::vector<LearnedFigure> figures;
-    for (const auto& [lane, costs] : lanes_) {
-        for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
+    for (auto& [lane, costs] : lanes_) {
+        for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
             for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
-                const auto which = LearnedCosts::class_of_size(situation, size);
+                const auto which = LearnedCosts::class_of_size(load, size);
                 for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
-                    if (!costs->is_measured(which, way)) continue;
-                    figures.push_back({lane, situation, size, way, costs->factor(which, way)});
+                    const uint32_t count = costs->take_news(which, way);
+                    if (count == 0) continue;
+                    figures.push_back({lane, load, size, way, costs->factor(which, way), count});
                 }
             }
         }
@@ -44,14 +45,20 @@ std::vector<LearnedFigure> LearnedBook::measured() const {
 
 std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
                                  std::span<const LearnedFigure> news) {
+    constexpr uint32_t kMost = 1'000'000'000;  // no sum of two is too large
+    constexpr uint32_t kWeight = 256;          // messages at most, of what is known
     for (const LearnedFigure& figure : news) {
         const auto same = std::ranges::find_if(
             known, [&](const LearnedFigure& each) { return each.is_of(figure); });
         if (same == known.end()) {
             known.push_back(figure);
-        } else {
-            same->factor = (same->factor + figure.factor) / 2;
+            continue;
         }
+        const auto before = static_cast<float>(std::min(same->count, kWeight));
+        const auto after = static_cast<float>(std::min(figure.count, kWeight));
+        if (before + after > 0)
+            same->factor = (before * same->factor + after * figure.factor) / (before + after);
+        same->count = std::min(same->count, kMost) + std::min(figure.count, kMost);
     }
     return known;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -15,15 +16,15 @@ namespace ucp::select {
 /** One figure of what was learned, as a file keeps it. */
 struct LearnedFigure {
     std::string lane;  //!< transport/device
-    Situation situation = Situation::kAlone;
+    Load load = Load::kAlone;
     size_t size = 0;  //!< LearnedCosts::size_of()
     Way way = Way::kAtOnce;
     float factor = 0;
+    uint32_t count = 0;  //!< messages that say so
 
     /** Is it the same figure, whatever its value? */
     bool is_of(const LearnedFigure& other) const {
-        return lane == other.lane && situation == other.situation && size == other.size &&
-               way == other.way;
+        return lane == other.lane && load == other.load && size == other.size && way == other.way;
     }
 };
 
@@ -32,19 +33,22 @@ class LearnedBook {
   public:
     /** Stays where it is as long as the book. */
     LearnedCosts& of(std::string_view lane);
-    /** What an earlier job has learned. */
+    /** What others have learned, where this worker has not. */
     void restore(std::span<const LearnedFigure> figures);
     /** Keep to what was restored, and to the assumptions for all else. */
     void pin();
-    /** What was observed by this worker. */
-    std::vector<LearnedFigure> measured() const;
+    /** What was observed by this worker since the last call; counts are of these messages. */
+    std::vector<LearnedFigure> take_news();
 
   private:
     std::map<std::string, std::unique_ptr<LearnedCosts>, std::less<>> lanes_;
     bool is_pinned_ = false;
 };
 
-/** Figures of several processes: the mean where two know the same one. */
+/**
+ * Figures of several processes: the mean where they know the same one, by numbers of messages.
+ * However many have said something, what comes anew counts for a part.
+ */
 std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
                                  std::span<const LearnedFigure> news);
 

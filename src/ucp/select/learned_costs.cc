@@ -6,32 +6,69 @@
 namespace ucp::select {
 namespace {
 
-// Weight in the average: of a message, and at most of what one observation says.
-constexpr float kNewest = 0.125F;
-constexpr float kMostWeight = 0.5F;
+constexpr uint32_t kAveraged = 16;  //!< messages, about
 /** One that took so many times what was expected was held up by something else. */
-constexpr float kHeldUp = 2;
+constexpr float kHeldUp = 1.5;
 /** Of the first ones the shortest counts, and no assumption is more wrong than this. */
-constexpr uint8_t kFirst = 4;
+constexpr uint32_t kFirst = 4;
 constexpr float kMostWrong = 8;
 constexpr uint8_t kLeastGap = 32;    //!< messages between two trials
-constexpr uint8_t kRun = 8;          //!< messages of a trial among others
+constexpr uint8_t kRun = 4;          //!< messages of a trial among others
 constexpr float kMostCredit = 0.1F;  //!< seconds
-constexpr float kLeastFactor = 1e-3F, kMostFactor = 1e3F;
+/** Of the better way so many bytes are sent from one message that is timed to the next. */
+constexpr size_t kTimedBytes = size_t{1} << 20;
+constexpr size_t kMostUntimed = 64;  //!< messages
+
+/** A receiver that waits for a message sees it within so much, and a part of the work. */
+constexpr ucs::Duration kSeen = std::chrono::microseconds(5);
+constexpr int kSeenPart = 2;
+/** Nor do steps between the pieces take longer than this, and a quarter of the work. */
+constexpr ucs::Duration kSteps = std::chrono::microseconds(3);
 
 Way other_than(Way way) {
     return way == Way::kAtOnce ? Way::kAnnounced : Way::kAtOnce;
 }
 
+/**
+ * Somebody works at a message at any time, or it is on the wires: what is left of its time was
+ * waiting for who was away.
+ */
+bool was_away(const MessageTime& time, double assumed) {
+    if (time.receiving == ucs::kForever)
+        return time.before > kSeen || ucs::seconds(time.took) > kMostWrong * assumed;
+    const ucs::Duration work = time.sending + time.receiving;
+    return time.before > kSeen + work / kSeenPart + time.wires ||
+           time.took > work + work / 4 + kSteps + time.wires;
+}
+
+/** Nothing: it is not known. */
+ucs::Duration cost_of(Load load, const MessageTime& time) {
+    if (load != Load::kAlone && time.receiving == ucs::kForever) return {};
+    switch (load) {
+        case Load::kAlone:
+            return time.before + time.took;
+        case Load::kOneWay:
+            return std::max(time.sending, time.receiving);
+        case Load::kBothWays:
+            break;
+    }
+    return time.sending + time.receiving;
+}
+
 }  // namespace
 
+/** What others say is believed until this process knows better. */
+bool LearnedCosts::is_known(const Figure& figure) {
+    return figure.learned >= kFirst || figure.kept != 0;
+}
+
 double LearnedCosts::estimate(const State& state, const Ways& ways, Way way, size_t length) {
-    const float factor = state.factors[static_cast<size_t>(way)];
+    const float factor = state.figures[static_cast<size_t>(way)].factor;
     return ways.assumed(way).at(length) * (factor == 0 ? 1 : static_cast<double>(factor));
 }
 
 Way LearnedCosts::best_of(const State& state, const Ways& ways, size_t length, Way usual) {
-    if (!state.is_known[static_cast<size_t>(usual)]) return usual;
+    if (!is_known(state.figures[static_cast<size_t>(usual)])) return usual;
     return estimate(state, ways, Way::kAtOnce, length) <
                    estimate(state, ways, Way::kAnnounced, length)
                ? Way::kAtOnce
@@ -42,60 +79,70 @@ Way LearnedCosts::best(Class which, const Ways& ways, size_t length, Way usual) 
     return best_of(classes_[which.index], ways, length, usual);
 }
 
-Way LearnedCosts::choose(Class which, const Ways& ways, size_t length, Way usual) {
+LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t length, Way usual) {
     State& state = classes_[which.index];
     const Way best = best_of(state, ways, length, usual);
+    if (is_pinned_) return {best, false};
     const Way other = other_than(best);
-    if (is_pinned_ || !state.is_known[static_cast<size_t>(usual)]) return best;
+    const Figure& known = state.figures[static_cast<size_t>(best)];
+    // Until a few of these were seen nothing is tried, and each says something.
+    if (known.learned < kFirst) return {best, true};
     if (state.left_to_try != 0) {
         --state.left_to_try;
-        return other;
+        return {other, true};
     }
-    if (state.since_trial < kLeastGap) {
+    const double usually = estimate(state, ways, best, length);
+    state.credit = std::min(state.credit + static_cast<float>(usually * kLost), kMostCredit);
+    if (state.since_trial >= kLeastGap) {
+        const uint8_t run = which.load == Load::kAlone ? 1 : kRun;
+        const double more = run * (estimate(state, ways, other, length) - usually);
+        // A dear one waits until there is credit enough, which messages of the better way bring.
+        if (more <= static_cast<double>(state.credit)) {
+            state.credit -= static_cast<float>(std::max(more, 0.0));
+            state.since_trial = 0;
+            state.left_to_try = run - 1;
+            return {other, true};
+        }
+    } else {
         ++state.since_trial;
-        return best;
     }
-    const uint8_t run = which.situation == Situation::kAlone ? 1 : kRun;
-    const double more =
-        run * (estimate(state, ways, other, length) - estimate(state, ways, best, length));
-    // A dear one waits until there is credit enough, which messages of the better way bring.
-    if (more > static_cast<double>(state.credit)) return best;
-    state.credit -= static_cast<float>(std::max(more, 0.0));
-    state.since_trial = 0;
-    state.left_to_try = run - 1;
-    return other;
+    if (++state.since_timed < std::min(kTimedBytes / std::max<size_t>(length, 1), kMostUntimed))
+        return {best, false};
+    state.since_timed = 0;
+    return {best, true};
 }
 
-void LearnedCosts::observe(Class which, const Ways& ways, Way way, size_t length,
-                           ucs::Duration took, unsigned count) {
-    const double assumed = ways.assumed(way).at(length);
-    if (is_pinned_ || took <= ucs::Duration(0) || assumed <= 0 || count == 0) return;
-    State& state = classes_[which.index];
-    const auto seconds = static_cast<float>(ucs::seconds(took));
-    const float all = seconds * static_cast<float>(count) * static_cast<float>(kLost);
-    state.credit = std::min(state.credit + all, kMostCredit);
-    const auto place = static_cast<size_t>(way);
-    float& factor = state.factors[place];
-    const float seen = std::clamp(seconds / static_cast<float>(assumed), kLeastFactor, kMostFactor);
-    state.is_measured[place] = true;
-    if (state.seen[place] < kFirst) {
-        const unsigned first = std::min(count, unsigned{kFirst} - state.seen[place]);
-        state.seen[place] += static_cast<uint8_t>(first);
-        state.is_known[place] |= state.seen[place] == kFirst;
-        factor = std::min(factor == 0 ? kMostWrong : factor, seen);
-        return;
+bool LearnedCosts::observe(Class which, Way way, double assumed, const MessageTime& time) {
+    const ucs::Duration cost = cost_of(which.load, time);
+    if (is_pinned_ || cost <= ucs::Duration(0) || assumed <= 0) return false;
+    if (which.load == Load::kAlone && was_away(time, assumed)) return false;
+    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    const float seen =
+        std::clamp(static_cast<float>(ucs::seconds(cost) / assumed), kLeastFactor, kMostFactor);
+    if (figure.learned == 0) figure.factor = kMostWrong;  // others' word counts no more
+    if (figure.learned < UINT32_MAX) ++figure.learned;
+    if (figure.learned <= kFirst) {
+        figure.factor = std::min(figure.factor, seen);
+        return true;
     }
-    const float weight = std::min(kNewest * static_cast<float>(count), kMostWeight);
-    factor += weight * (std::min(seen, kHeldUp * factor) - factor);
+    const float change = std::min(seen, kHeldUp * figure.factor) - figure.factor;
+    figure.factor += change / static_cast<float>(std::min(figure.learned, kAveraged));
+    return true;
 }
 
-void LearnedCosts::restore(Class which, Way way, float factor) {
-    if (!(factor >= kLeastFactor && factor <= kMostFactor)) return;
-    State& state = classes_[which.index];
-    const auto place = static_cast<size_t>(way);
-    state.factors[place] = factor;
-    state.is_known[place] = true;
-    state.seen[place] = 0;  // if it takes less now, that is believed at once
+uint32_t LearnedCosts::take_news(Class which, Way way) {
+    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    const uint32_t news = figure.learned - figure.taken;
+    figure.taken = figure.learned;
+    return news;
+}
+
+void LearnedCosts::restore(Class which, Way way, float factor, uint32_t count) {
+    if (!(factor >= kLeastFactor && factor <= kMostFactor) || count == 0) return;
+    Figure& figure = classes_[which.index].figures[static_cast<size_t>(way)];
+    if (figure.learned != 0) return;
+    figure.factor = factor;
+    figure.kept = count;
 }
 
 }  // namespace ucp::select

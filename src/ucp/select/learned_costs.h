@@ -11,16 +11,36 @@
 
 namespace ucp::select {
 
+/** How busy a message's sender is: what makes up the time that the message costs. */
+enum class Load : uint8_t {
+    kAlone,     //!< nothing else is under way: the time to its end
+    kOneWay,    //!< among others that it sends: the work of the end that has more of it
+    kBothWays,  //!< and it waits for some itself: the work of both ends, as each does either
+};
+inline constexpr size_t kLoads = 3;
+constexpr Situation situation_of(Load load) {
+    return load == Load::kAlone ? Situation::kAlone : Situation::kAmongOthers;
+}
+
+/** What is known of a message that has ended. */
+struct MessageTime {
+    ucs::Duration sending{};    //!< work of the sender's processor
+    ucs::Duration receiving{};  //!< of the receiver's; kForever: it is not known
+    ucs::Duration before{};     //!< from its beginning until the receiver saw it
+    ucs::Duration took{};       //!< from then to its end
+    ucs::Duration wires{};      //!< at most so much of it on wires, where nobody works
+};
+
 /**
- * What the two ways of a long tagged message turn out to take beside what is assumed of them, for
- * classes of messages alike: by situation, and length to the power of two. Of each way of a
- * class it keeps how many times the assumed time it took, on average: an assumption that is wrong
- * by a factor is right after a few messages, for all lengths of the class.
+ * What the two ways of a long tagged message turn out to cost beside what is assumed of them, for
+ * classes of messages alike: by load, and length to the power of two. Of each way of a class it
+ * keeps how many times the assumed time it took, on average: an assumption that is wrong by a
+ * factor is right after a few messages, for all lengths of the class.
  *
- * The way that takes less is the choice; until that of the protocol table was observed a few times
- * it is the choice.
- * The other one is tried so rarely that what is lost by it stays under kLost of the class's time.
- * Among others a trial is a run of messages, as a single one would hide behind its neighbours.
+ * The way that costs less is the choice; until that of the protocol table was observed a few times
+ * it is the choice. The other one is tried so rarely that what is lost by it stays under kLost of
+ * the class's time. Among others a trial is a run of messages, as the first of them pays for what
+ * the others have evicted.
  *
  * Pure, and a function of the calls alone, without allocation.
  */
@@ -30,60 +50,77 @@ class LearnedCosts {
 
     /** A class of messages. */
     struct Class {
-        Situation situation;
+        Load load;
         uint16_t index;  //!< below kClasses
     };
-    static Class class_of(Situation situation, size_t length) {
-        return class_of_size(situation, size_of(length));
-    }
+    static Class class_of(Load load, size_t length) { return class_of_size(load, size_of(length)); }
     /** @param size  below kSizes, as of size_of() */
-    static Class class_of_size(Situation situation, size_t size) {
-        return {situation, static_cast<uint16_t>(static_cast<size_t>(situation) * kSizes + size)};
+    static Class class_of_size(Load load, size_t size) {
+        return {load, static_cast<uint16_t>(static_cast<size_t>(load) * kSizes + size)};
     }
     static size_t size_of(size_t length) {
         const auto width = static_cast<size_t>(std::bit_width(length));
         return width < kShortest ? 0 : std::min(width - kShortest, kSizes - 1);
     }
 
+    struct Choice {
+        Way way;
+        bool is_timed;  //!< observe() is to hear of this message
+    };
     /**
      * @param usual  the protocol table's choice
      * @return the way to go: the better one, or the one that is to be tried
      */
-    Way choose(Class which, const Ways& ways, size_t length, Way usual);
+    Choice choose(Class which, const Ways& ways, size_t length, Way usual);
     /** The better one, without a trial. */
     Way best(Class which, const Ways& ways, size_t length, Way usual) const;
-    /** So many messages of about that length went that way, and took so long on average. */
-    void observe(Class which, const Ways& ways, Way way, size_t length, ucs::Duration took,
-                 unsigned count);
+    /**
+     * A message of which choose() said that it is timed has ended.
+     * @param assumed  what was assumed of it, in seconds
+     * @return false: it says nothing, as somebody was away meanwhile
+     */
+    bool observe(Class which, Way way, double assumed, const MessageTime& time);
 
-    /** How many times its assumed time a way takes; 0: it was not observed. */
-    float factor(Class which, Way way) const {
-        return classes_[which.index].factors[static_cast<size_t>(way)];
-    }
-    /** Was it observed in this process? */
-    bool is_measured(Class which, Way way) const {
-        return classes_[which.index].is_measured[static_cast<size_t>(way)];
-    }
-    /** What an earlier job has learned; not what is out of all reason. */
-    void restore(Class which, Way way, float factor);
+    /** How many times its assumed time a way takes; 0: nothing is known. */
+    float factor(Class which, Way way) const { return figure(which, way).factor; }
+    /** Messages of this process that say so. */
+    uint32_t learned(Class which, Way way) const { return figure(which, way).learned; }
+    /** Messages of others that say so. */
+    uint32_t kept(Class which, Way way) const { return figure(which, way).kept; }
+    /** Those of this process that were not taken yet, which they are from now on. */
+    uint32_t take_news(Class which, Way way);
+    /**
+     * What others have learned, where this process has not; not what is out of all reason.
+     * @param count  of messages
+     */
+    void restore(Class which, Way way, float factor, uint32_t count);
     /** Keep to what was restored: nothing is tried, and observations change nothing. */
     void pin() { is_pinned_ = true; }
 
     static constexpr size_t kShortest = 13;  //!< widths of lengths below 8 KiB are one class
     static constexpr size_t kSizes = 14;     //!< those of 32 MiB and more are another
-    static constexpr size_t kClasses = kSituations * kSizes;
+    static constexpr size_t kClasses = kLoads * kSizes;
+    static constexpr float kLeastFactor = 1e-3F, kMostFactor = 1e3F;
 
   private:
+    struct Figure {
+        float factor = 0;      //!< 0: nothing is known
+        uint32_t learned = 0;  //!< messages
+        uint32_t taken = 0;    //!< of these, by take_news()
+        uint32_t kept = 0;
+    };
     struct State {
-        std::array<float, kWays> factors{};  //!< 0: not observed
-        std::array<uint8_t, kWays> seen{};   //!< observations, up to kFirst
-        std::array<bool, kWays> is_measured{};
-        std::array<bool, kWays> is_known{};  //!< restored, or observed kFirst times
-        float credit = 0;                    //!< seconds that trials may lose
-        uint8_t since_trial = 0;             //!< messages
-        uint8_t left_to_try = 0;             //!< of the trial that is going on
+        std::array<Figure, kWays> figures{};
+        float credit = 0;         //!< seconds that trials may lose
+        uint8_t since_trial = 0;  //!< messages
+        uint8_t since_timed = 0;  //!< messages of the better way
+        uint8_t left_to_try = 0;  //!< of the trial that is going on
     };
 
+    const Figure& figure(Class which, Way way) const {
+        return classes_[which.index].figures[static_cast<size_t>(way)];
+    }
+    static bool is_known(const Figure& figure);
     static double estimate(const State& state, const Ways& ways, Way way, size_t length);
     static Way best_of(const State& state, const Ways& ways, size_t length, Way usual);
 

@@ -144,35 +144,41 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
 }
 
 std::string describe_learned(const LearnedCosts& learned,
-                             const std::array<std::optional<Ways>, kSituations>& ways,
-                             const std::string& indent) {
+                             const std::array<std::optional<Ways>, kLoads>& ways,
+                             const ProtocolTable& protocols, const std::string& indent) {
     TextTable table({"learned", "bytes", "at once", "figure", "announced", "figure", "goes"});
     bool is_empty = true;
-    for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
-        const std::optional<Ways>& two = ways[static_cast<size_t>(situation)];
+    for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
+        const std::optional<Ways>& two = ways[static_cast<size_t>(load)];
         for (size_t size = 0; two && size < LearnedCosts::kSizes; ++size) {
             const size_t width = size + LearnedCosts::kShortest;
             const size_t length =
                 std::clamp(size_t{3} << (width - 2), two->least, two->most);  // three quarters
-            const auto which = LearnedCosts::class_of_size(situation, size);
+            const auto which = LearnedCosts::class_of_size(load, size);
             const auto cell = [&](Way way) {
                 const float factor = learned.factor(which, way);
                 return time_text(two->assumed(way).at(length) * (factor == 0 ? 1 : factor));
             };
             const auto origin = [&](Way way) {
-                if (learned.is_measured(which, way)) return name(Origin::kMeasured);
-                return name(learned.factor(which, way) == 0 ? Origin::kAssumed : Origin::kKept);
+                if (const uint32_t count = learned.learned(which, way); count != 0)
+                    return fmt::format("{} {}", name(Origin::kLearned), count);
+                if (const uint32_t count = learned.kept(which, way); count != 0)
+                    return fmt::format("{} {}", name(Origin::kKept), count);
+                return std::string(name(two->assumed(way).origin));
             };
             if (learned.factor(which, Way::kAtOnce) == 0 &&
                 learned.factor(which, Way::kAnnounced) == 0)
                 continue;
             is_empty = false;
+            const bool is_usual = is_announced(protocols.find(
+                Operation::kTag, BufferClass::kContiguous, situation_of(load), length));
+            const Way usual = is_usual ? Way::kAnnounced : Way::kAtOnce;
             std::string head(name(Operation::kTag));
-            if (situation == Situation::kAmongOthers) head += ", among others";
-            table.add({head, fmt::format("{}", length), cell(Way::kAtOnce),
-                       std::string(origin(Way::kAtOnce)), cell(Way::kAnnounced),
-                       std::string(origin(Way::kAnnounced)),
-                       std::string(name(learned.best(which, *two, length, Way::kAtOnce)))});
+            if (load == Load::kOneWay) head += ", among others";
+            if (load == Load::kBothWays) head += ", both ways";
+            table.add({head, fmt::format("{}", length), cell(Way::kAtOnce), origin(Way::kAtOnce),
+                       cell(Way::kAnnounced), origin(Way::kAnnounced),
+                       std::string(name(learned.best(which, *two, length, usual)))});
         }
     }
     return is_empty ? "" : table.text(indent);

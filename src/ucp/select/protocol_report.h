@@ -21,12 +21,14 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
 
 /**
  * What was learned of tagged messages over a lane, for people: for each class of which something is
- * known what either way takes, where the figure comes from, and which one is used. "" if nothing
- * is.
- * @param ways  for each situation
+ * known what either way takes, where the figure comes from and how many messages say so, and which
+ * one is used. "" if nothing is.
+ * @param ways  for each load
+ * @param table  what is chosen where too little is known
  */
 std::string describe_learned(const LearnedCosts& learned,
-                             const std::array<std::optional<Ways>, kSituations>& ways,
+                             const std::array<std::optional<Ways>, kLoads>& ways,
+                             const ProtocolTable& table,
                              const std::string& indent);
 
 }  // namespace ucp::select

@@ -361,7 +361,9 @@ std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,
                          const Thresholds& thresholds, Operation operation, Situation situation) {
     if (thresholds.rendezvous) return std::nullopt;
     const bool is_host = lanes.device_type == uct::DeviceType::kSharedMemory;
-    return Ways{.least = is_host ? kMinHostRendezvous : kMinRendezvous,
+    // What goes in one piece is over when it is seen.
+    const size_t piece = std::max<size_t>(lanes.am.max_short, lanes.am.max_bcopy);
+    return Ways{.least = std::max(kMinRendezvous, piece + 1),
                 .most = (is_host ? kMaxHostRendezvous : kMaxRendezvous) - 1,
                 .costs = {eager_cost(lanes, costs, operation, situation),
                           rendezvous_cost(lanes, costs, situation, lanes.together)}};

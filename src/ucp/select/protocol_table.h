@@ -103,7 +103,7 @@ enum class Way : uint8_t { kAtOnce, kAnnounced };
 inline constexpr size_t kWays = 2;
 std::string_view name(Way way);
 
-/** The two ways of messages of host memory, and the lengths at which costs may choose. */
+/** The two ways of messages of host memory, and the lengths at which what is learned may choose. */
 struct Ways {
     size_t least = 0;
     size_t most = 0;

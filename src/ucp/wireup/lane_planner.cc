@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "ucp/select/cost_file.h"
 #include "ucp/select/report.h"
+#include "ucs/log/requested.h"
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/host.h"
 
 namespace ucp {
@@ -27,6 +28,15 @@ select::KeptCosts costs_of(const CostChoice& choice) {
             return select::pinned_costs(choice.file);
     }
     return {select::CostModel::fixed(), {}};
+}
+
+/** On a virtual clock no file is read or written. */
+select::CostSharing sharing_of(const Context& context) {
+    if (context.virtual_time() || context.config().costs.source != CostSource::kLearned)
+        return {"", {}};
+    select::CostOwner owner = select::CostOwner::own();
+    std::string path = select::default_cost_file(*ucs::runtime().environment, owner);
+    return {std::move(path), std::move(owner)};
 }
 
 SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
@@ -70,6 +80,7 @@ LanePlanner::LanePlanner(const Context& context, const InterfaceSet& interfaces,
       interfaces_(interfaces),
       uuid_(uuid),
       name_(std::move(name)),
+      sharing_(sharing_of(context)),
       learns_(context.config().costs.source == CostSource::kLearned),
       rules_(rules_of(context, learned_)) {}
 
@@ -129,8 +140,14 @@ ucs_status_t LanePlanner::adopt_address(std::vector<std::byte>* packed) {
     return unpack_address(*packed, &own_);
 }
 
-void LanePlanner::keep_learned() const {
-    if (learns_ && !context_.virtual_time()) select::keep_learned(learned_.measured());
+void LanePlanner::keep_learned() {
+    if (!learns_) return;
+    if (rules_.is_shown) {
+        const std::string text = configurations_.describe_learned("  ");
+        if (!text.empty())
+            ucs::log_requested(fmt::format("what messages have cost (UCX_PROTO_INFO):\n{}", text));
+    }
+    sharing_.exchange(learned_, {});
 }
 
 std::vector<select::Candidate> LanePlanner::rank(const WorkerAddress& remote) const {

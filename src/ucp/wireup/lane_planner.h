@@ -12,6 +12,7 @@
 #include "ucp/endpoint/configuration.h"
 #include "ucp/endpoint/rail_table.h"
 #include "ucp/runtime/interface_set.h"
+#include "ucp/select/cost_file.h"
 #include "ucp/select/selection.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/type/function_ref.h"
@@ -66,8 +67,12 @@ class LanePlanner {
 
     /** Does it learn what messages take? */
     bool learns() const { return learns_; }
-    /** What was learned is kept for the next job. */
-    void keep_learned() const;
+    /** What was learned is brought together with what other processes have, if it is time. */
+    void share_learned(ucs::Time now) {
+        if (learns_ && sharing_.is_due(now)) sharing_.exchange(learned_, now);
+    }
+    /** The same, whatever time it is: the worker ends. */
+    void keep_learned();
 
   private:
     std::vector<std::byte> pack_own(uint32_t flags, std::vector<uint8_t>* interfaces,
@@ -88,6 +93,7 @@ class LanePlanner {
     const uint64_t uuid_;
     const std::string name_;
     select::LearnedBook learned_;
+    select::CostSharing sharing_;
     const bool learns_;
     const SelectionRules rules_;
     ConfigurationSet configurations_;

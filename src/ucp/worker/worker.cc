@@ -213,6 +213,7 @@ unsigned Worker::look_at_clock(bool is_busy) {
     progress_countdown_ = is_seldom ? 0 : config().progress_factor - 1;
     last_look_ = time;
     lanes_.advance(time);
+    planner_.share_learned(time);
     bulk_.advance(time);
     queue_pairs_.advance(time);
     keepalive_.advance(time);

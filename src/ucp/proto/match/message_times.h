@@ -8,32 +8,35 @@
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/runtime/interface_set.h"
+#include "ucp/select/learned_costs.h"
 #include "ucs/sys/time.h"
 
 namespace ucp {
 
 #pragma pack(push, 1)
-/** kTook: tagged messages of the worker that this goes to took so long, by its peer's clock. */
+/** kTook: what a message of the worker that this goes to has cost who received it. */
 struct TookMessage {
-    uint64_t sender;    //!< uuid of who has received them
-    uint8_t situation;  //!< select::Situation
-    uint8_t way;        //!< select::Way
-    uint32_t count;
-    uint64_t bytes;  //!< of all of them
-    uint64_t nanoseconds;
+    uint64_t from;   //!< uuid of who received it
+    uint64_t stamp;  //!< that came with the message
+    // in nanoseconds
+    uint64_t work;    //!< of the receiver's processor; kUnknown
+    uint64_t before;  //!< from its beginning until it was seen; 0: the clocks differ
+    uint64_t took;    //!< from then to its end
+
+    static constexpr uint64_t kUnknown = UINT64_MAX;
 };
 #pragma pack(pop)
 
 /**
- * Times long tagged messages, and learns from them how to send (UCX_COSTS=learn).
+ * Times some of the long tagged messages, and learns from them how to send (UCX_COSTS=learn).
  *
- * A sender cannot compare the ways of a message: one that goes at once is done for him when it is
- * copied. So receivers take the time, and tell senders. A message takes the time from what comes
- * first of it, or from the end of the message before, if that is later, to its end: so among others
- * it is the time that its bytes have kept the receiver and the wires busy. Only messages count that
- * find their receive posted, and among others those that follow one of the same way.
+ * The sender says which messages are timed: such a message bears a stamp. Both ends add up what
+ * time their processors work at it, not what they wait; the receiver tells the sender when it has
+ * ended. Within a host, where clocks are the same, the stamp is the time at which it began.
  *
- * Reports are sums over kInterval, so that they cost less than a thousandth of the traffic.
+ *   sender                                   receiver
+ *   open(), work at each piece   ----->      begin(), work at each piece
+ *   learns                       <-----      end(): kTook
  */
 class MessageTimes {
   public:
@@ -46,42 +49,84 @@ class MessageTimes {
         interfaces.set_handler(AmId::kTook, on_took, this);
     }
 
+    // --- the sender ---
+
+    /** A message that is timed begins. @return its stamp, not 0 */
+    uint64_t open(const Endpoint& endpoint, const LearnedLane& lane,
+                  select::LearnedCosts::Class which, select::Way way, size_t length);
     /**
-     * The first of a message has come, and its receive was posted; the rest is timed.
+     * Does a piece of work at a message.
+     * @param stamp  0: it is not timed
+     * @param work  whatever it returns; a ucs_status_t other than an error is work done
+     */
+    template <typename Work>
+    auto work(uint64_t stamp, Work piece) {
+        if (stamp == 0) [[likely]]
+            return piece();
+        const ucs::Time begin = clock_.now();
+        const auto result = piece();
+        if (result == UCS_OK || result == UCS_INPROGRESS) add_work(stamp, clock_.now() - begin);
+        return result;
+    }
+
+    // --- the receiver ---
+
+    /**
+     * The first of a message that is timed has come.
      * @param length  of the message, of which `arrived` bytes are here
      */
-    void begin(TagReceive& receive, uint64_t sender, select::Way way, size_t length,
-               size_t arrived) {
-        if (is_on_) [[unlikely]]
-            start(receive, sender, way, length, arrived);
-    }
-    /** The receive has ended, with what its status says. */
-    void end(Request& request, TagReceive& receive);
-
-    static constexpr ucs::Duration kInterval = std::chrono::milliseconds(1);
+    void begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t length, size_t arrived);
+    ucs::Time now() const { return clock_.now(); }
+    /** Its receive has ended, with what its status says. */
+    void end(const Request& request, Timing& timing);
 
   private:
-    /** What is to be told a sender of messages alike. */
-    struct Sum {
-        TookMessage message{};  //!< `sender` is whom it is for
-        size_t size = 0;        //!< LearnedCosts::size_of()
-        ucs::Time told{};
+    /** A message of ours that is timed. */
+    struct Open {
+        uint64_t stamp = 0;  //!< 0: none
+        uint64_t peer = 0;
+        select::LearnedCosts* costs = nullptr;
+        select::LearnedCosts::Class which{};
+        select::Way way{};
+        double assumed = 0;     //!< seconds
+        ucs::Duration wires{};  //!< at most, of its time
+        ucs::Duration work{};
     };
+    /** In a stamp, below the time. */
+    static constexpr uint64_t kSharedClock = 1;
+    static constexpr unsigned kPlaceBits = 5;  //!< with the former
+    static constexpr size_t kPlaces = 16;      //!< the first is for none
 
-    void start(TagReceive& receive, uint64_t sender, select::Way way, size_t length,
-               size_t arrived);
-    void add(uint64_t sender, const TookMessage& took, ucs::Time now);
-    void tell(Sum& sum, ucs::Time now);
+    static size_t place_of(uint64_t stamp) { return (stamp >> 1) % kPlaces; }
+    void add_work(uint64_t stamp, ucs::Duration work) {
+        Open& open = open_[place_of(stamp)];
+        if (open.stamp == stamp) open.work += work;
+    }
     static ucs_status_t on_took(void* self, void* data, size_t length,
                                 uct::ReceiveDescriptor* descriptor);
 
     const ucs::Clock& clock_;
     EndpointTable& endpoints_;
     const bool is_on_;
-    unsigned under_way_ = 0;
-    ucs::Time last_end_{};
-    select::Way last_way_ = select::Way::kAtOnce;
-    std::array<Sum, 64> sums_{};  //!< by hash; one that meets another's takes its place
+    size_t next_place_ = 0;
+    std::array<Open, kPlaces> open_{};
+};
+
+/** A scope in which the receiver works at a message. */
+class ReceiverWork {
+  public:
+    explicit ReceiverWork(Timing& timing)
+        : timing_(timing), begin_(timing.times == nullptr ? ucs::Time() : timing.times->now()) {}
+    ~ReceiverWork() {
+        if (timing_.times != nullptr) [[unlikely]]
+            timing_.work += timing_.times->now() - begin_;
+    }
+    ReceiverWork(const ReceiverWork&) = delete;
+    ReceiverWork& operator=(const ReceiverWork&) = delete;
+
+  private:
+    Timing& timing_;
+    const ucs::Time begin_;
 };
 
 }  // namespace ucp

@@ -14,7 +14,7 @@ void note_error(Request& request, ucs_status_t status) {
 
 void release_receive(Request& request) {
     TagReceive& receive = request.part<TagReceive>();
-    if (receive.times != nullptr) receive.times->end(request, receive);
+    if (receive.timing.times != nullptr) receive.timing.times->end(request, receive.timing);
     note_error(request, receive.buffer.close());
     if (receive.memory != nullptr) Memory::destroy(receive.memory);
     receive.memory = nullptr;
@@ -41,7 +41,9 @@ void matched(Request& receive, Tag tag, size_t length) {
 }
 
 void store(Request& receive, size_t offset, const void* data, size_t length) {
-    note_error(receive, receive.part<TagReceive>().buffer.unpack(offset, data, length));
+    TagReceive& part = receive.part<TagReceive>();
+    const ReceiverWork work(part.timing);
+    note_error(receive, part.buffer.unpack(offset, data, length));
 }
 
 }  // namespace ucp

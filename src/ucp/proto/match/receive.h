@@ -8,12 +8,23 @@
 #include "ucp/dt/buffer.h"
 #include "ucp/mem/memory.h"
 #include "ucp/proto/match/matcher.h"
-#include "ucp/select/protocol_table.h"
 #include "ucs/sys/time.h"
 
 namespace ucp {
 
 class MessageTimes;
+
+/** What the receiver of a message takes down of it if it is timed (message_times.h). */
+struct Timing {
+    MessageTimes* times;  //!< null: it is not timed, and nothing else here has a value
+    uint64_t sender;      //!< uuid
+    uint64_t stamp;
+    ucs::Duration began;  //!< by the clock; a ucs::Time would be set to 0 in each receive
+    ucs::Duration work;   //!< of this processor, so far
+    bool is_elsewhere;    //!< some of it was done where it is not seen
+    size_t length;        //!< of the message
+    size_t rest;          //!< of these, bytes that came after the first
+};
 
 /** The part of a receive's request: tagged messages, and data of active messages by rendezvous. */
 struct TagReceive : ExpectedReceive {
@@ -25,7 +36,7 @@ struct TagReceive : ExpectedReceive {
         arrived = 0;
         user_memory = nullptr;
         memory = nullptr;
-        times = nullptr;
+        timing.times = nullptr;
     }
 
     Unpacker buffer;
@@ -38,13 +49,7 @@ struct TagReceive : ExpectedReceive {
     uint64_t sender_request;
     size_t wanted;  //!< bytes to fetch: all of the message that fits
 
-    // messages that are timed only (proto/match/message_times.h)
-    MessageTimes* times;  //!< null: this one is not
-    ucs::Duration began;  //!< by the clock; a ucs::Time would be set to 0 in each receive
-    size_t timed_length;  //!< of the message
-    size_t timed_bytes;   //!< of these, those that came after the first
-    select::Way way;
-    bool is_among_others;  //!< others were under way when it began
+    Timing timing;
 };
 
 /**

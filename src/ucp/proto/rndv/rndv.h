@@ -69,9 +69,11 @@ class Rendezvous {
      * @param protocol  the table's for that buffer: kDirect describes it to the peer's devices
      * @param am  null: kRndvRts with `envelope` as tag; else the user's header of an active message
      * @param user_memory  the handle that came with the buffer, or null
+     * @param stamp  of a message that is timed, or 0
      */
     void begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
-                    uint64_t envelope, const RndvHeader* am, Memory* user_memory);
+                    uint64_t envelope, const RndvHeader* am, Memory* user_memory,
+                    uint64_t stamp = 0);
     /** Fetch announced data into a request made by open_receive(); its end may come at once. */
     void receive(Request& request, std::span<const std::byte> announcement);
     /** What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped. */

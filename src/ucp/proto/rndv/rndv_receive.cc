@@ -8,6 +8,7 @@
 
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
+#include "ucp/proto/match/message_times.h"
 #include "ucp/proto/match/receive.h"
 #include "ucp/proto/rndv/rndv.h"
 #include "ucp/trace/probe.h"
@@ -97,15 +98,21 @@ ucs_status_t post_get(Request& request, const Lane& lane) {
             request, bulk::Direction::kGet,
             {receive.buffer.data(), get.address, receive.wanted, memory_of(receive), get.remote})) {
         get.offset = receive.wanted;
+        receive.timing.is_elsewhere = true;
         return UCS_OK;
     }
     const size_t length = std::min(lane.attributes.get.max_zcopy, receive.wanted - get.offset);
     const uct::Iov piece{static_cast<std::byte*>(receive.buffer.data()) + get.offset, length,
                          handle};
-    const ucs_status_t status = request.call([&](uct::Completion* c) {
-        return lane.endpoint.get_zcopy({&piece, 1}, get.address + get.offset, key, c);
-    });
+    const ucs_status_t status = [&] {
+        const ReceiverWork work(receive.timing);
+        return request.call([&](uct::Completion* c) {
+            return lane.endpoint.get_zcopy({&piece, 1}, get.address + get.offset, key, c);
+        });
+    }();
     if (status != UCS_OK && status != UCS_INPROGRESS) return status;
+    // The lane goes on with it by itself, or in later calls of progress.
+    if (status == UCS_INPROGRESS) receive.timing.is_elsewhere = true;
     get.offset += length;
     return get.offset == receive.wanted ? UCS_OK : UCS_INPROGRESS;
 }

@@ -21,6 +21,7 @@ struct RndvSend {
     Rendezvous* rndv;
     Packer buffer;
     uint64_t envelope;
+    uint64_t stamp;
     RndvHeader header;  //!< the user's, in the user's memory
     bool is_am;
     bool is_direct = false;   //!< the peer's device is to read the buffer
@@ -92,6 +93,7 @@ size_t pack_rts(void* destination, void* arg) {
     rts.sender = request.endpoint->local_uuid();
     rts.request = request.wire_id;
     rts.length = send.buffer.length();
+    rts.stamp = send.stamp;
     rts.header_length = send.header.length;
     auto* out = static_cast<std::byte*>(destination) + sizeof(rts);
     if (memory != nullptr) {
@@ -327,7 +329,8 @@ ucs_status_t on_rtr(void* arg, void* data, size_t length, uct::ReceiveDescriptor
 }  // namespace
 
 void Rendezvous::begin_send(Request& request, select::Protocol protocol, const Packer& buffer,
-                            uint64_t envelope, const RndvHeader* am, Memory* user_memory) {
+                            uint64_t envelope, const RndvHeader* am, Memory* user_memory,
+                            uint64_t stamp) {
     RndvSend& send = request.emplace<RndvSend>();
     send.is_direct = protocol == select::Protocol::kDirect;
     request.protocol = send.is_direct ? "direct" : "rendezvous";
@@ -335,6 +338,7 @@ void Rendezvous::begin_send(Request& request, select::Protocol protocol, const P
     send.rndv = this;
     send.buffer = buffer;
     send.envelope = envelope;
+    send.stamp = stamp;
     send.is_am = am != nullptr;
     if (am != nullptr) send.header = *am;
     SWIFTLANE_PROBE(rendezvous_send_begin, &request, buffer.length());

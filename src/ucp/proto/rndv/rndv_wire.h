@@ -24,6 +24,7 @@ struct RndvRts {
     uint64_t request;   //!< the sender's, to name in the answer
     uint64_t length;    //!< bytes of data
     uint64_t address;   //!< of the data in the sender's memory, for a get
+    uint64_t stamp;     //!< 0, or what the receiver's time is to be told with (kTook)
     uint32_t key_length;
     uint32_t header_length;
     uint32_t export_length;

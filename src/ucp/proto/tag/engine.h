@@ -62,6 +62,7 @@ struct TagMessage : UnexpectedMessage {
     size_t room = 0;                   //!< bytes of `data`
     ucs_status_t status = UCS_OK;      //!< why data will never come; its receive ends with it
     HeldBytes held;                    //!< of its sender's memory here
+    Timing timing{};                   //!< kFragmented
     Reassembly* reassembly = nullptr;  //!< kFragmented: charges what it grows by
     std::byte inline_data[kInlineBytes];
 };
@@ -136,10 +137,18 @@ class TagEngine : MessageProtocol {
     Request* begin(void* buffer, size_t count, const OpParams& params, ucs_status_t* status);
     void give(Request& receive, TagMessage& message, const OpParams& params);
 
-    void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode,
+    void begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode, uint64_t stamp,
                      const OpParams& params);
-    select::Protocol protocol_of(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
-    select::Situation situation(const Endpoint& endpoint);
+    /** By which protocol a message goes. */
+    struct Route {
+        select::Protocol protocol;
+        uint64_t stamp = 0;  //!< of a message that is timed
+    };
+    Route route(Endpoint& endpoint, const Packer& buffer, const Memory* memory);
+    Route learned_route(const Endpoint& endpoint, const LearnedLane& learned, size_t length,
+                        select::Protocol alone, select::Protocol among_others);
+    bool is_alone(const Endpoint& endpoint);
+    void time_announced(Request& receive, const RndvRts& rts);
     void receive_kept(Request& receive, TagMessage& message, bool at_once);
     void end_kept(Request& receive, TagMessage& message);
     void acknowledge(uint64_t sender, uint64_t sync_request);

@@ -18,12 +18,17 @@ namespace {
 struct TagSend : EagerSend {
     uint64_t tag = 0;
     bool is_sync = false;
-    uint64_t peer = 0;  //!< worker that acknowledges it
+    uint64_t peer = 0;   //!< worker that acknowledges it
+    uint64_t stamp = 0;  //!< of a message that is timed, by these:
+    MessageTimes* times = nullptr;
 };
 
 ucs_status_t post_tag(Request& request, const Lane& lane) {
     auto& send = request.part<TagSend>();
-    if (send.offset != 0) return post_eager_fragment(request, send, lane);
+    if (send.offset != 0) {
+        return send.times->work(send.stamp,
+                                [&] { return post_eager_fragment(request, send, lane); });
+    }
     const size_t total = send.buffer.length();
     if (!send.is_sync) {
         const ucs_status_t status =
@@ -42,14 +47,18 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
         }
     }
     if (send.number == 0) send.number = request.endpoint->next_message();
-    const TagFirstHeader header{
-        send.tag, {request.endpoint->local_uuid(), send.number}, total, request.wire_id};
+    const TagFirstHeader header{send.tag,
+                                {request.endpoint->local_uuid(), send.number},
+                                total,
+                                request.wire_id,
+                                send.stamp};
     const size_t room = eager_room(send, lane, sizeof(header), 0);
-    return post_eager_piece(request, send, lane,
-                            {AmId::kTagFirst,
-                             std::as_bytes(std::span(&header, 1)),
-                             {},
-                             piece_length(std::min(room, total - 1), total)});
+    const EagerPiece piece{AmId::kTagFirst,
+                           std::as_bytes(std::span(&header, 1)),
+                           {},
+                           piece_length(std::min(room, total - 1), total)};
+    return send.times->work(send.stamp,
+                            [&] { return post_eager_piece(request, send, lane, piece); });
 }
 
 }  // namespace
@@ -173,6 +182,7 @@ ucs_status_t make_room(TagMessage& message, size_t bytes) {
 // Later fragments of a message that still waits for one.
 const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* data, size_t length) {
                                      auto& message = *static_cast<TagMessage*>(target);
+                                     const ReceiverWork work(message.timing);
                                      const ucs_status_t status =
                                          make_room(message, offset + length);
                                      if (status != UCS_OK) return status;
@@ -207,8 +217,10 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
     }
     const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
     if (Request* receive = self.take_expected(header.tag)) {
-        self.times_.begin(receive->part<TagReceive>(), header.id.sender, select::Way::kAtOnce,
-                          header.total, bytes);
+        if (header.stamp != 0) [[unlikely]] {
+            self.times_.begin(receive->part<TagReceive>().timing, header.id.sender, header.stamp,
+                              header.total, bytes);
+        }
         matched(*receive, header.tag, header.total);
         store(*receive, 0, payload, bytes);
         self.acknowledge(header.id.sender, header.sync_request);
@@ -236,7 +248,12 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
     message->sync_request = header.sync_request;
     message->id = header.id;
     message->reassembly = &self.reassembly_;
-    if (bytes != 0) std::memcpy(message->data, payload, bytes);
+    if (header.stamp != 0) [[unlikely]]
+        self.times_.begin(message->timing, header.id.sender, header.stamp, header.total, bytes);
+    if (bytes != 0) {
+        const ReceiverWork work(message->timing);
+        std::memcpy(message->data, payload, bytes);
+    }
     self.keep(*message);
     self.reassembly_.begin(header.id, header.total, bytes, sink_to(kKeptSink, message));
     return UCS_OK;
@@ -253,8 +270,7 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
     }
     const Tag tag = announcement.rts.envelope;
     if (Request* request = self.take_expected(tag)) {
-        self.times_.begin(request->part<TagReceive>(), announcement.rts.sender,
-                          select::Way::kAnnounced, announcement.rts.length, 0);
+        self.time_announced(*request, announcement.rts);
         matched(*request, tag, announcement.rts.length);
         self.rndv_.receive(*request, bytes);
         return UCS_OK;
@@ -281,33 +297,32 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
  * Is this long message likely to be the only one under way? Nothing else is, and the program has
  * received since its last long message, which was the only one of its turn.
  */
-select::Situation TagEngine::situation(const Endpoint& endpoint) {
-    const bool is_alone =
-        turns_.is_next_alone(matcher_.posted() + found_, matcher_.has_expected()) &&
-        !endpoint.has_backlog() && !requests_.has_named();
-    return is_alone ? select::Situation::kAlone : select::Situation::kAmongOthers;
+bool TagEngine::is_alone(const Endpoint& endpoint) {
+    return turns_.is_next_alone(matcher_.posted() + found_, matcher_.has_expected()) &&
+           !endpoint.has_backlog() && !requests_.has_named();
 }
 
-namespace {
-
-/** What was learned decides, where there is a choice: else the table's protocol. */
-select::Protocol learned_protocol(const LearnedLane& learned, select::Situation situation,
-                                  size_t length, select::Protocol usual) {
+/** What was learned decides between the ways of a message. */
+TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const LearnedLane& learned,
+                                          size_t length, select::Protocol alone,
+                                          select::Protocol among_others) {
+    using select::Load;
     using select::Protocol;
     using select::Way;
-    const select::Ways* ways = learned.ways_of(situation, length);
-    if (ways == nullptr) return usual;
+    Load load = Load::kAlone;
+    if (!is_alone(endpoint)) load = matcher_.has_expected() ? Load::kBothWays : Load::kOneWay;
+    const Protocol usual = load == Load::kAlone ? alone : among_others;
+    const select::Ways* ways = learned.ways_of(load, length);
+    if (ways == nullptr) return {usual};
     const Way usual_way = is_announced(usual) ? Way::kAnnounced : Way::kAtOnce;
-    const Way way = learned.costs->choose(select::LearnedCosts::class_of(situation, length), *ways,
-                                          length, usual_way);
-    if (way == usual_way) return usual;
-    return way == Way::kAtOnce ? Protocol::kCopy : Protocol::kRendezvous;
+    const auto which = select::LearnedCosts::class_of(load, length);
+    const auto [way, is_timed] = learned.costs->choose(which, *ways, length, usual_way);
+    const uint64_t stamp = is_timed ? times_.open(endpoint, learned, which, way, length) : 0;
+    if (way == usual_way) return {usual, stamp};
+    return {way == Way::kAtOnce ? Protocol::kCopy : Protocol::kRendezvous, stamp};
 }
 
-}  // namespace
-
-select::Protocol TagEngine::protocol_of(Endpoint& endpoint, const Packer& buffer,
-                                        const Memory* memory) {
+TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, const Memory* memory) {
     using select::Situation;
     constexpr auto kTag = select::Operation::kTag;
     const select::BufferClass kind = rndv_.buffer_class(endpoint, kTag, buffer, memory);
@@ -320,13 +335,17 @@ select::Protocol TagEngine::protocol_of(Endpoint& endpoint, const Packer& buffer
         kind == select::BufferClass::kContiguous || kind == select::BufferClass::kRegistered;
     const LearnedLane* learned = endpoint.learned();
     if (learned != nullptr && is_plain &&
-        learned->ways_of(Situation::kAlone, buffer.length()) != nullptr) {
-        const Situation when = situation(endpoint);
-        const select::Protocol usual = when == Situation::kAlone ? alone : among_others;
-        return learned_protocol(*learned, when, buffer.length(), usual);
-    }
+        learned->ways_of(select::Load::kAlone, buffer.length()) != nullptr)
+        return learned_route(endpoint, *learned, buffer.length(), alone, among_others);
     const bool is_same = is_announced(alone) == is_announced(among_others);
-    return is_same || situation(endpoint) == Situation::kAlone ? alone : among_others;
+    return {is_same || is_alone(endpoint) ? alone : among_others};
+}
+
+/** A receive has found its message, which was announced. */
+void TagEngine::time_announced(Request& receive, const RndvRts& rts) {
+    if (rts.stamp == 0) [[likely]]
+        return;
+    times_.begin(receive.part<TagReceive>().timing, rts.sender, rts.stamp, rts.length, 0);
 }
 
 ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t count, Tag tag,
@@ -336,12 +355,12 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
     const ucs_status_t status = begin_send(endpoint, buffer, count, params, &packer, &request);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     auto* const memory = reinterpret_cast<Memory*>(params.memory());
-    const select::Protocol protocol = protocol_of(endpoint, packer, memory);
+    const Route way = route(endpoint, packer, memory);
     try {
-        if (is_announced(protocol)) {
-            rndv_.begin_send(*request, protocol, packer, tag, nullptr, memory);
+        if (is_announced(way.protocol)) {
+            rndv_.begin_send(*request, way.protocol, packer, tag, nullptr, memory, way.stamp);
         } else {
-            begin_eager(*request, packer, tag, mode, params);
+            begin_eager(*request, packer, tag, mode, way.stamp, params);
         }
     } catch (const std::bad_alloc&) {
         requests_.undo(*request);
@@ -351,10 +370,12 @@ ucs_status_ptr_t TagEngine::send(Endpoint& endpoint, const void* buffer, size_t 
 }
 
 void TagEngine::begin_eager(Request& request, const Packer& packer, Tag tag, TagMode mode,
-                            const OpParams& params) {
+                            uint64_t stamp, const OpParams& params) {
     auto& send = make_eager<TagSend>(request, packer, params);
     send.tag = tag;
     send.is_sync = mode == TagMode::kSync;
+    send.stamp = stamp;
+    send.times = &times_;
     request.post = post_tag;
     if (!send.is_sync) return;
     request.flags |= Request::kNeedsGreeting;
@@ -378,6 +399,7 @@ void TagEngine::add_handlers(InterfaceSet& interfaces) {
  */
 void TagEngine::receive_kept(Request& receive, TagMessage& message, bool at_once) {
     matched(receive, message.tag, message.length);
+    receive.part<TagReceive>().timing = message.timing;
     acknowledge(message.sync_sender, message.sync_request);
     if (message.arrived > kPiece && !at_once) {
         try {

@@ -96,7 +96,7 @@ std::vector<BadMessage> bad_messages(uint64_t from, uint64_t identity) {
         {"active message: a size that overflows", AmId::kAmFirst,
          bytes_of(AmFirstHeader{{0, 0, 0}, {from, 1}, UINT64_MAX - 8}, 64)},
         {"tagged message: a size that no memory has", AmId::kTagFirst,
-         bytes_of(TagFirstHeader{0, {from, 1}, UINT64_MAX - 8, 0}, 64)},
+         bytes_of(TagFirstHeader{0, {from, 1}, UINT64_MAX - 8, 0, 0}, 64)},
         {"put: no such region", AmId::kPut, bytes_of(EmulatedPut{from, 1, nowhere, 1}, 8)},
         {"put: another identity", AmId::kPut,
          bytes_of(EmulatedPut{from, 2, {identity + 1, 1, 0x1000}, 1}, 8)},
@@ -208,7 +208,7 @@ TEST(BadMessages, AFragmentThatComesTwiceCountsOnce) {
                                                       buffer.size(), 5, ~uint64_t{0}, &param);
     ASSERT_TRUE(UCS_PTR_IS_PTR(receive));
     ucs::LogCapture log;
-    deliver(victim, AmId::kTagFirst, bytes_of(TagFirstHeader{5, id, 2000, 0}, 1000));
+    deliver(victim, AmId::kTagFirst, bytes_of(TagFirstHeader{5, id, 2000, 0, 0}, 1000));
     for (int i = 0; i < 2; ++i)
         deliver(victim, AmId::kFragment, bytes_of(FragmentHeader{id, 1000}, 500));
     deliver(victim, AmId::kFragment, bytes_of(FragmentHeader{id, 1600}, 400));
@@ -240,7 +240,7 @@ TEST(BadMessages, AnnouncedLengthsTakeNoMemory) {
         deliver(victim, AmId::kAmFirst,
                 bytes_of(AmFirstHeader{{0, 0, 0}, {from, 2 * i + 1}, kTotal}, 64));
         deliver(victim, AmId::kTagFirst,
-                bytes_of(TagFirstHeader{0, {from, 2 * i + 2}, kTotal, 0}, 64));
+                bytes_of(TagFirstHeader{0, {from, 2 * i + 2}, kTotal, 0, 0}, 64));
     }
     EXPECT_LT(bytes_allocated() - before, size_t{8} << 20);
 }
@@ -255,7 +255,7 @@ TEST(BadMessages, LongMessagesWithoutAReceiveGrowAsTheyCome) {
         std::memcpy(bytes.data() + sizeof(header), content.data() + offset, length);
         return bytes;
     };
-    deliver(victim, AmId::kTagFirst, piece(TagFirstHeader{5, id, content.size(), 0}, 0, 10));
+    deliver(victim, AmId::kTagFirst, piece(TagFirstHeader{5, id, content.size(), 0, 0}, 0, 10));
     for (size_t offset = 10; offset < content.size();) {
         const size_t length = std::min<size_t>(3 * offset, content.size() - offset);
         deliver(victim, AmId::kFragment, piece(FragmentHeader{id, offset}, offset, length));

@@ -17,7 +17,9 @@
 namespace ucp::select {
 namespace {
 
-const CostOwner kOwner{"A Processor @ 3.00GHz", 32, "1.2.3"};
+using namespace std::chrono_literals;
+
+const CostOwner kOwner{"A Processor @ 3.00GHz", 32, "6.1.0-7", "1.2.3"};
 
 KeptCosts measured() {
     KeptCosts costs;
@@ -38,6 +40,10 @@ class CostFile : public testing::Test {
         std::ostringstream content;
         content << file.rdbuf();
         return content.str();
+    }
+    /** As if the file had been written a while ago. */
+    void age() const {
+        std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - 1s);
     }
     std::string folder, path;
 };
@@ -68,9 +74,10 @@ TEST_F(CostFile, OfAnotherMachineOrVersionIsNotBelieved) {
     const std::string text = format_costs(measured(), kOwner);
     KeptCosts costs;
     EXPECT_EQ(parse_costs(text, kOwner, Origin::kKept, &costs), "");
-    for (const CostOwner& other :
-         {CostOwner{"Another", 32, "1.2.3"}, CostOwner{kOwner.processor, 31, "1.2.3"},
-          CostOwner{kOwner.processor, 32, "1.2.4"}}) {
+    for (const CostOwner& other : {CostOwner{"Another", 32, "6.1.0-7", "1.2.3"},
+                                   CostOwner{kOwner.processor, 31, "6.1.0-7", "1.2.3"},
+                                   CostOwner{kOwner.processor, 32, "6.1.0-8", "1.2.3"},
+                                   CostOwner{kOwner.processor, 32, "6.1.0-7", "1.2.4"}}) {
         KeptCosts untouched;
         EXPECT_NE(parse_costs(text, other, Origin::kKept, &untouched), "");
         EXPECT_EQ(untouched.model.system_copy.origin, Origin::kAssumed);
@@ -97,37 +104,112 @@ TEST_F(CostFile, NonsenseIsNotBelieved) {
 
 TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     KeptCosts costs = measured();
-    costs.learned = {{"sm_ring/memory", Situation::kAlone, 6, Way::kAnnounced, 0.5F},
-                     {"tcp/eth0", Situation::kAmongOthers, 0, Way::kAtOnce, 3.25F}};
+    costs.learned = {{"sm_ring/memory", Load::kAlone, 6, Way::kAnnounced, 0.5F, 12},
+                     {"sm_ring/memory", Load::kOneWay, 6, Way::kAnnounced, 0.75F, 1},
+                     {"tcp/eth0", Load::kBothWays, 0, Way::kAtOnce, 3.25F, UINT32_MAX}};
     const std::string text = format_costs(costs, kOwner);
     KeptCosts read;
     ASSERT_EQ(parse_costs(text, kOwner, Origin::kKept, &read), "");
-    ASSERT_EQ(read.learned.size(), 2u);
-    for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(read.learned.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
         EXPECT_TRUE(read.learned[i].is_of(costs.learned[i]));
         EXPECT_EQ(read.learned[i].factor, costs.learned[i].factor);
+        EXPECT_EQ(read.learned[i].count, costs.learned[i].count);
     }
     for (const char* line :
          {"learned", "learned a/b tag", "learned a/b tag alone 6 announced",
-          "learned a/b get alone 6 announced 1", "learned a/b am alone 6 announced 1",
-          "learned a/b tag alone 99 announced 1", "learned a/b tag alone -1 announced 1",
-          "learned a/b tag alone 6 announced nan", "learned a/b tag alone 6 announced 1e9",
-          "learned a/b tag alone 6 announced 1 1"}) {
+          "learned a/b tag alone 6 announced 1", "learned a/b get alone 6 announced 1 1",
+          "learned a/b am alone 6 announced 1 1", "learned a/b tag both 6 announced 1 1",
+          "learned a/b tag alone 99 announced 1 1", "learned a/b tag alone -1 announced 1 1",
+          "learned a/b tag alone 6 announced nan 1", "learned a/b tag alone 6 announced 1e9 1",
+          "learned a/b tag alone 6 announced 1 -1", "learned a/b tag alone 6 announced 1 1 1"}) {
         KeptCosts untouched;
         EXPECT_NE(parse_costs(text + line + "\n", kOwner, Origin::kKept, &untouched), "") << line;
         EXPECT_TRUE(untouched.learned.empty());
     }
 }
 
+constexpr auto kClass = [] { return LearnedCosts::class_of_size(Load::kAlone, 6); };
+
+/** A worker that has seen so many messages. */
+void see(LearnedBook& book, Way way, unsigned messages) {
+    for (unsigned i = 0; i < messages; ++i)
+        ASSERT_TRUE(book.of("lane").observe(kClass(), way, 1e-6, {.receiving = 9us, .took = 2us}));
+}
+
+ucs::Time after(ucs::Duration span) {
+    return ucs::Time(span);
+}
+
 TEST_F(CostFile, ProcessesShareWhatTheyLearn) {
-    const LearnedFigure one{"sm_ring/memory", Situation::kAlone, 6, Way::kAnnounced, 2};
-    LearnedFigure same = one, other = one;
-    same.factor = 4;
-    other.way = Way::kAtOnce;
-    const std::vector<LearnedFigure> merged = merge({one}, std::vector{same, other});
-    ASSERT_EQ(merged.size(), 2u);
-    EXPECT_EQ(merged[0].factor, 3);
-    EXPECT_TRUE(merged[1].is_of(other));
+    ASSERT_EQ(save_costs(path, kOwner, measured()), "");
+    LearnedBook one, other;
+    CostSharing first(path, kOwner), second(path, kOwner);
+    see(one, Way::kAtOnce, 5);
+    see(other, Way::kAnnounced, 3);
+    age();
+    first.exchange(one, after(1s));
+    age();
+    second.exchange(other, after(1s));
+    EXPECT_EQ(other.of("lane").kept(kClass(), Way::kAtOnce), 5U);
+    EXPECT_FLOAT_EQ(other.of("lane").factor(kClass(), Way::kAtOnce), 2);
+    age();
+    first.exchange(one, after(3s));
+    EXPECT_EQ(one.of("lane").kept(kClass(), Way::kAnnounced), 3U);
+    // What was told is not told again.
+    KeptCosts costs;
+    ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
+    ASSERT_EQ(costs.learned.size(), 2U);
+    EXPECT_EQ(costs.learned[0].count, 5U);
+    EXPECT_EQ(costs.learned[1].count, 3U);
+    EXPECT_EQ(costs.model.system_copy.per_byte, measured().model.system_copy.per_byte);
+}
+
+TEST_F(CostFile, ProcessesThatEndTogetherDoNotAllWrite) {
+    ASSERT_EQ(save_costs(path, kOwner, measured()), "");
+    LearnedBook one, other;
+    see(one, Way::kAtOnce, 5);
+    see(other, Way::kAnnounced, 5);
+    age();
+    CostSharing(path, kOwner).exchange(one, after(1s));
+    CostSharing(path, kOwner).exchange(other, after(1s));
+    KeptCosts costs;
+    ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
+    EXPECT_EQ(costs.learned.size(), 1U);
+}
+
+TEST_F(CostFile, ExchangesBecomeSeldom) {
+    CostSharing sharing(path, kOwner);
+    LearnedBook book;
+    unsigned exchanges = 0;
+    for (ucs::Duration now = 5s; now < 1h; now += 100ms) {
+        if (!sharing.is_due(after(now))) continue;
+        EXPECT_GE(now, 6s);
+        ++exchanges;
+        sharing.exchange(book, after(now));
+    }
+    EXPECT_GE(exchanges, 12U);
+    EXPECT_LE(exchanges, 18U);
+    // Nothing was learned.
+    EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(CostFile, AFileThatIsDeletedIsForgotten) {
+    ASSERT_EQ(save_costs(path, kOwner, measured()), "");
+    LearnedBook book;
+    CostSharing sharing(path, kOwner);
+    see(book, Way::kAtOnce, 5);
+    age();
+    sharing.exchange(book, after(1s));
+    ASSERT_TRUE(std::filesystem::remove(path));
+    sharing.exchange(book, after(3s));
+    EXPECT_FALSE(std::filesystem::exists(path));
+    see(book, Way::kAnnounced, 2);
+    sharing.exchange(book, after(7s));
+    KeptCosts costs;
+    ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
+    ASSERT_EQ(costs.learned.size(), 1U);
+    EXPECT_EQ(costs.learned[0].way, Way::kAnnounced);
 }
 
 TEST_F(CostFile, OnlyAFileOfTheUsersIsRead) {
@@ -146,12 +228,19 @@ TEST_F(CostFile, OnlyAFileOfTheUsersIsRead) {
 }
 
 TEST_F(CostFile, LiesInTheCacheFolder) {
-    EXPECT_EQ(default_cost_file(ucs::MapEnvironment({{"XDG_CACHE_HOME", "/c"}, {"HOME", "/h"}})),
-              "/c/swiftlane/costs");
-    EXPECT_EQ(default_cost_file(ucs::MapEnvironment({{"HOME", "/h"}})),
-              "/h/.cache/swiftlane/costs");
-    EXPECT_EQ(default_cost_file(ucs::MapEnvironment({{"XDG_CACHE_HOME", "c"}})), "");
-    EXPECT_EQ(default_cost_file(ucs::MapEnvironment()), "");
+    const auto file = [](const ucs::Environment& environment, const CostOwner& owner = kOwner) {
+        return default_cost_file(environment, owner);
+    };
+    const ucs::MapEnvironment both({{"XDG_CACHE_HOME", "/c"}, {"HOME", "/h"}});
+    EXPECT_TRUE(file(both).starts_with("/c/swiftlane/costs-")) << file(both);
+    EXPECT_TRUE(
+        file(ucs::MapEnvironment({{"HOME", "/h"}})).starts_with("/h/.cache/swiftlane/costs-"));
+    EXPECT_EQ(file(ucs::MapEnvironment({{"XDG_CACHE_HOME", "c"}})), "");
+    EXPECT_EQ(file(ucs::MapEnvironment()), "");
+    // Machines of several kinds may share a folder.
+    CostOwner other = kOwner;
+    other.kernel += "1";
+    EXPECT_NE(file(both), file(both, other));
 }
 
 TEST_F(CostFile, IsWhatTheVariableNames) {
@@ -178,6 +267,7 @@ TEST_F(CostFile, NamesThisMachine) {
     const CostOwner owner = CostOwner::own();
     EXPECT_FALSE(owner.processor.empty());
     EXPECT_GT(owner.cores, 0u);
+    EXPECT_FALSE(owner.kernel.empty());
     EXPECT_EQ(owner.version, PACKAGE_VERSION);
 }
 
