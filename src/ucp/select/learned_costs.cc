@@ -15,6 +15,9 @@ constexpr float kMostWrong = 8;
 constexpr uint8_t kLeastGap = 32;    //!< messages between two trials
 constexpr uint8_t kRun = 4;          //!< messages of a trial among others
 constexpr float kMostCredit = 0.1F;  //!< seconds
+/** The first trial in a process has not to be earned if it is likely to take no more times as long.
+ */
+constexpr double kFirstTrial = 5;
 /** Of the better way so many bytes are sent from one message that is timed to the next. */
 constexpr size_t kTimedBytes = size_t{1} << 20;
 constexpr size_t kMostUntimed = 64;  //!< messages
@@ -95,12 +98,15 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
     state.credit = std::min(state.credit + static_cast<float>(usually * kLost), kMostCredit);
     if (state.since_trial >= kLeastGap) {
         const uint8_t run = which.load == Load::kAlone ? 1 : kRun;
-        const double more = run * (estimate(state, ways, other, length) - usually);
+        const double trial = estimate(state, ways, other, length);
+        const double more = run * (trial - usually);
+        const bool is_free = !state.has_tried && trial <= kFirstTrial * usually;
         // A dear one waits until there is credit enough, which messages of the better way bring.
-        if (more <= static_cast<double>(state.credit)) {
-            state.credit -= static_cast<float>(std::max(more, 0.0));
+        if (is_free || more <= static_cast<double>(state.credit)) {
+            if (!is_free) state.credit -= static_cast<float>(std::max(more, 0.0));
             state.since_trial = 0;
             state.left_to_try = run - 1;
+            state.has_tried = true;
             return {other, true};
         }
     } else {

@@ -38,9 +38,9 @@ struct MessageTime {
  * factor is right after a few messages, for all lengths of the class.
  *
  * The way that costs less is the choice; until that of the protocol table was observed a few times
- * it is the choice. The other one is tried so rarely that what is lost by it stays under kLost of
- * the class's time. Among others a trial is a run of messages, as the first of them pays for what
- * the others have evicted.
+ * it is the choice. The other one is tried once, and then so rarely that what is lost by it stays
+ * under kLost of the class's time. Among others a trial is a run of messages, as the first of them
+ * pays for what the others have evicted.
  *
  * Pure, and a function of the calls alone, without allocation.
  */
@@ -115,6 +115,7 @@ class LearnedCosts {
         uint8_t since_trial = 0;  //!< messages
         uint8_t since_timed = 0;  //!< messages of the better way
         uint8_t left_to_try = 0;  //!< of the trial that is going on
+        bool has_tried = false;   //!< in this process
     };
 
     const Figure& figure(Class which, Way way) const {

@@ -145,6 +145,27 @@ TEST(LearnedCosts, FiguresOfAnotherMachineAreRightAfterASecond) {
     });
 }
 
+TEST(LearnedCosts, WhatOthersFoundOutIsTriedSoon) {
+    const size_t length = 128 << 10;
+    const auto which = class_of(length);
+    for (const double wrong : {4.0, 40.0}) {
+        const auto costs = std::make_unique<LearnedCosts>();
+        costs->restore(which, Way::kAtOnce, static_cast<float>(wrong), 1000);
+        costs->restore(which, Way::kAnnounced, 1, 1000);
+        ucs::Random random(9);
+        const Machine machine{.ways = kWithinHost, .times = {1, 2}, .held_up = 0};
+        unsigned messages = 0;
+        while (costs->best(which, kWithinHost, length, Way::kAtOnce) == Way::kAnnounced) {
+            const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kAtOnce);
+            ++messages;
+            if (is_timed)
+                costs->observe(which, way, kWithinHost.assumed(way).at(length),
+                               machine.time(Load::kAlone, way, length, random));
+        }
+        EXPECT_EQ(messages < 40, wrong == 4) << messages;
+    }
+}
+
 TEST(LearnedCosts, TrialsCostLessThanAHundredth) {
     ucs::Random random(3);
     for_each_machine([&](const Machine& machine, Load load) {
