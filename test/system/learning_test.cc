@@ -49,6 +49,22 @@ class Exchange {
         }
         return cluster().clock.now() - begin;
     }
+    /** One message each way, whose receive is posted when it has long been there. */
+    void late_turn() {
+        for (const size_t from : {0, 1}) {
+            const ucs_status_ptr_t send = ucp_tag_send_nbx(
+                cluster().endpoint(from, 1 - from), buffers_.back().data(), kLength, 1, &kNothing);
+            const ucs::Time begin = cluster().clock.now();
+            while (cluster().clock.now() - begin < kLate) cluster().step();
+            const ucs_status_ptr_t receive =
+                ucp_tag_recv_nbx(cluster().worker(1 - from), buffers_.front().data(), kLength, 1,
+                                 ~ucp_tag_t{0}, &kNothing);
+            EXPECT_EQ(cluster().finish(receive), UCS_OK);
+            EXPECT_EQ(cluster().finish(send), UCS_OK);
+        }
+    }
+    static constexpr ucs::Duration kLate = std::chrono::milliseconds(1);
+
     ucs::Duration turns(unsigned count) {
         ucs::Duration sum{};
         for (unsigned i = 0; i < count; ++i) sum += turn();
@@ -137,6 +153,17 @@ TEST_F(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
     // And it stays so.
     exchange.turns(64);
     EXPECT_TRUE(is_right());
+}
+
+TEST_F(Learning, AReceiveThatIsLateTeachesNothingWrong) {
+    restore(HowSent::kAtOnce, 0.01);
+    restore(HowSent::kAnnounced, 1);
+    for (unsigned i = 0; i < 8; ++i) exchange.late_turn();
+    const LearnedCosts& costs = *exchange.learned(0).costs;
+    EXPECT_GE(costs.learned(which, HowSent::kAtOnce), 4U);
+    const double took = ways(0)->assumed(HowSent::kAtOnce).at(kLength) *
+                        static_cast<double>(costs.factor(which, HowSent::kAtOnce));
+    EXPECT_LT(took, ucs::seconds(Exchange::kLate) / 4);
 }
 
 TEST_F(Learning, TrialsCostLittle) {

@@ -45,8 +45,8 @@ std::vector<LearnedFigure> LearnedBook::take_news() {
 
 std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
                                  std::span<const LearnedFigure> news) {
-    constexpr uint32_t kMost = 1'000'000'000;  // no sum of two is too large
-    constexpr uint32_t kWeight = 256;          // messages at most, of what is known
+    constexpr uint32_t kMost = 1'000'000'000;              // no sum of two is too large
+    constexpr uint32_t kOldWeight = 64, kNewWeight = 256;  // messages at most
     for (const LearnedFigure& figure : news) {
         const auto same = std::ranges::find_if(
             known, [&](const LearnedFigure& each) { return each.is_of(figure); });
@@ -54,8 +54,8 @@ std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
             known.push_back(figure);
             continue;
         }
-        const auto before = static_cast<float>(std::min(same->count, kWeight));
-        const auto after = static_cast<float>(std::min(figure.count, kWeight));
+        const auto before = static_cast<float>(std::min(same->count, kOldWeight));
+        const auto after = static_cast<float>(std::min(figure.count, kNewWeight));
         if (before + after > 0)
             same->factor = (before * same->factor + after * figure.factor) / (before + after);
         same->count = std::min(same->count, kMost) + std::min(figure.count, kMost);

@@ -18,9 +18,13 @@ constexpr float kMostCredit = 0.1F;  //!< seconds
 /** The first trial in a process has not to be earned if it is likely to take no more times as long.
  */
 constexpr double kFirstTrial = 5;
-/** Of the better way so many bytes are sent from one message that is timed to the next. */
+/**
+ * Of the better way so many bytes go from one message that is timed to the next, and messages. To
+ * time one takes several percent of its time, as each of its pieces is timed.
+ */
 constexpr size_t kTimedBytes = size_t{1} << 20;
-constexpr size_t kMostUntimed = 64;  //!< messages
+constexpr size_t kLeastUntimed = 16;
+constexpr size_t kMostUntimed = 64;
 
 /** A receiver that waits for a message sees it within so much, and a part of the work. */
 constexpr ucs::Duration kSeen = std::chrono::microseconds(5);
@@ -112,7 +116,8 @@ LearnedCosts::Choice LearnedCosts::choose(Class which, const Ways& ways, size_t 
     } else {
         ++state.since_trial;
     }
-    if (++state.since_timed < std::min(kTimedBytes / std::max<size_t>(length, 1), kMostUntimed))
+    const size_t messages = kTimedBytes / std::max<size_t>(length, 1);
+    if (++state.since_timed < std::clamp(messages, kLeastUntimed, kMostUntimed))
         return {best, false};
     state.since_timed = 0;
     return {best, true};

@@ -28,7 +28,6 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
  */
 std::string describe_learned(const LearnedCosts& learned,
                              const std::array<std::optional<Ways>, kLoads>& ways,
-                             const ProtocolTable& table,
-                             const std::string& indent);
+                             const ProtocolTable& table, const std::string& indent);
 
 }  // namespace ucp::select

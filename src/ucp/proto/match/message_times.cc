@@ -49,6 +49,7 @@ void MessageTimes::begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t
               .stamp = stamp,
               .began = clock_.now().time_since_epoch(),
               .work = {},
+              .took = {},
               .is_elsewhere = false,
               .length = length,
               .rest = length - arrived};
@@ -60,7 +61,8 @@ void MessageTimes::end(const Request& request, Timing& timing) {
     // Over a network the first of it has come at once: the rest must say something.
     const bool is_shared = (timing.stamp & kSharedClock) != 0;
     if (endpoint == nullptr || (!is_shared && timing.rest < timing.length / 2)) return;
-    ucs::Duration took = clock_.now().time_since_epoch() - timing.began;
+    if (timing.took == ucs::Duration()) arrived(timing);
+    ucs::Duration took = timing.took;
     ucs::Duration before{};
     if (is_shared) {
         const auto sent = static_cast<ucs::Duration::rep>(timing.stamp >> kPlaceBits);

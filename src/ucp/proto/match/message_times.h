@@ -77,6 +77,8 @@ class MessageTimes {
      */
     void begin(Timing& timing, uint64_t sender, uint64_t stamp, size_t length, size_t arrived);
     ucs::Time now() const { return clock_.now(); }
+    /** All of it is here, though its receive is not: from now on only the program is waited for. */
+    void arrived(Timing& timing) { timing.took = clock_.now().time_since_epoch() - timing.began; }
     /** Its receive has ended, with what its status says. */
     void end(const Request& request, Timing& timing);
 

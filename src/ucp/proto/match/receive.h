@@ -21,7 +21,8 @@ struct Timing {
     uint64_t stamp;
     ucs::Duration began;  //!< by the clock; a ucs::Time would be set to 0 in each receive
     ucs::Duration work;   //!< of this processor, so far
-    bool is_elsewhere;    //!< some of it was done where it is not seen
+    ucs::Duration took;   //!< if all of it came before its receive; else 0
+    bool is_elsewhere;    //!< some of the work was done where it is not seen
     size_t length;        //!< of the message
     size_t rest;          //!< of these, bytes that came after the first
 };

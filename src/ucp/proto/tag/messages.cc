@@ -196,6 +196,8 @@ const Reassembly::Sink kKeptSink{[](void* target, size_t offset, const void* dat
                                      auto& message = *static_cast<TagMessage*>(target);
                                      message.kind = TagMessageKind::kEager;
                                      message.status = status;
+                                     if (message.timing.times != nullptr)
+                                         message.timing.times->arrived(message.timing);
                                  }};
 
 Reassembly::Sink sink_to(const Reassembly::Sink& kind, void* target) {
