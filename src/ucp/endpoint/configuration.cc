@@ -220,9 +220,10 @@ std::string EndpointConfiguration::describe_protocols(const std::string& indent)
     };
     std::string text =
         over("scalable", lanes_.scalable, scalable_figures_, protocols(false), learned(false));
-    if (dedicated_figures_)
+    if (dedicated_figures_) {
         text += over("dedicated", lanes_.dedicated, *dedicated_figures_, protocols(true),
                      learned(true));
+    }
     return text;
 }
 
