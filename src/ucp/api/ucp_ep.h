@@ -28,7 +28,8 @@ enum ucp_ep_params_field {
 
 enum ucp_ep_params_flags_field {
     UCP_EP_PARAMS_FLAGS_CLIENT_SERVER = UCS_BIT(0), /**< connect to a listener's socket address */
-    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK = UCS_BIT(1),   /**< taken, without effect yet */
+    /** To the own worker: what is sent goes to the next endpoint made so, and back. */
+    UCP_EP_PARAMS_FLAGS_NO_LOOPBACK = UCS_BIT(1),
     UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID = UCS_BIT(2) /**< tell the server the worker's client_id */
 };
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "ucp/endpoint/extras.h"
 #include "ucp/endpoint/lane_state.h"
 
 namespace ucp {
@@ -29,7 +30,14 @@ Endpoint& EndpointTable::make(uint64_t remote_uuid, ConfigurationRef configurati
     return made;
 }
 
+void EndpointTable::pair(Endpoint& endpoint) {
+    EndpointExtras& extras = endpoint.make_extras();
+    if (extras.partner == 0) extras.partner = loopbacks_.add(endpoint);
+}
+
 void EndpointTable::destroy(Endpoint& endpoint) {
+    const EndpointExtras* const extras = endpoint.extras();
+    if (extras != nullptr && extras->partner != 0) loopbacks_.remove(extras->partner);
     endpoints_.erase(endpoints_.iterator_to(endpoint));
     --count_;
     ++freed_;

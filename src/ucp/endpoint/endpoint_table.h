@@ -11,6 +11,7 @@
 #include <boost/intrusive/unordered_set.hpp>
 
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/loopbacks.h"
 #include "ucs/sys/random.h"
 
 namespace ucp {
@@ -42,6 +43,9 @@ class EndpointTable {
         const auto found = by_uuid_.find(uuid);
         return found == by_uuid_.end() ? nullptr : &*found;
     }
+    /** It is to the own worker, and the other end of another one. */
+    void pair(Endpoint& endpoint);
+    Loopbacks& loopbacks() { return loopbacks_; }
     /** The endpoint that owns a transport endpoint; slow, for errors. */
     Endpoint* find_owner(const uct::Endpoint* lane);
     /** The same for many: each endpoint is looked at once. Null where there is none. */
@@ -99,6 +103,7 @@ class EndpointTable {
     std::unique_ptr<ByUuid::bucket_type[]> buckets_;
     ByUuid by_uuid_;
     List endpoints_;
+    Loopbacks loopbacks_;
     size_t count_ = 0;
     uint64_t looks_ = 0;
     uint64_t freed_ = 0;

@@ -90,6 +90,7 @@ struct EndpointExtras {
     std::unique_ptr<StreamReceiver> stream;        //!< null: nothing was received or read yet
     std::unique_ptr<SocketConnection> connection;  //!< null: the peer is known by its address
     std::vector<uint32_t> finished_early;          //!< remote operations that earlier ones outlast
+    uint16_t partner = 0;                          //!< Loopbacks::add(); 0: none
     FlushQueue flushes;                            //!< that wait for answers of the peer
 };
 

@@ -44,7 +44,12 @@ ucs_status_t Worker::create_endpoint(const ucp_ep_params_t& params, Endpoint** e
         }
     }
     if (status != UCS_OK) return status;
+    const bool is_own = found->remote_uuid() == uuid();
+    const bool is_paired = is_own && has(UCP_EP_PARAM_FIELD_FLAGS) &&
+                           (params.flags & UCP_EP_PARAMS_FLAGS_NO_LOOPBACK) != 0;
+    if (is_paired) endpoints_.pair(*found);
     connector_.give_to_user(*found, params);
+    if (is_paired) streams_.take_early(*found);
     *endpoint = found;
     return UCS_OK;
 }

@@ -155,8 +155,10 @@ void AmHandlers::drop_overdue(ucs::Time now) {
 ucs_status_t AmHandlers::call(const Handler& handler, const Message& message, uint64_t attributes) {
     ucp_ep_h reply = nullptr;
     if (message.wants_reply) {
-        Endpoint* endpoint = endpoints_.find(message.sender);
-        if (endpoint != nullptr) reply = wrap(endpoint);
+        Endpoint* const endpoint = Loopbacks::is_number(message.sender)
+                                       ? endpoints_.loopbacks().find(message.sender)
+                                       : endpoints_.find(message.sender);
+        if (endpoint != nullptr && endpoint->admits(AmId::kAmSingle)) reply = wrap(endpoint);
     }
     if (handler.callback == nullptr) {
         const unsigned flags =

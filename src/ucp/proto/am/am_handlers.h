@@ -74,6 +74,8 @@ class EarlyMessages {
 
 /** AmHeader::flags. */
 inline constexpr uint16_t kAmReply = 1;  //!< the sender may be answered: its uuid is in the header
+/** Above it: the number of the endpoint to answer on, of a worker that sends to itself; or 0. */
+inline constexpr unsigned kAmPartnerShift = 4;
 
 /**
  * Active messages of a worker: sending, the user's handlers, and what they keep.
@@ -124,7 +126,7 @@ class AmHandlers : MessageProtocol {
     struct Message {
         uint16_t id;
         bool wants_reply;
-        uint64_t sender;  //!< uuid, if wants_reply
+        uint64_t sender;  //!< if wants_reply: uuid, or Loopbacks' number
         const std::byte* header;
         size_t header_length;
         std::byte* data;

@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "ucp/endpoint/extras.h"
 #include "ucp/proto/am/am_handlers.h"
 #include "ucs/log/log.h"
 
@@ -57,6 +58,12 @@ ucs_status_t post_am(Request& request, const Lane& lane) {
 
 // --- arriving ---
 
+/** On whose endpoint the sender is answered, if it wants to be. */
+uint64_t to_answer(const AmHeader& am, uint64_t sender) {
+    const unsigned partner = am.flags >> kAmPartnerShift;
+    return partner != 0 ? partner : sender;
+}
+
 }  // namespace
 
 ucs_status_t AmHandlers::on_short(void* arg, void* data, size_t length,
@@ -87,8 +94,8 @@ ucs_status_t AmHandlers::on_single(void* arg, void* data, size_t length,
     auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
     const size_t payload = length - sizeof(header) - header.am.header_length;
     return static_cast<AmHandlers*>(arg)->deliver(
-        {header.am.id, (header.am.flags & kAmReply) != 0, header.sender, bytes + payload,
-         header.am.header_length, bytes, payload},
+        {header.am.id, (header.am.flags & kAmReply) != 0, to_answer(header.am, header.sender),
+         bytes + payload, header.am.header_length, bytes, payload},
         descriptor);
 }
 
@@ -136,9 +143,10 @@ const Reassembly::Sink kBlockSink{
             return;
         }
         message->held.release();
-        message->handlers->deliver_block(
-            {message->am.id, (message->am.flags & kAmReply) != 0, message->sender,
-             message->header.get(), message->am.header_length, message->data, message->total});
+        message->handlers->deliver_block({message->am.id, (message->am.flags & kAmReply) != 0,
+                                          to_answer(message->am, message->sender),
+                                          message->header.get(), message->am.header_length,
+                                          message->data, message->total});
     }};
 
 }  // namespace
@@ -204,8 +212,8 @@ ucs_status_t AmHandlers::on_announcement(void* arg, void* data, size_t length,
     AmHeader am;
     std::memcpy(&am, &announcement.rts.envelope, sizeof(am));
     self.deliver_announcement(
-        {am.id, (am.flags & kAmReply) != 0, announcement.rts.sender, announcement.header.data(),
-         announcement.header.size(), nullptr, announcement.rts.length},
+        {am.id, (am.flags & kAmReply) != 0, to_answer(am, announcement.rts.sender),
+         announcement.header.data(), announcement.header.size(), nullptr, announcement.rts.length},
         data, length);
     return UCS_OK;
 }
@@ -244,7 +252,9 @@ ucs_status_ptr_t AmHandlers::send(Endpoint& endpoint, uint16_t id, const void* h
     const uint32_t flags = params.flags();
     AmHeader am{id, 0, static_cast<uint32_t>(header_length)};
     if ((flags & UCP_AM_SEND_FLAG_REPLY) != 0) {
-        am.flags = kAmReply;
+        const EndpointExtras* const extras = endpoint.extras();
+        const unsigned partner = extras == nullptr ? 0 : extras->partner;
+        am.flags = static_cast<uint16_t>(kAmReply | partner << kAmPartnerShift);
         request->flags |= Request::kNeedsGreeting;
     }
     auto* const memory = reinterpret_cast<Memory*>(params.memory());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <vector>
 
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/extras.h"
@@ -247,6 +248,19 @@ Stream& Streams::of(Endpoint& endpoint) {
     return static_cast<Stream&>(*stream);
 }
 
+void Streams::take_early(Endpoint& endpoint) {
+    const std::vector<std::byte> early =
+        endpoints_.loopbacks().take_early(endpoint.extras()->partner);
+    if (!early.empty()) of(endpoint).arrived(early.data(), early.size());
+}
+
+/** Whose messages name their stream like that; null: nobody's. */
+Endpoint* Streams::find(uint64_t name) {
+    if (Loopbacks::is_number(name)) return endpoints_.loopbacks().find(name);
+    const auto named = named_.find(name);
+    return named != named_.end() ? named->second : endpoints_.find(name);
+}
+
 size_t Streams::poll(ucp_stream_poll_ep_t* endpoints, size_t room) {
     size_t filled = 0;
     for (; filled < room && !ready_.empty(); ++filled) {
@@ -265,9 +279,13 @@ ucs_status_t Streams::on_stream(void* arg, void* data, size_t length, uct::Recei
         return UCS_OK;
     }
     std::memcpy(&header, data, sizeof(header));
-    const auto named = self.named_.find(header.stream);
-    Endpoint* endpoint =
-        named != self.named_.end() ? named->second : self.endpoints_.find(header.stream);
+    Endpoint* const endpoint = self.find(header.stream);
+    const Endpoint* const waiting = self.endpoints_.loopbacks().find_waiting(header.stream);
+    if (waiting != nullptr && waiting->admits(AmId::kStream)) {
+        const std::span bytes(static_cast<const std::byte*>(data), length);
+        self.endpoints_.loopbacks().hold(bytes.subspan(sizeof(header)));
+        return UCS_OK;
+    }
     if (endpoint == nullptr) {
         ucs::log_debug("{} bytes of a stream that nobody has were dropped",
                        length - sizeof(header));
@@ -302,6 +320,7 @@ ucs_status_t post_stream(Request& request, const Lane& lane) {
 
 uint64_t stream_name(const Endpoint& endpoint) {
     const EndpointExtras* extras = endpoint.extras();
+    if (extras != nullptr && extras->partner != 0) return extras->partner;
     if (extras != nullptr && extras->connection != nullptr) return extras->connection->stream();
     return endpoint.local_uuid();
 }

@@ -122,6 +122,8 @@ class Streams {
                           const OpParams& params);
     /** The stream of an endpoint, made at first use. */
     Stream& of(Endpoint& endpoint);
+    /** The endpoint has got its partner's bytes that came before it. */
+    void take_early(Endpoint& endpoint);
     /** As ucp_stream_worker_poll: each endpoint is told once for what has come until then. */
     size_t poll(ucp_stream_poll_ep_t* endpoints, size_t room);
 
@@ -132,6 +134,8 @@ class Streams {
   private:
     static ucs_status_t on_stream(void* self, void* data, size_t length,
                                   uct::ReceiveDescriptor* descriptor);
+
+    Endpoint* find(uint64_t name);
 
     EndpointTable& endpoints_;
     std::unordered_map<uint64_t, Endpoint*> named_;
