@@ -164,7 +164,7 @@ void Victim::step(unsigned count) {
 void Victim::message(uint8_t id, std::span<const std::byte> bytes) {
     // A copy of its own size, so that a sanitizer sees every read past it.
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
-    victim_.worker->interfaces().deliver(id, copy.data(), copy.size());
+    victim_.worker->interfaces().deliver(peer_.worker->uuid(), id, copy.data(), copy.size());
     step(1);
 }
 

@@ -39,6 +39,15 @@ inline constexpr auto kSenderOffsets = [] {
 
 }  // namespace internal
 
+/** Bit i: messages of id i name their sender. */
+constexpr uint32_t ids_with_claims() {
+    uint32_t ids = 0;
+    for (unsigned id = 0; id < uct::kMaxAmId; ++id) {
+        if (internal::kSenderOffsets[id] != internal::kNoSender) ids |= 1u << id;
+    }
+    return ids;
+}
+
 /** The uuid of the worker that the message names as its sender; nothing if it names none. */
 inline std::optional<uint64_t> claimed_sender(AmId id, std::span<const std::byte> message) {
     const int8_t offset = internal::kSenderOffsets[static_cast<size_t>(id) % uct::kMaxAmId];

@@ -44,18 +44,20 @@ InterfaceSet::InterfaceSet() {
     handlers_.entries.fill({drop_message, nullptr});
 }
 
-void InterfaceSet::deliver(uint8_t id, void* data, size_t length) {
+void InterfaceSet::deliver(uint64_t worker, uint8_t id, void* data, size_t length) {
     // It was admitted when it came, and need not be from whom another message comes from now.
-    struct Pause {
-        explicit Pause(uct::PeerIdentity*& sender)
-            : place_(sender), sender_(std::exchange(sender, nullptr)) {}
-        ~Pause() { place_ = sender_; }
-        Pause(const Pause&) = delete;
+    struct Its {
+        Its(uct::PeerIdentity*& sender, uct::PeerIdentity& its)
+            : place_(sender), sender_(std::exchange(sender, &its)) {}
+        ~Its() { place_ = sender_; }
+        Its(const Its&) = delete;
 
       private:
         uct::PeerIdentity*& place_;
         uct::PeerIdentity* const sender_;
-    } const pause(sender_);
+    };
+    uct::PeerIdentity from{.worker = worker, .is_lane = true};
+    const Its its(sender_, from);
     uct::dispatch_am(handlers_, id % uct::kMaxAmId, data, length, nullptr);
 }
 
@@ -81,6 +83,7 @@ void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
 
 uint64_t InterfaceSet::account_of(uint64_t claimed) const {
     if (sender_ == nullptr) return claimed;
+    if (sender_->is_lane) return sender_->worker;
     const uint64_t worker = peers_.worker_of(sender_->name);
     return worker != 0 ? worker : sender_->name;
 }
@@ -91,6 +94,7 @@ void InterfaceSet::too_much(uint64_t account) {
         "earlier, send less ahead, or raise UCX_PEER_MEMORY",
         account, peer_memory_.held(account));
     if (sender_ != nullptr) sender_->is_over = true;
+    handlers_.asked = ~uint32_t{0};  // also about short ones: whoever is cut off is not heard
     errors_.too_much(errors_.self, account);
 }
 
@@ -146,6 +150,7 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.lost_arg = this;
     handlers_.admits = admits;
     handlers_.admits_arg = this;
+    handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
     const uct::InterfaceParams params{context.clock(),
                                       random,
@@ -209,6 +214,7 @@ unsigned InterfaceSet::poll_networks() {
 unsigned InterfaceSet::poll() {
     constexpr uint32_t kAlone = 4;
     uct::Interface* const busy = busy_;
+    sender_ = nullptr;  // a handler of the program's may have thrown
     unsigned events = 0;
     if (busy != nullptr) {
         events = busy->progress();
@@ -271,12 +277,20 @@ void PeerNames::forget(uint64_t worker) {
     ++generation_;
 }
 
+bool PeerNames::is_listed(uint64_t worker, uint64_t name) const {
+    const auto [first, last] = names_.equal_range(worker);
+    return std::any_of(first, last, [&](const auto& known) {
+        return ((known.second ^ name) & uct::kNameKindMask) == 0;
+    });
+}
+
 bool PeerNames::is_from(uct::PeerIdentity& peer, uint64_t worker) {
+    if (peer.is_lane) return peer.worker == worker;
     if (peer.worker == worker && peer.generation == generation_) return true;
     const auto known = workers_.find(peer.name);
     const bool is_free = peer.worker == 0 || peer.worker == worker;
-    const bool is_his =
-        known != workers_.end() ? known->second == worker : is_free && !names_.contains(worker);
+    const bool is_his = known != workers_.end() ? known->second == worker
+                                                : is_free && !is_listed(worker, peer.name);
     if (is_his) {
         peer.worker = worker;
         peer.generation = generation_;

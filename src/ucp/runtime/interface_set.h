@@ -22,8 +22,8 @@ namespace ucp {
  * Which worker speaks on which connection, where the transport knows its connections apart.
  *
  * A worker's address lists the names that its connections bear (uct::Interface::name_of()). From
- * then on nobody else speaks for that worker, and these connections for no other. A connection that
- * no address has named is its first claimant's.
+ * then on nobody else speaks for that worker by this kind of transport, and these connections for
+ * no other. A connection that no address has named is its first claimant's.
  */
 class PeerNames {
   public:
@@ -49,6 +49,8 @@ class PeerNames {
 
   private:
     void drop(uint64_t name, uint64_t worker);
+    /** Has an address told which names the worker bears by the same kind of transport? */
+    bool is_listed(uint64_t worker, uint64_t name) const;
 
     std::unordered_map<uint64_t, uint64_t> workers_;     //!< by name
     std::unordered_multimap<uint64_t, uint64_t> names_;  //!< by worker
@@ -98,8 +100,8 @@ class InterfaceSet {
     }
     /** For a dedicated queue pair that is to be made; none if the context's are all in use. */
     QueuePairBudget::Share take_queue_pair() { return QueuePairBudget::Share(*queue_pair_budget_); }
-    /** Hands over a message that a receive gate held back. */
-    void deliver(uint8_t id, void* data, size_t length);
+    /** Hands over a message that was held back, or that came within another one of that worker. */
+    void deliver(uint64_t worker, uint8_t id, void* data, size_t length);
 
     // --- whom messages are from, where transports know it ---
 
@@ -108,7 +110,7 @@ class InterfaceSet {
     bool may_be_from(uint64_t worker) {
         return sender_ == nullptr || peers_.is_from(*sender_, worker);
     }
-    /** The name that the message that is being handled bears; 0: nobody knows. */
+    /** The name that the message that is being handled bears; 0: it has none. */
     uint64_t sender_name() const { return sender_ == nullptr ? 0 : sender_->name; }
     /**
      * Whose account the message that is being handled goes to: the worker's if it is known, else

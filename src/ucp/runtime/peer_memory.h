@@ -13,8 +13,7 @@ namespace ucp {
  * messages (UCX_PEER_MEMORY).
  *
  * Who sends more than that while nobody receives loses his endpoint, and others go on. Workers are
- * told apart by their uuid: what comes over a transport that does not say whom a message is from
- * (uuid 0) is not counted. That is shared memory, where only processes of the same user send.
+ * told apart by their uuid. What a worker sends to itself (uuid 0) is not counted.
  */
 class PeerMemory {
   public:

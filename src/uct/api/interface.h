@@ -25,6 +25,17 @@ namespace uct {
 class Interface;
 class MemoryDomain;
 
+/**
+ * What the lowest bits of a name say: by which kind of transport its bearer is known. A worker's
+ * address tells all names that it bears by one kind, or none of them.
+ */
+enum class NameKind : uint8_t { kTcp, kFifo, kUd, kDc };
+inline constexpr uint64_t kNameKindMask = 7;
+
+constexpr uint64_t peer_name(NameKind kind, uint64_t unique) {
+    return (unique & ~kNameKindMask) | static_cast<uint64_t>(kind);
+}
+
 /** Whom the messages of a connection come from, as a transport that knows it says. */
 struct PeerIdentity {
     uint64_t name = 0;  //!< Interface::name_of() the address that they come from
@@ -33,6 +44,7 @@ struct PeerIdentity {
     uint32_t generation = 0;
     bool was_refused = false;
     bool is_over = false;  //!< the worker hears nothing more of it: the transport ends it
+    bool is_lane = false;  //!< Endpoint::set_peer() says whose it is; there is no name
 };
 
 /** The active-message handlers of a worker, one table for all its interfaces. */
@@ -54,6 +66,8 @@ struct AmTable {
     bool (*admits)(void* arg, PeerIdentity& from, uint8_t id, const void* data,
                    size_t length) = nullptr;
     void* admits_arg = nullptr;
+    /** Bit i: transports that ask for the messages that it takes, not for all, ask for id i. */
+    uint32_t asked = 0;
     /** Set while a message is handled whose sender is known. */
     PeerIdentity** sender = nullptr;
 };
@@ -215,6 +229,11 @@ class Endpoint {
     /** Dedicated: bring the endpoint up towards the peer's; it can receive when this returns
      * UCS_OK. */
     virtual ucs_status_t connect(const RemoteAddress& remote) { return UCS_ERR_UNSUPPORTED; }
+    /**
+     * Dedicated: the worker whose messages come here, before any can come. Those in another's name
+     * are not delivered.
+     */
+    virtual void set_peer(uint64_t worker) {}
     /** Dedicated: messages go to the gate from now on (null: to their handlers). */
     virtual void set_receive_gate(ReceiveGate* gate) {}
 

@@ -42,6 +42,46 @@ inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t i
     return dispatch_am(table, id, data, length, descriptor);
 }
 
+/**
+ * The same for messages of which most are short and name nobody: the worker is asked only about
+ * those that it wants to be asked about. Who is the sender stands in the table's place for the
+ * whole of a poll, so that one message costs no more than to write it there.
+ */
+class SenderPlace {
+  public:
+    explicit SenderPlace(const AmTable& table)
+        : table_(table), place_(table.sender != nullptr ? table.sender : &nobody_) {}
+    SenderPlace(const SenderPlace&) = delete;
+    SenderPlace& operator=(const SenderPlace&) = delete;
+
+    /** No message is handled any more. */
+    void clear() { *place_ = nullptr; }
+
+    /** May the message be handed over? Whom it is from is known until the next one. */
+    bool admits(PeerIdentity& from, uint8_t id, const void* data, size_t length) {
+        *place_ = &from;
+        return (table_.asked >> id & 1) == 0 ||
+               table_.admits(table_.admits_arg, from, id, data, length);
+    }
+
+  private:
+    const AmTable& table_;
+    PeerIdentity* nobody_ = nullptr;
+    PeerIdentity** const place_;
+};
+
+/** The identity goes, perhaps while a message of it is handled. */
+inline void forget_sender(const AmTable& table, const PeerIdentity& from) {
+    if (table.sender != nullptr && *table.sender == &from) *table.sender = nullptr;
+}
+
+/** Until its end, however that comes about, messages are handled. */
+class SenderScope : public SenderPlace {
+  public:
+    using SenderPlace::SenderPlace;
+    ~SenderScope() { clear(); }
+};
+
 /** Fill a table with handlers that drop what nobody expects; ids come from outside. */
 inline void drop_all(AmTable& table) {
     table.entries.fill(

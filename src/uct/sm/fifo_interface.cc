@@ -4,8 +4,19 @@
 #include <algorithm>
 
 #include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
+#include "uct/base/am.h"
 
 namespace uct::sm {
+
+namespace {
+
+/** Who has not said who he is bears a name that no address lists. */
+PeerIdentity nobody() {
+    return {.name = peer_name(NameKind::kFifo, ucs::unique_id())};
+}
+
+}  // namespace
 
 FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params)
     : SmInterface(config, params, kDeclaration) {
@@ -16,7 +27,7 @@ FifoInterface::FifoInterface(const Config& config, const InterfaceParams& params
 
 ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& params,
                                  std::unique_ptr<Interface>* interface) {
-    constexpr size_t kFewSenders = 64, kManySenders = 4096;
+    constexpr size_t kFewSenders = 64, kManySenders = control::kMostSenders;
     std::unique_ptr<FifoInterface> opened(new FifoInterface(config, params));
     const auto senders = static_cast<uint32_t>(
         std::clamp(2 * params.estimated_endpoints, kFewSenders, kManySenders));
@@ -29,6 +40,8 @@ ucs_status_t FifoInterface::open(const Config& config, const InterfaceParams& pa
         ucs::log_error("sm_fifo has no shared memory for its queue: {}", ucs_status_string(status));
         return status;
     }
+    opened->senders_.resize(senders);
+    for (PeerIdentity& sender : opened->senders_) sender = nobody();
     opened->inbox_->set_wake_descriptor(opened->wake_descriptor());
     *interface = std::move(opened);
     return UCS_OK;
@@ -53,7 +66,8 @@ ucs_status_t FifoInterface::create_endpoint(const RemoteAddress& remote,
     std::shared_ptr<Outbox> outbox = known == outboxes_.end() ? nullptr : known->second.lock();
     if (outbox == nullptr || outbox->name() != name) {
         std::unique_ptr<Outbox> opened;
-        const ucs_status_t status = Outbox::open(name, Outbox::Kind::kManySenders, &opened);
+        const ucs_status_t status =
+            Outbox::open(name, Outbox::Kind::kManySenders, inbox_->name(), &opened);
         if (status != UCS_OK) return status;
         if (opened->buffer_size() != config_.segment_size) {
             ucs::log_error("UCX_SM_SEG_SIZE is {} here and {} in process {}: it must be the same",
@@ -73,10 +87,35 @@ unsigned FifoInterface::progress() {
 }
 
 unsigned FifoInterface::take_messages() {
-    return inbox_->poll(config_.max_poll,
-                        [this](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
-                            return deliver(id, data, length, kept);
-                        });
+    SenderScope sender(params_.am_table);
+    PeerIdentity* const senders = senders_.data();
+    const auto count = static_cast<uint32_t>(senders_.size());
+    return inbox_->poll(
+        config_.max_poll,
+        [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
+            if (place >= count || !sender.admits(senders[place], id, data, length)) [[unlikely]]
+                return false;
+            return deliver(id, data, length, kept);
+        },
+        [&](uint32_t place, const std::byte* who, size_t length) {
+            if (place < count) announced(place, {who, length});
+        });
+}
+
+uint64_t FifoInterface::name_of(const RemoteAddress& remote) const {
+    const auto name = SegmentName::read(remote.interface);
+    return name ? peer_name(NameKind::kFifo, name->nonce) : 0;
+}
+
+/** What comes from that place now is from whoever has the queue of that name. */
+void FifoInterface::announced(uint32_t place, std::span<const std::byte> who) {
+    const auto name = SegmentName::read(who);
+    // Of two who claim to be the same, the one that was here first is.
+    const bool is_known = name && !inbox_->is_elsewhere(place, name->nonce);
+    if (!is_known)
+        ucs::log_warn("a sender over shared memory says that it is another: not believed");
+    senders_[place] =
+        is_known ? PeerIdentity{.name = peer_name(NameKind::kFifo, name->nonce)} : nobody();
 }
 
 ucs_status_t FifoInterface::fall_asleep() {
@@ -97,9 +136,14 @@ ucs_status_t FifoEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
         return am_short_slow(id, header, payload, length);
     Slot& slot = outbox.slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
-    copy_inline(slot.data + sizeof(header), payload, length);
-    slot.control.store(control::word(number, id, sizeof(header) + length, 0),
-                       std::memory_order_release);
+    if (length == sizeof(uint64_t)) [[likely]] {
+        std::memcpy(slot.data + sizeof(header), payload, sizeof(uint64_t));
+        slot.control.store(outbox.word_of_eight(number, id), std::memory_order_release);
+    } else {
+        copy_inline(slot.data + sizeof(header), payload, length);
+        slot.control.store(outbox.word(number, id, sizeof(header) + length, 0),
+                           std::memory_order_release);
+    }
     Outbox::send_for_later(slot);
     return UCS_OK;
 }
@@ -121,7 +165,7 @@ ucs_status_t FifoEndpoint::am_short_slow(uint8_t id, uint64_t header, const void
     Slot& slot = outbox_->slot(number);
     std::memcpy(slot.data, &header, sizeof(header));
     copy_inline(slot.data + sizeof(header), payload, length);
-    slot.control.store(control::word(number, id, sizeof(header) + length, 0),
+    slot.control.store(outbox_->word(number, id, sizeof(header) + length, 0),
                        std::memory_order_release);
     if (sleeps) outbox_->wake();
     return UCS_OK;
@@ -140,7 +184,7 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     const size_t length = buffer == nullptr ? 0 : write(buffer);
     interface_.spend(length);
     Slot& slot = outbox_->slot(number);
-    slot.control.store(control::word(number, id, length, control::kInBuffer),
+    slot.control.store(outbox_->word(number, id, length, control::kInBuffer),
                        std::memory_order_release);
     Outbox::send_for_later(slot);
     if (std::byte* const next = outbox_->buffer(number + 1); next != nullptr)

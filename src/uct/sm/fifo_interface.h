@@ -23,15 +23,18 @@ class FifoInterface final : public SmInterface {
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
     unsigned progress() override;
+    uint64_t name_of(const RemoteAddress& remote) const override;
 
   private:
     FifoInterface(const Config& config, const InterfaceParams& params);
     [[gnu::noinline]] unsigned take_messages();
+    void announced(uint32_t place, std::span<const std::byte> who);
     ucs_status_t fall_asleep() override;
     void wake_up() override {}
     void look_after_queues() override { inbox_->bury_dead(); }
 
     std::unique_ptr<Inbox> inbox_;
+    std::vector<PeerIdentity> senders_;                   //!< by place in the queue
     std::map<uint64_t, std::weak_ptr<Outbox>> outboxes_;  //!< of peers, by the segment's nonce
 };
 

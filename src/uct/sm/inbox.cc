@@ -93,6 +93,13 @@ bool Inbox::is_hole() {
     return found && !has_message();
 }
 
+bool Inbox::is_elsewhere(uint32_t place, uint64_t nonce) const {
+    for (uint32_t i = 0; i < layout_.senders; ++i) {
+        if (i != place && senders_[i].name.load(std::memory_order_acquire) == nonce) return true;
+    }
+    return false;
+}
+
 void Inbox::bury_dead() {
     constexpr uint32_t kSome = 4;
     if (layout_.senders == 0) return;

@@ -40,11 +40,12 @@ class Inbox {
     }
 
     /**
-     * Take at most `most` messages. deliver(id, data, length, descriptor) -> bool: true if the
-     * descriptor was kept. It may do anything but destroy the inbox.
+     * Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
+     * the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
+     * may do anything but destroy the inbox. announced(sender, data, length): who is there now.
      */
-    template <typename Deliver>
-    unsigned poll(unsigned most, Deliver&& deliver) {
+    template <typename Deliver, typename Announced>
+    unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
         unsigned count = 0;
         do {
             Slot& slot = slots_[next_ & mask_];
@@ -52,11 +53,14 @@ class Inbox {
             if (!control::is_message(word, next_)) break;
             fetch_ahead(count);
             const size_t length = control::length(word);
-            if ((word & control::kInBuffer) == 0) [[likely]] {
+            const uint32_t sender = control::sender(word, next_);
+            if ((word & (control::kInBuffer | control::kAnnouncement)) == 0) [[likely]] {
                 if (length <= kInline) [[likely]]
-                    deliver(control::id(word), slot.data, length, nullptr);
-            } else {
-                take_buffer(word, length, deliver);
+                    deliver(control::id(word), slot.data, length, nullptr, sender);
+            } else if ((word & control::kAnnouncement) == 0) {
+                take_buffer(word, length, sender, deliver);
+            } else if (length <= kInline) {
+                announced(sender, slot.data, length);
             }
             consume();
         } while (++count < most);
@@ -83,7 +87,10 @@ class Inbox {
     /** Many senders: ask the next one for a signal. @return false if a message is on its way */
     bool arm();
 
-    // --- senders that died ---
+    // --- senders ---
+
+    /** Does a place but that one belong to whoever has the queue of that nonce? */
+    bool is_elsewhere(uint32_t place, uint64_t nonce) const;
 
     /**
      * Look for a slot that was reserved by somebody who died before it was filled, and give it up;
@@ -108,10 +115,10 @@ class Inbox {
     Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout);
 
     template <typename Deliver>
-    void take_buffer(uint64_t word, size_t length, Deliver&& deliver) {
+    void take_buffer(uint64_t word, size_t length, uint32_t sender, Deliver&& deliver) {
         if (length > layout_.buffer_size) return;
         if (layout_.senders == 0) {
-            deliver(control::id(word), buffers_ + area_.next(), length, nullptr);
+            deliver(control::id(word), buffers_ + area_.next(), length, nullptr, sender);
             area_.advance(length);
             if (area_.is_due(area_told_)) {
                 area_told_ = area_.count;
@@ -123,7 +130,8 @@ class Inbox {
         const uint32_t index = buffer_of_[place];
         std::byte* data = buffers_ + size_t{index} * layout_.buffer_size;
         Buffer* descriptor = spares_.empty() ? nullptr : &descriptors_[index];
-        if (!deliver(control::id(word), data, length, descriptor) || descriptor == nullptr) return;
+        if (!deliver(control::id(word), data, length, descriptor, sender) || descriptor == nullptr)
+            return;
         ++kept_;
         buffer_of_[place] = spares_.back();
         spares_.pop_back();

@@ -11,14 +11,14 @@
 namespace uct::sm {
 
 std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t room) {
-    constexpr uint32_t kMost = 1u << 20;
+    constexpr uint32_t kMost = control::kMostSlots;
     const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders};
     if (header.magic != QueueHeader::kMagic || header.version != QueueHeader::kVersion) return {};
     if (!std::has_single_bit(layout.slots) || layout.slots < QueueLayout::kFewestSlots ||
         layout.slots > kMost || layout.buffers > kMost ||
         layout.buffers < (layout.senders == 0 ? Area::kFewestPieces : layout.places()) ||
         layout.buffer_size > control::kLengthMask || layout.buffer_size % kLine != 0 ||
-        layout.senders > kMost || layout.size() > room) {
+        layout.senders > control::kMostSenders || layout.size() > room) {
         return {};
     }
     return layout;
@@ -42,7 +42,8 @@ Outbox::~Outbox() {
     if (wake_descriptor_ >= 0) close(wake_descriptor_);
 }
 
-ucs_status_t Outbox::open(const SegmentName& name, Kind kind, std::unique_ptr<Outbox>* outbox) {
+ucs_status_t Outbox::open(const SegmentName& name, Kind kind, const SegmentName& own,
+                          std::unique_ptr<Outbox>* outbox) {
     Mapping mapping;
     const ucs_status_t status = attach_segment(name, &mapping);
     if (status != UCS_OK) return status;
@@ -59,7 +60,7 @@ ucs_status_t Outbox::open(const SegmentName& name, Kind kind, std::unique_ptr<Ou
         ucs::log_warn("a queue of process {} is of another kind than its address", name.pid);
         return UCS_ERR_UNREACHABLE;
     }
-    if (kind == Kind::kManySenders && !made->enlist()) {
+    if (kind == Kind::kManySenders && !made->enlist(own)) {
         ucs::log_warn(
             "all {} places for senders to process {} are taken: it is reached by another way; it "
             "makes more of them where UCX_NUM_EPS says how many peers to expect",
@@ -70,17 +71,35 @@ ucs_status_t Outbox::open(const SegmentName& name, Kind kind, std::unique_ptr<Ou
     return UCS_OK;
 }
 
-bool Outbox::enlist() {
+bool Outbox::enlist(const SegmentName& own) {
     auto* senders = reinterpret_cast<Sender*>(mapping_.base() + layout_.sender_table());
     const Process self = Process::self();
     for (uint32_t i = 0; i < layout_.senders; ++i) {
         uint32_t free = 0;
         if (!senders[i].pid.compare_exchange_strong(free, self.pid)) continue;
         senders[i].start_time.store(self.start_time, std::memory_order_release);
+        senders[i].name.store(own.nonce, std::memory_order_release);
         sender_ = &senders[i];
+        sender_bits_ = control::of_sender(i);
+        eight_bits_ = word(0, 0, 2 * sizeof(uint64_t), 0);
+        own_ = own;
         return true;
     }
     return false;
+}
+
+bool Outbox::announce() {
+    bool sleeps;
+    const uint64_t number = reserve_one(false, &sleeps);
+    if (number == kFull) return false;
+    Slot& own_slot = slot(number);
+    own_.write(own_slot.data);
+    own_slot.control.store(word(number, 0, SegmentName::kLength, control::kAnnouncement),
+                           std::memory_order_release);
+    is_announced_ = true;
+    plain_room_ = layout_.slots;
+    if (sleeps) wake();
+    return true;
 }
 
 void Outbox::wake() {

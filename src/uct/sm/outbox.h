@@ -24,10 +24,12 @@ class Outbox {
     enum class Kind { kManySenders, kOneSender };
 
     /**
+     * @param own  many senders: the sender's own queue, by which the receiver knows it
      * @return UCS_ERR_UNREACHABLE: there is no such queue, or it is of the other kind;
      *         UCS_ERR_NO_RESOURCE: too many senders
      */
-    static ucs_status_t open(const SegmentName& name, Kind kind, std::unique_ptr<Outbox>* outbox);
+    static ucs_status_t open(const SegmentName& name, Kind kind, const SegmentName& own,
+                             std::unique_ptr<Outbox>* outbox);
     ~Outbox();
     Outbox(const Outbox&) = delete;
     Outbox& operator=(const Outbox&) = delete;
@@ -50,31 +52,27 @@ class Outbox {
      * @return the message's number, or kFull
      */
     uint64_t reserve(bool is_long, bool* sleeps) {
-        const uint64_t most = is_long ? places_ : layout_.slots;
-        uint64_t head = header_->head.load(std::memory_order_relaxed);
-        for (;;) {
-            const uint64_t number = head & ~QueueHeader::kArmed;
-            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]] {
-                // The slot that was tried for is another's: should that one die, this one must not
-                // look like who has it.
-                sender_->attempt.store(0, std::memory_order_release);
-                return kFull;
-            }
-            // Before the exchange, which is a full barrier.
-            sender_->attempt.store(number + 1, std::memory_order_release);
-            if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,
-                                                    std::memory_order_relaxed)) [[likely]] {
-                *sleeps = number != head;
-                return number;
-            }
-        }
+        if (!is_announced_ && !announce()) [[unlikely]]
+            return kFull;
+        return reserve_one(is_long, sleeps);
+    }
+    /** The first message: who sends from this place. @return false if there is no room */
+    bool announce();
+    /** The control word of a message in a slot that was reserved. */
+    uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t flags) const {
+        return control::word(number, id, length, flags) + sender_bits_;
+    }
+    /** The same of a short message of 8 bytes: most are, and what does not change is added up. */
+    uint64_t word_of_eight(uint64_t number, uint8_t id) const {
+        return (number << 32 | uint64_t{id} << control::kIdShift) + eight_bits_;
     }
     /** The same where nothing is special: one try, room as far as known, and nobody to be woken. */
     bool reserve_plain(uint64_t* number) {
         std::atomic<uint64_t>& shared_head = header_->head;
         uint64_t head = shared_head.load(std::memory_order_relaxed);
         *number = head;
-        if (head - tail_ > mask_) [[unlikely]]  // as well if the receiver sleeps: the highest bit
+        // As well if the receiver sleeps, which is the highest bit, and before the announcement.
+        if (head - tail_ >= plain_room_) [[unlikely]]
             return false;
         sender_->attempt.store(head + 1, std::memory_order_release);
         return shared_head.compare_exchange_strong(head, head + 1, std::memory_order_acq_rel,
@@ -138,7 +136,27 @@ class Outbox {
     static constexpr size_t kAhead = 8;
 
     Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
-    bool enlist();
+    bool enlist(const SegmentName& own);
+    uint64_t reserve_one(bool is_long, bool* sleeps) {
+        const uint64_t most = is_long ? places_ : layout_.slots;
+        uint64_t head = header_->head.load(std::memory_order_relaxed);
+        for (;;) {
+            const uint64_t number = head & ~QueueHeader::kArmed;
+            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]] {
+                // The slot that was tried for is another's: should that one die, this one must not
+                // look like who has it.
+                sender_->attempt.store(0, std::memory_order_release);
+                return kFull;
+            }
+            // Before the exchange, which is a full barrier.
+            sender_->attempt.store(number + 1, std::memory_order_release);
+            if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,
+                                                    std::memory_order_relaxed)) [[likely]] {
+                *sleeps = number != head;
+                return number;
+            }
+        }
+    }
     bool refresh(uint64_t number, uint64_t most) {
         tail_ = header_->tail.load(std::memory_order_acquire);
         return number - tail_ < most;
@@ -149,7 +167,12 @@ class Outbox {
     uint64_t places_;
     QueueHeader* header_;
     uint64_t tail_ = 0;
+    uint64_t plain_room_ = 0;  //!< slots, from the announcement on
+    uint64_t sender_bits_ = 0;
+    uint64_t eight_bits_ = 0;  //!< word() of message 0 with id 0, of a header and 8 bytes
     Sender* sender_ = nullptr;
+    SegmentName own_{};
+    bool is_announced_ = false;
     const QueueLayout layout_;
     std::atomic<uint32_t>* buffer_table_;
     std::byte* buffers_;

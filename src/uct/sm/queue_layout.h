@@ -16,8 +16,10 @@
 //
 // A slot is a pair of cache lines: a control word and what fits behind it. Processors fetch lines
 // by such pairs, so a receiver that looks at its next slot leaves the one behind it to the sender.
-// The control word holds the low half of the message's number plus one, so that a slot of an
-// earlier lap does not look like a new one, and is written last, with release order. The receiver
+// The control word holds the low bits of the message's number plus one, so that a slot of an
+// earlier lap does not look like a new one, and is written last, with release order. To these bits
+// the number of the sender's place is added, in a shared queue, so that the receiver knows whose
+// the message is. The receiver
 // writes nothing into slots: a message of 8 bytes moves one line, from the sender to the receiver.
 // That slots are free again is known by `tail`, which the receiver writes after each quarter of the
 // queue.
@@ -60,15 +62,30 @@ inline void prefetch_to_read(const void* line) {
 namespace control {
 
 inline constexpr uint64_t kInBuffer = 1u << 31;
+inline constexpr uint64_t kAnnouncement = 1u << 30;  //!< no message: who its sender is
 inline constexpr unsigned kIdShift = 24;
 inline constexpr uint64_t kIdMask = 0x1f;
 inline constexpr uint64_t kLengthMask = 0xffffff;
+/** Of the upper half, the lower bits tell laps apart, the others are the sender's. */
+inline constexpr unsigned kNumberBits = 20;
+inline constexpr uint32_t kMostSenders = 1u << (32 - kNumberBits);
+inline constexpr uint32_t kMostSlots = 1u << (kNumberBits - 1);
 
 constexpr uint64_t word(uint64_t number, uint8_t id, size_t length, uint64_t flags) {
     return (number + 1) << 32 | flags | uint64_t{id} << kIdShift | length;
 }
+/** What a sender adds to its words. */
+constexpr uint64_t of_sender(uint32_t place) {
+    return uint64_t{place} << (32 + kNumberBits);
+}
 constexpr bool is_message(uint64_t word, uint64_t number) {
-    return word >> 32 == static_cast<uint32_t>(number + 1);
+    const uint32_t difference =
+        static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1);
+    return (difference & ((1u << kNumberBits) - 1)) == 0;
+}
+/** Where is_message(). */
+constexpr uint32_t sender(uint64_t word, uint64_t number) {
+    return (static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(number + 1)) >> kNumberBits;
 }
 constexpr uint8_t id(uint64_t word) {
     return word >> kIdShift & kIdMask;
@@ -88,10 +105,12 @@ struct alignas(kLine) Sender {
     std::atomic<uint32_t> pid;         //!< 0: free
     std::atomic<uint64_t> start_time;  //!< 0: not known yet
     std::atomic<uint64_t> attempt;
+    std::atomic<uint64_t> name;  //!< nonce of its own queue, while it is here
 
     /** The next one must not be taken for a process of another time. */
     void leave() {
         attempt.store(0, std::memory_order_release);
+        name.store(0, std::memory_order_release);
         start_time.store(0, std::memory_order_release);
         pid.store(0, std::memory_order_release);
     }
@@ -99,7 +118,7 @@ struct alignas(kLine) Sender {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 3;
+    static constexpr uint32_t kVersion = 4;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
     static constexpr uint32_t kClosing = 1;                //!< what was sent before is still read
     static constexpr uint32_t kGone = 2;  //!< nothing is read any more; `tail` is exact

@@ -101,14 +101,19 @@ void RingInterface::drop_orphans() {
 }
 
 unsigned RingInterface::take_messages(RingInbox& inbox, size_t* bytes) {
-    return inbox.queue->poll(config_.max_poll,
-                             [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept) {
-                                 *bytes += length;
-                                 if (inbox.gate == nullptr) [[likely]]
-                                     return deliver(id, data, length, kept);
-                                 inbox.gate->hold(id, data, length);
-                                 return false;
-                             });
+    SenderScope sender(params_.am_table);
+    return inbox.queue->poll(
+        config_.max_poll,
+        [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t) {
+            *bytes += length;
+            if (!sender.admits(inbox.peer, id, data, length)) [[unlikely]]
+                return false;
+            if (inbox.gate == nullptr) [[likely]]
+                return deliver(id, data, length, kept);
+            inbox.gate->hold(id, data, length);
+            return false;
+        },
+        [](uint32_t, const std::byte*, size_t) {});
 }
 
 unsigned RingInterface::progress() {
@@ -155,7 +160,7 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
     if (!name) return UCS_ERR_INVALID_ADDR;
     if (status_ != UCS_ERR_NOT_CONNECTED) return UCS_ERR_ALREADY_EXISTS;
     std::unique_ptr<Outbox> opened;
-    const ucs_status_t status = Outbox::open(*name, Outbox::Kind::kOneSender, &opened);
+    const ucs_status_t status = Outbox::open(*name, Outbox::Kind::kOneSender, {}, &opened);
     if (status != UCS_OK) return status;
     if (opened->buffer_size() != ring_interface_.segment_size()) return UCS_ERR_UNREACHABLE;
     outbox_ = std::move(opened);
@@ -167,6 +172,10 @@ ucs_status_t RingEndpoint::connect(const RemoteAddress& remote) {
 
 bool RingEndpoint::is_connected(const RemoteAddress& remote) const {
     return status_ == UCS_OK && SegmentName::read(remote.endpoint) == outbox_->name();
+}
+
+void RingEndpoint::set_peer(uint64_t worker) {
+    inbox_.peer = {.worker = worker, .is_lane = true};
 }
 
 void RingEndpoint::set_receive_gate(ReceiveGate* gate) {

@@ -14,6 +14,7 @@ class RingInterface;
 /** The receiving end of a pair's queue. Outlives its endpoint until what has arrived is taken. */
 struct RingInbox {
     std::unique_ptr<Inbox> queue;
+    PeerIdentity peer;  //!< who sends here
     ReceiveGate* gate = nullptr;
     uint64_t gated_from = 0;  //!< messages taken when the gate was set
     bool is_orphan = false;   //!< its endpoint is gone
@@ -66,6 +67,7 @@ class RingEndpoint final : public SmEndpoint {
     ucs_status_t get_address(std::span<std::byte> address) const override;
     ucs_status_t connect(const RemoteAddress& remote) override;
     bool is_connected(const RemoteAddress& remote) const override;
+    void set_peer(uint64_t worker) override;
     void set_receive_gate(ReceiveGate* gate) override;
 
     bool has_room() override {

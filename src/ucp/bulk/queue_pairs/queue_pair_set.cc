@@ -47,6 +47,7 @@ BulkQueuePair* QueuePairSet::make(unsigned index, const Rail& rail) {
     QueuePairBudget::Share share;
     std::unique_ptr<uct::Endpoint> transport = driver_.make_transport(rail.interface, share);
     if (transport == nullptr) return nullptr;
+    transport->set_peer(endpoint_.remote_uuid());
     const auto on_rail = std::ranges::count_if(
         queue_pairs, [index](const auto& queue_pair) { return queue_pair->rail == index; });
     queue_pairs.push_back(std::make_unique<BulkQueuePair>(

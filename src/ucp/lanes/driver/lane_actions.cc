@@ -119,6 +119,7 @@ void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, uc
         state->owner = this;
         state->fence.callback = fence_flushed;
         state->flush.callback = lane_flushed;
+        state->dedicated->set_peer(owner.remote_uuid());
         state->dedicated->set_receive_gate(state.get());
         state->dedicated->deliver_immediates(static_cast<uint8_t>(AmId::kNotify),
                                              owner.remote_uuid());
@@ -208,21 +209,22 @@ void LaneDriver::open_rx_gate(lanes::Peer peer) {
     LaneState* state = owner.lane_state();
     state->dedicated->set_receive_gate(nullptr);
     if (state->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
-    deliver(state->held);
+    deliver(owner, state->held);
 }
 
 void LaneDriver::open_early(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
     if (owner.lane_state()->has_lost) return owner.reset(UCS_ERR_NO_MEMORY);
-    deliver(owner.lane_state()->early);
+    deliver(owner, owner.lane_state()->early);
 }
 
-void LaneDriver::deliver(std::deque<LaneState::Held>& messages) {
+void LaneDriver::deliver(const Endpoint& owner, std::deque<LaneState::Held>& messages) {
     // Handlers may end the lane, so the messages leave it first.
     std::deque<LaneState::Held> held;
     held.swap(messages);
+    const uint64_t sender = owner.remote_uuid();
     for (LaneState::Held& message : held) {
-        interfaces_.deliver(message.id, message.data.data(), message.data.size());
+        interfaces_.deliver(sender, message.id, message.data.data(), message.data.size());
     }
 }
 

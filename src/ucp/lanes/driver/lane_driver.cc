@@ -454,7 +454,7 @@ ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::R
         }
         state->hold_early(header.id, message, length - sizeof(header));
     } else {
-        self.interfaces_.deliver(header.id, message, length - sizeof(header));
+        self.interfaces_.deliver(header.sender, header.id, message, length - sizeof(header));
     }
     return UCS_OK;
 }

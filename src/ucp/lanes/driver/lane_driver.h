@@ -134,7 +134,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
                                    uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_ordered(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
-    void deliver(std::deque<LaneState::Held>& messages);
+    void deliver(const Endpoint& owner, std::deque<LaneState::Held>& messages);
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kVersion = 1;
 constexpr uint8_t kEthernet = 0x10, kRouted = 0x20;
-constexpr uint8_t kDctMark = 0xd1, kQpMark = 0xa1;
+constexpr uint8_t kDctMark = 0xd2, kQpMark = 0xa1;
 constexpr uint32_t kMax24 = 0xffffff;
 constexpr uint16_t kFirstMulticastLid = 0xc000;
 
@@ -68,6 +68,35 @@ uint64_t PortAddress::subnet_prefix() const {
     return prefix;
 }
 
+namespace {
+
+/** The sender's address in what lies before a datagram. */
+Gid source_gid(std::span<const std::byte> grh) {
+    constexpr size_t kIpv4 = 20, kIpv4Source = 12, kGrhSource = 8;
+    Gid gid{};
+    uint32_t sum = 0;
+    for (size_t i = kIpv4; i < 2 * kIpv4; i += 2)
+        sum += static_cast<uint32_t>(byte_at(grh, i) << 8 | byte_at(grh, i + 1));
+    sum = (sum & 0xffff) + (sum >> 16);
+    const bool is_ipv4 = byte_at(grh, kIpv4) == 0x45 && (sum & 0xffff) + (sum >> 16) == 0xffff;
+    if (is_ipv4) {
+        gid[10] = gid[11] = 0xff;
+        std::memcpy(&gid[12], &grh[kIpv4 + kIpv4Source], 4);
+    } else {
+        std::memcpy(gid.data(), &grh[kGrhSource], gid.size());
+    }
+    return gid;
+}
+
+}  // namespace
+
+bool PortAddress::is_source(uint16_t slid, std::span<const std::byte> grh) const {
+    constexpr size_t kGrh = 40;
+    if (grh.size() == kGrh) return source_gid(grh) == gid;
+    // On Ethernet there always is one.
+    return !ethernet && slid == lid;
+}
+
 bool PortAddress::reachable_from(const PortAddress& local) const {
     if (ethernet != local.ethernet) return false;
     return ethernet || subnet_prefix() == local.subnet_prefix() || (routed && local.routed);
@@ -76,13 +105,15 @@ bool PortAddress::reachable_from(const PortAddress& local) const {
 void DctAddress::write(std::span<std::byte> bytes) const {
     bytes[0] = std::byte{kDctMark};
     write24(bytes, 1, number);
+    std::memcpy(&bytes[4], key.data(), key.size());
 }
 
 std::optional<DctAddress> DctAddress::read(std::span<const std::byte> bytes) {
     if (bytes.size() != kLength || byte_at(bytes, 0) != kDctMark) return {};
-    const DctAddress address{read24(bytes, 1)};
-    if (!is_number(address.number)) return {};
-    return address;
+    DctAddress address;
+    address.number = read24(bytes, 1);
+    std::memcpy(address.key.data(), &bytes[4], address.key.size());
+    return is_number(address.number) ? std::optional(address) : std::nullopt;
 }
 
 void QpAddress::write(std::span<std::byte> bytes) const {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "ucs/net/key_pair.h"
+
 /** Addresses on the wire. Little-endian, of fixed length; every byte is checked when read. */
 namespace uct::ib {
 
@@ -25,6 +27,13 @@ struct PortAddress {
     static std::optional<PortAddress> read(std::span<const std::byte> bytes);
 
     uint64_t subnet_prefix() const;
+    /**
+     * Did a datagram come from there?
+     * @param slid  of its completion
+     * @param grh   the 40 bytes before it, if they were written: a GRH, or an IPv4 header at their
+     *              end
+     */
+    bool is_source(uint16_t slid, std::span<const std::byte> grh) const;
     /** Can a port with the address `local` send there? */
     bool reachable_from(const PortAddress& local) const;
 
@@ -33,9 +42,10 @@ struct PortAddress {
 
 /** A target of dynamically connected senders: the interface address of dc_mlx5. */
 struct DctAddress {
-    uint32_t number = 0;  //!< 24 bits
+    uint32_t number = 0;      //!< 24 bits
+    ucs::net::PublicKey key;  //!< of the interface: DcSenders
 
-    static constexpr size_t kLength = 4;
+    static constexpr size_t kLength = 36;
     void write(std::span<std::byte> bytes) const;
     static std::optional<DctAddress> read(std::span<const std::byte> bytes);
 };

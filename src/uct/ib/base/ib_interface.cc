@@ -39,7 +39,7 @@ bool is_message(const ibv_wc& completion) {
 
 IbInterface::IbInterface(IbDomain& domain, const TransportDeclaration& transport,
                          const TransportConfig& config, const InterfaceParams& params)
-    : domain_(domain), config_(config), params_(params) {
+    : domain_(domain), config_(config), params_(params), sender_(params.am_table) {
     device().events().subscribe(events_);
     moderation_ = std::min(config.tx_cq_moderation, config.tx_queue_len / 4);
     window_ = static_cast<int>(config.fc_window);
@@ -107,17 +107,17 @@ ucs_status_t IbInterface::open_queues(const ReceiveLayout& layout) {
     return UCS_OK;
 }
 
-void IbInterface::set_limits(uint32_t max_inline) {
+void IbInterface::set_limits(uint32_t max_inline, size_t front) {
     max_inline_ = max_inline;
     const size_t segment = config_.segment_size;
     const size_t max_message = device().port_attributes().max_msg_sz;
-    constexpr size_t kShortHeader = 1 + sizeof(uint64_t);
+    const size_t short_header = front + sizeof(uint64_t);
     constexpr size_t kMaxHeader = 128;
-    attributes_.am.max_short = max_inline > kShortHeader ? max_inline - kShortHeader : 0;
-    if (max_inline <= kShortHeader) attributes_.capabilities &= ~uint32_t{kAmShort};
-    attributes_.am.max_bcopy = segment - 1;
+    attributes_.am.max_short = max_inline > short_header ? max_inline - short_header : 0;
+    if (max_inline <= short_header) attributes_.capabilities &= ~uint32_t{kAmShort};
+    attributes_.am.max_bcopy = segment - front;
     attributes_.am.max_header = std::min(kMaxHeader, segment / 4);
-    attributes_.am.max_zcopy = segment - 1 - attributes_.am.max_header;
+    attributes_.am.max_zcopy = segment - front - attributes_.am.max_header;
     const unsigned max_iov = max_sge() - 1;
     attributes_.am.max_iov = max_iov;
     attributes_.put = {max_inline, segment, max_message, max_iov, 0};
@@ -187,6 +187,7 @@ unsigned IbInterface::progress() {
     if (--until_events_ == 0) [[unlikely]]
         look_for_events();
     unsigned count = poll_receives();
+    sender_.clear();
     count += poll_sends();
     after_poll();
     receives_.refill();

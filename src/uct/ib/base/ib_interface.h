@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "uct/api/interface.h"
+#include "uct/base/am.h"
 #include "uct/ib/base/ib_domain.h"
 #include "uct/ib/base/receive_queue.h"
 #include "uct/ib/base/send_queue.h"
@@ -57,6 +58,7 @@ class IbInterface : public Interface {
      * those of a queue pair that is reset or destroyed, and their buffers with them.
      */
     void keep_receives();
+    bool has_kept_receives() const { return !kept_receives_.empty(); }
     /** No message of that queue pair is delivered any more, of those kept. */
     void drop_kept(uint32_t qp_number);
 
@@ -98,8 +100,11 @@ class IbInterface : public Interface {
         return open_queues({ReceiveBuffer::kPayloadOffset - 1, config_.segment_size});
     }
     ucs_status_t open_queues(const ReceiveLayout& layout);
-    /** Bytes that a send queue of these takes inline, from a queue made to see. */
-    void set_limits(uint32_t max_inline);
+    /**
+     * @param max_inline  bytes that a send queue of these takes inline, from a queue made to see
+     * @param front       of a message, before what the user sends
+     */
+    void set_limits(uint32_t max_inline, size_t front = 1);
 
     /** A message arrived in the buffer; a peer that is none of ours may have sent no byte. */
     virtual void received(const ibv_wc& completion, ReceiveBuffer* buffer) = 0;
@@ -121,6 +126,7 @@ class IbInterface : public Interface {
     const InterfaceParams params_;
     Device::Path path_;
     ReceiveQueue receives_;
+    SenderPlace sender_;       //!< cleared when all that was found is handled
     bool sends_only_ = false;  //!< its queue pairs receive nothing
 
   private:

@@ -22,11 +22,15 @@ void store_atomic(SendOperation& operation, ucs_status_t status);
  *   IbInterface& base()
  *   SendQueue* acquire(ucs_status_t* status)   a queue with room, or why not
  *   SendQueue* acquire_message(status)         likewise, and a credit of flow control
- *   uint8_t message_flags()                    for the first byte of the message to be posted
+ *   size_t kFront                              bytes of a message before what the user sends
+ *   void write_front(std::byte*, uint8_t id)   writes them
+ *   front(id, header)                          the same and the header of a short message: an
+ *                                              object, or a reference until the next call
+ *   plain_front(id, header)                    the same of a plain message
  *   void message_posted()                      a credit is used
  *   bool post(SendQueue&, WorkRequest&, SendOperation*)
- *   SendQueue* plain_queue()                   a queue with room for a plain message: nothing but
- *                                              its id in the first byte, no fence, no signal;
+ *   SendQueue* plain_queue()                   a queue with room for a plain message: no flow
+ *                                              control, no fence, no signal;
  *                                              null: whatever the reason, acquire_message() knows
  *   bool post_plain(SendQueue&, pieces)        post that, and count it
  *   ssize_t post_chain(SendQueue&, opcode, pieces, SendOperation&, immediate)
@@ -40,9 +44,10 @@ class Operations : public Endpoint {
         SendQueue* queue = self().plain_queue();
         if (queue == nullptr) [[unlikely]]
             return message_slow(id, header, payload, length);
-        const Front front{id, header};
-        const ibv_data_buf pieces[] = {{const_cast<Front*>(&front), sizeof(front)},
-                                       {const_cast<void*>(payload), length}};
+        const auto& front = self().plain_front(id, header);
+        const ibv_data_buf pieces[] = {
+            {const_cast<void*>(static_cast<const void*>(&front)), sizeof(front)},
+            {const_cast<void*>(payload), length}};
         return self().post_plain(*queue, pieces) ? UCS_OK : UCS_ERR_IO_ERROR;
     }
 
@@ -54,11 +59,12 @@ class Operations : public Endpoint {
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
             return UCS_ERR_NO_RESOURCE;
-        // The packed bytes lie aligned, the first byte of the message right before them.
+        // The packed bytes lie aligned, what goes before them right before.
+        constexpr size_t kFront = Derived::kFront;
         const size_t length = pack(buffer->data + kAligned, arg);
-        buffer->data[kAligned - 1] = static_cast<std::byte>(id | self().message_flags());
+        self().write_front(buffer->data + kAligned - kFront, id);
         WorkRequest request(Opcode::kSend);
-        request.add(buffer->data + kAligned - 1, length + 1, buffer->local_key);
+        request.add(buffer->data + kAligned - kFront, length + kFront, buffer->local_key);
         if (!post_copied(*queue, request, *buffer)) [[unlikely]]
             return UCS_ERR_IO_ERROR;
         self().message_posted();
@@ -78,11 +84,12 @@ class Operations : public Endpoint {
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
             return UCS_ERR_NO_RESOURCE;
-        buffer->data[0] = static_cast<std::byte>(id | self().message_flags());
-        if (!header.empty()) std::memcpy(buffer->data + 1, header.data(), header.size());
+        constexpr size_t kFront = Derived::kFront;
+        self().write_front(buffer->data, id);
+        if (!header.empty()) std::memcpy(buffer->data + kFront, header.data(), header.size());
         WorkRequest request(Opcode::kSend);
         request.signaled = completion != nullptr;
-        request.add(buffer->data, header.size() + 1, buffer->local_key);
+        request.add(buffer->data, header.size() + kFront, buffer->local_key);
         add(request, iov);
         buffer->operation.finish = finish::complete;
         buffer->operation.completion = completion;
@@ -242,12 +249,6 @@ class Operations : public Endpoint {
     }
 
   private:
-    /** What precedes the payload of a short message. */
-    struct __attribute__((packed)) Front {
-        uint8_t first;
-        uint64_t header;
-    };
-
     Derived& self() { return static_cast<Derived&>(*this); }
 
     static WorkRequest remote(Opcode opcode, uint64_t remote_address, RemoteKey key) {
@@ -291,7 +292,7 @@ class Operations : public Endpoint {
         SendQueue* queue = self().acquire_message(&status);
         if (queue == nullptr) return status;
         if (self().keeps_requests()) return message_copied(*queue, id, &header, payload, length);
-        const Front front{static_cast<uint8_t>(id | self().message_flags()), header};
+        const auto& front = self().front(id, header);
         WorkRequest request(Opcode::kSend);
         request.inlined = true;
         request.add(&front, sizeof(front));
@@ -305,11 +306,12 @@ class Operations : public Endpoint {
                                 const void* payload, uint32_t length) {
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) return UCS_ERR_NO_RESOURCE;
-        buffer->data[0] = static_cast<std::byte>(id | self().message_flags());
-        std::memcpy(buffer->data + 1, header, sizeof(*header));
-        if (length > 0) std::memcpy(buffer->data + 1 + sizeof(*header), payload, length);
+        constexpr size_t kFront = Derived::kFront;
+        self().write_front(buffer->data, id);
+        std::memcpy(buffer->data + kFront, header, sizeof(*header));
+        if (length > 0) std::memcpy(buffer->data + kFront + sizeof(*header), payload, length);
         WorkRequest request(Opcode::kSend);
-        request.add(buffer->data, 1 + sizeof(*header) + length, buffer->local_key);
+        request.add(buffer->data, kFront + sizeof(*header) + length, buffer->local_key);
         if (!post_copied(queue, request, *buffer)) return UCS_ERR_IO_ERROR;
         self().message_posted();
         return UCS_OK;

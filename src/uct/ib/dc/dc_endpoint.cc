@@ -3,9 +3,12 @@
 
 namespace uct::ib {
 
-DcEndpoint::DcEndpoint(DcInterface& interface, const DcTarget& target, bool is_internal)
+DcEndpoint::DcEndpoint(DcInterface& interface, const DcTarget& target, const DcTokens& tokens,
+                       bool is_internal)
     : interface_(interface),
       target_(target),
+      front_{tokens.outgoing, 0},
+      incoming_(tokens.incoming),
       credits_(static_cast<int16_t>(interface.credit_window())),
       dci_(interface.pool().assign()),
       has_flow_control_(interface.has_flow_control() && !is_internal),
@@ -151,8 +154,7 @@ bool DcEndpoint::send_control(const void* message, size_t length) {
 void DcEndpoint::request_grant() {
     if (grant_ != 0) return;
     const uint64_t id = interface_.await_grant(*this);
-    const GrantRequest request = interface_.make_request(id);
-    if (send_control(&request, sizeof(request))) {
+    if (send_control(interface_.make_request(id))) {
         grant_ = id;
     } else {
         interface_.forget_grant(id);  // the next message tries again
@@ -175,8 +177,7 @@ void DcEndpoint::granted() {
 
 void DcEndpoint::ask_again() {
     if (!waits_for_grant_) return;
-    const GrantRequest request = interface_.make_request(grant_);
-    send_control(&request, sizeof(request));
+    send_control(interface_.make_request(grant_));
 }
 
 }  // namespace uct::ib

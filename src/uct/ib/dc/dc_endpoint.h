@@ -9,7 +9,8 @@ namespace uct::ib {
 /** One peer as seen over DC. There may be very many: everything that can be shared is. */
 class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Group {
   public:
-    DcEndpoint(DcInterface& interface, const DcTarget& target, bool is_internal);
+    DcEndpoint(DcInterface& interface, const DcTarget& target, const DcTokens& tokens,
+               bool is_internal);
     ~DcEndpoint() override;
 
     ucs_status_t fence() override;
@@ -40,7 +41,24 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         }
         return acquire(status);
     }
-    static constexpr uint8_t message_flags() { return 0; }
+    /** A message begins with its sender's token and its id. */
+    static constexpr size_t kFront = sizeof(uint64_t);
+    struct Front {
+        uint64_t token;
+        uint64_t header;
+        /** The highest byte of the token's word is the id's. */
+        void set_id(uint8_t id) { reinterpret_cast<uint8_t*>(&token)[kFront - 1] = id; }
+    };
+    const Front& plain_front(uint8_t id, uint64_t header) {
+        front_.set_id(id);
+        front_.header = header;
+        return front_;
+    }
+    const Front& front(uint8_t id, uint64_t header) { return plain_front(id, header); }
+    void write_front(std::byte* to, uint8_t id) {
+        front_.set_id(id);
+        std::memcpy(to, &front_.token, sizeof(front_.token));
+    }
     void message_posted() {
         if (has_flow_control_ && --credits_ <= interface_.hard_threshold()) [[unlikely]] {
             request_grant();
@@ -78,6 +96,8 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
         has_chain_ = false;
     }
     const DcTarget& target() const { return target_; }
+    /** Of the messages that the peer sends. */
+    uint64_t incoming_token() const { return incoming_; }
     void set_last(uint32_t index) { last_ = index; }
     bool waits_for_grant() const { return waits_for_grant_; }
     bool has_own_room() const;
@@ -85,16 +105,28 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     void fail(ucs_status_t status);
     void granted();
     void ask_again();
-    /** Send a message of flow control; it needs no credit. @return false if there is no room */
-    bool send_control(const void* message, size_t length);
+    /**
+     * Send a message of flow control, which begins with room for the token; it needs no credit.
+     * @return false if there is no room
+     */
+    template <typename Message>
+    bool send_control(Message message) {
+        static_assert(sizeof(message.token) == sizeof(front_.token));
+        front_.set_id(Message::kHeader);
+        message.token = front_.token;
+        return send_control(&message, sizeof(message));
+    }
 
   private:
+    bool send_control(const void* message, size_t length);
     ucs_status_t no_room(Dci* dci);
     ucs_status_t wait_for_grant();
     void request_grant();
 
     DcInterface& interface_;
     DcTarget target_;
+    Front front_;              //!< of the message that is sent; the token is this endpoint's
+    uint64_t incoming_;        //!< DcTokens::incoming
     uint32_t last_ = 0;        //!< number of the last work request, on its initiator
     uint32_t last_chain_ = 0;  //!< likewise of a chain, while has_chain_
     int16_t credits_;
@@ -107,6 +139,6 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     bool has_chain_ : 1 = false;  //!< one was posted since the endpoint got its initiator
     uint64_t grant_ = 0;          //!< id of the request that is under way
 };
-static_assert(sizeof(DcEndpoint) <= 96);
+static_assert(sizeof(DcEndpoint) <= 120);
 
 }  // namespace uct::ib

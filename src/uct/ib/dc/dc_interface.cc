@@ -54,9 +54,9 @@ const Transport dc_mlx5{kDcMlx5, transport_table, is_supported, DcInterface::ope
 
 /** A grant on its way to a peer that need not have an endpoint here. */
 struct DcInterface::GrantSender {
-    GrantSender(DcInterface& interface, const DcTarget& target, uint64_t id)
-        : endpoint(interface, target, true), grant{am_header::kPureGrant, id} {}
-    bool send() { return endpoint.send_control(&grant, sizeof(grant)); }
+    GrantSender(DcInterface& interface, const DcTarget& target, const DcTokens& tokens, uint64_t id)
+        : endpoint(interface, target, tokens, true), grant{0, id} {}
+    bool send() { return endpoint.send_control(grant); }
 
     DcEndpoint endpoint;
     Grant grant;
@@ -80,7 +80,10 @@ ucs_status_t DcInterface::open(IbDomain& domain, const TransportConfig& config,
         return UCS_ERR_INVALID_PARAM;
     }
     std::unique_ptr<DcInterface> opened(new DcInterface(domain, config, params));
-    if (const ucs_status_t status = opened->open_queues(); status != UCS_OK) return status;
+    if (const ucs_status_t status = opened->open_queues(
+            {ReceiveBuffer::kPayloadOffset - DcEndpoint::kFront, config.segment_size});
+        status != UCS_OK)
+        return status;
     opened->dct_ = create_dct(*opened);
     // What the device grants inline is known only of a queue pair.
     uint32_t max_inline = std::max<uint32_t>(config.tx_min_inline, sizeof(GrantRequest));
@@ -89,7 +92,7 @@ ucs_status_t DcInterface::open(IbDomain& domain, const TransportConfig& config,
                        std::strerror(errno));
         return UCS_ERR_IO_ERROR;
     }
-    opened->set_limits(max_inline);
+    opened->set_limits(max_inline, DcEndpoint::kFront);
     opened->pool_ = std::make_unique<DciPool>(*opened, pool);
     if (opened->pool_->is_shared())
         opened->attributes_.capabilities &= ~(kPutChain | kGetChain | kOrderedChain);
@@ -104,7 +107,7 @@ DcInterface::~DcInterface() {
 
 ucs_status_t DcInterface::get_interface_address(std::span<std::byte> address) const {
     if (address.size() < DctAddress::kLength) return UCS_ERR_BUFFER_TOO_SMALL;
-    DctAddress{dct_->qp_num}.write(address);
+    own_target().write(address);
     return UCS_OK;
 }
 
@@ -121,7 +124,8 @@ ucs_status_t DcInterface::create_endpoint(const RemoteAddress& remote,
     if (!port->reachable_from(path_.address)) return UCS_ERR_UNREACHABLE;
     ibv_ah* handle = address_handle(*port);
     if (handle == nullptr) return UCS_ERR_UNREACHABLE;
-    auto created = std::make_unique<DcEndpoint>(*this, DcTarget{handle, target->number}, false);
+    auto created = std::make_unique<DcEndpoint>(*this, DcTarget{handle, target->number},
+                                                peers_.tokens_of(target->key), false);
     if (pool_->is_shared() && created->dci() == DciPool::kNone) return UCS_ERR_NO_RESOURCE;
     *endpoint = std::move(created);
     return UCS_OK;
@@ -153,11 +157,10 @@ ucs_status_t DcInterface::cut_off(const RemoteAddress& remote, uint64_t number) 
 }
 
 GrantRequest DcInterface::make_request(uint64_t id) const {
-    GrantRequest request;
-    request.header = am_header::kPureRequest;
+    GrantRequest request{};
     request.id = id;
     path_.address.write(request.port);
-    DctAddress{dct_->qp_num}.write(request.target);
+    own_target().write(request.target);
     return request;
 }
 
@@ -166,50 +169,66 @@ uint64_t DcInterface::await_grant(DcEndpoint& endpoint) {
     return next_grant_;
 }
 
+uint64_t DcInterface::name_of(const RemoteAddress& remote) const {
+    const auto target = DctAddress::read(remote.interface);
+    return target ? DcTokens::name(peers_.tokens_of(target->key).incoming) : 0;
+}
+
 void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
+    constexpr uint32_t kFront = DcEndpoint::kFront;
     uint32_t length;
-    if (__builtin_sub_overflow(completion.byte_len, 1u, &length)) [[unlikely]] {
+    if (__builtin_sub_overflow(completion.byte_len, kFront, &length)) [[unlikely]] {
         return receives_.recycle(buffer);
     }
-    const auto header = std::to_integer<uint8_t>(*buffer->message());
-    std::byte* const data = buffer->message() + 1;
+    std::byte* const data = buffer->at(ReceiveBuffer::kPayloadOffset);
+    uint64_t first;
+    std::memcpy(&first, data - kFront, sizeof(first));
+    const auto header = static_cast<uint8_t>(first >> DcTokens::kBits);
+    const uint64_t token = first & DcTokens::kMask;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
-        if (!dispatch_am(params_.am_table, header & am_header::kIdMask, data, length, buffer)) {
+        const uint8_t id = header & am_header::kIdMask;
+        if (!sender_.admits(peers_.sender(token), id, data, length) ||
+            !dispatch_am(params_.am_table, id, data, length, buffer)) {
             receives_.recycle(buffer);
         }
         return;
     }
-    const std::span<const std::byte> message(buffer->message(), size_t{length} + 1);
-    if (header == am_header::kPureRequest) {
-        answer(message);
-    } else if (header == am_header::kPureGrant) {
-        granted(message);
+    const std::span<const std::byte> message(data - kFront, size_t{length} + kFront);
+    if (header == GrantRequest::kHeader) {
+        answer(token, message);
+    } else if (header == Grant::kHeader) {
+        granted(token, message);
     } else {
         ucs::log_debug("{}: a message with header {:#x} is none of ours", device().name(), header);
     }
     receives_.recycle(buffer);
 }
 
-void DcInterface::answer(std::span<const std::byte> bytes) {
+void DcInterface::answer(uint64_t token, std::span<const std::byte> bytes) {
     GrantRequest request;
     if (bytes.size() != sizeof(request)) return;
     std::memcpy(&request, bytes.data(), sizeof(request));
     const auto port = PortAddress::read(request.port);
     const auto target = DctAddress::read(request.target);
     if (!port || !target || !port->reachable_from(path_.address)) return;
+    // A grant that another asks for would come with a token that he takes from nobody.
+    const DcTokens tokens = peers_.tokens_of(target->key);
+    if (tokens.incoming != token) return;
     ibv_ah* handle = address_handle(*port);
     if (handle == nullptr) return;
     const uint64_t id = request.id;
-    auto sender = std::make_unique<GrantSender>(*this, DcTarget{handle, target->number}, id);
+    auto sender =
+        std::make_unique<GrantSender>(*this, DcTarget{handle, target->number}, tokens, id);
     if (!sender->send()) senders_.push_back(std::move(sender));
 }
 
-void DcInterface::granted(std::span<const std::byte> bytes) {
+void DcInterface::granted(uint64_t token, std::span<const std::byte> bytes) {
     Grant grant;
     if (bytes.size() != sizeof(grant)) return;
     std::memcpy(&grant, bytes.data(), sizeof(grant));
     const auto found = awaiting_.find(grant.id);
-    if (found == awaiting_.end()) return;  // asked for twice, or its endpoint is gone
+    // Asked for twice, or its endpoint is gone; or another knows the id.
+    if (found == awaiting_.end() || found->second->incoming_token() != token) return;
     DcEndpoint* endpoint = found->second;
     awaiting_.erase(found);
     endpoint->granted();

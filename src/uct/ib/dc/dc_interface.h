@@ -8,6 +8,7 @@
 
 #include "uct/base/pending_queue.h"
 #include "uct/ib/base/ib_interface.h"
+#include "uct/ib/dc/dc_senders.h"
 #include "uct/ib/dc/dci_pool.h"
 
 namespace uct::ib {
@@ -17,14 +18,16 @@ class DcEndpoint;
 /** What an endpoint sends to get a grant: the answer needs no endpoint. In the host's byte order.
  */
 struct __attribute__((packed)) GrantRequest {
-    uint8_t header;
-    uint64_t id;  //!< comes back with the grant; 0 is none
+    static constexpr uint8_t kHeader = am_header::kPureRequest;
+    uint64_t token;  //!< and the header, as every message begins
+    uint64_t id;     //!< comes back with the grant; 0 is none
     std::byte port[PortAddress::kLength];
     std::byte target[DctAddress::kLength];
 };
 
 struct __attribute__((packed)) Grant {
-    uint8_t header;
+    static constexpr uint8_t kHeader = am_header::kPureGrant;
+    uint64_t token;
     uint64_t id;
 };
 
@@ -45,6 +48,7 @@ class DcInterface final : public IbInterface {
                                  std::unique_ptr<Endpoint>* endpoint) override;
     ucs_status_t flush(Completion* completion) override;
     ucs_status_t cut_off(const RemoteAddress& remote, uint64_t number) override;
+    uint64_t name_of(const RemoteAddress& remote) const override;
 
     DciPool& pool() { return *pool_; }
     bool has_flow_control() const { return config_.fc_enable; }
@@ -58,8 +62,9 @@ class DcInterface final : public IbInterface {
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void after_poll() override;
-    void answer(std::span<const std::byte> request);
-    void granted(std::span<const std::byte> grant);
+    void answer(uint64_t token, std::span<const std::byte> request);
+    void granted(uint64_t token, std::span<const std::byte> grant);
+    DctAddress own_target() const { return {dct_->qp_num, peers_.public_key()}; }
 
     struct GrantSender;
     struct Cut {
@@ -68,6 +73,7 @@ class DcInterface final : public IbInterface {
     };
 
     QpPtr dct_;
+    mutable DcSenders peers_;  //!< what it has computed of some is no part of what it is
     /** Under way, by the interface that is cut off and the cut's number. */
     std::map<std::tuple<PortAddress, uint32_t, uint64_t>, Cut> cuts_;
     std::unique_ptr<DciPool> pool_;

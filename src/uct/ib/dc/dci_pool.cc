@@ -51,7 +51,7 @@ Dci* DciPool::create() {
         interface_.credits().available <= static_cast<int>(SendQueue::kReserve)) {
         return nullptr;
     }
-    uint32_t max_inline = interface_.config().tx_min_inline;
+    uint32_t max_inline = interface_.max_inline();
     QpPtr qp = create_dci(interface_, &max_inline);
     if (!qp || !bring_up_dci(qp.get(), interface_)) {
         ucs::log_diag("{}: only {} of UCX_DC_MLX5_NUM_DCI={} can be made: {}",

@@ -23,6 +23,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     bool is_connected(const RemoteAddress& remote) const override;
     ucs_status_t get_address(std::span<std::byte> address) const override;
     ucs_status_t connect(const RemoteAddress& remote) override;
+    void set_peer(uint64_t worker) override { peer_ = {.worker = worker, .is_lane = true}; }
     void set_receive_gate(ReceiveGate* gate) override;
     ssize_t put_chain_immediate(std::span<const ChainPiece> pieces, uint32_t value,
                                 Completion* completion) override;
@@ -48,6 +49,19 @@ class RcEndpoint final : public Operations<RcEndpoint>,
             return nullptr;
         }
         return queue;
+    }
+    /** A message begins with its id and with what flow control adds. */
+    static constexpr size_t kFront = 1;
+    struct __attribute__((packed)) Front {
+        uint8_t first;
+        uint64_t header;
+    };
+    static Front plain_front(uint8_t id, uint64_t header) { return {id, header}; }
+    Front front(uint8_t id, uint64_t header) const {
+        return {static_cast<uint8_t>(id | message_flags()), header};
+    }
+    void write_front(std::byte* to, uint8_t id) const {
+        *to = static_cast<std::byte>(id | message_flags());
     }
     uint8_t message_flags() const {
         if (credits_ > soft_ && !owes_grant_) [[likely]]
@@ -87,6 +101,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     bool has_own_room() const { return queue_->has_own_room(); }
     bool waits_for_grant() const { return waits_for_grant_; }
     ReceiveGate* gate() const { return gate_; }
+    PeerIdentity& peer() { return peer_; }
     /** What the peer's immediates become: messages of this id, with this tag. */
     struct Immediates {
         uint8_t id;
@@ -121,6 +136,7 @@ class RcEndpoint final : public Operations<RcEndpoint>,
     const int soft_, hard_;
     const int used_per_message_;  //!< 1; 0 without flow control
     ReceiveGate* gate_ = nullptr;
+    PeerIdentity peer_;
     std::optional<Immediates> immediates_;
     const QpAddress local_;
     QpAddress remote_;

@@ -117,17 +117,27 @@ void RcInterface::add(RcEndpoint& endpoint, uint32_t qp_number) {
 
 void RcInterface::remove(RcEndpoint& endpoint, uint32_t qp_number) {
     endpoints_.erase(qp_number);
+    forget_sender(params_.am_table, endpoint.peer());
+    recent_[qp_number % kRecent] = {};
+    if (has_kept_receives()) departed_.insert_or_assign(qp_number, endpoint.peer());
     std::erase(owing_, &endpoint);
 }
 
-RcEndpoint* RcInterface::find(uint32_t qp_number) const {
+RcEndpoint* RcInterface::find_slow(uint32_t qp_number) {
     const auto found = endpoints_.find(qp_number);
-    return found == endpoints_.end() ? nullptr : found->second;
+    if (found == endpoints_.end()) return nullptr;
+    recent_[qp_number % kRecent] = {qp_number, found->second};
+    return found->second;
+}
+
+PeerIdentity* RcInterface::sender_of_kept(uint32_t qp_number) {
+    const auto found = departed_.find(qp_number);
+    return found == departed_.end() ? nullptr : &found->second;
 }
 
 void RcInterface::become_message(ibv_wc& completion) {
     auto* buffer = reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
-    const RcEndpoint* endpoint = find(completion.qp_num);
+    RcEndpoint* endpoint = find(completion.qp_num);
     completion.opcode = IBV_WC_RECV;
     completion.byte_len = 0;
     if (endpoint == nullptr || !endpoint->immediates()) return;
@@ -146,9 +156,17 @@ void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint8_t flags = header & am_header::kFlagMask;
     const uint8_t id = header & am_header::kIdMask;
     std::byte* const data = buffer->message() + 1;
+    RcEndpoint* const endpoint = find(completion.qp_num);
+    PeerIdentity* const peer =
+        endpoint != nullptr ? &endpoint->peer() : sender_of_kept(completion.qp_num);
+    const bool is_control = flags == am_header::kPureGrant || flags == am_header::kPureRequest;
+    // Of whom nobody knows whose it is nothing is heard.
+    if (!is_control && (peer == nullptr || !sender_.admits(*peer, id, data, length))) [[unlikely]] {
+        receives_.recycle(buffer);
+        return;
+    }
     if (flags != 0 || gates_ != 0) [[unlikely]] {
-        RcEndpoint* endpoint = find(completion.qp_num);
-        if (flags == am_header::kPureGrant || flags == am_header::kPureRequest) {
+        if (is_control) {
             if (endpoint != nullptr && flags == am_header::kPureGrant) endpoint->granted();
             if (endpoint != nullptr && flags == am_header::kPureRequest) endpoint->grant_now();
             receives_.recycle(buffer);
@@ -169,6 +187,8 @@ void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
 }
 
 void RcInterface::after_poll() {
+    if (!departed_.empty() && !has_kept_receives()) [[unlikely]]
+        departed_.clear();
     if (!owing_.empty()) [[unlikely]] {
         std::vector<RcEndpoint*> owing;
         owing.swap(owing_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <unordered_map>
 
 #include "uct/base/pending_queue.h"
@@ -44,11 +45,27 @@ class RcInterface final : public IbInterface {
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void become_message(ibv_wc& completion) override;
     void after_poll() override;
-    RcEndpoint* find(uint32_t qp_number) const;
+    RcEndpoint* find(uint32_t qp_number) {
+        Recent& recent = recent_[qp_number % kRecent];
+        return recent.number == qp_number && recent.endpoint != nullptr ? recent.endpoint
+                                                                        : find_slow(qp_number);
+    }
+    RcEndpoint* find_slow(uint32_t qp_number);
+    PeerIdentity* sender_of_kept(uint32_t qp_number);
 
     const bool is_extended_;
     PendingQueue pending_;
+    /** Where endpoints are found for each message: one of those whose numbers share a place. */
+    struct Recent {
+        uint32_t number = 0;
+        RcEndpoint* endpoint = nullptr;
+    };
+    static constexpr size_t kRecent = 64;
+
     std::unordered_map<uint32_t, RcEndpoint*> endpoints_;
+    std::array<Recent, kRecent> recent_{};
+    /** Of endpoints that are gone and have messages that were kept. */
+    std::unordered_map<uint32_t, PeerIdentity> departed_;
     std::vector<RcEndpoint*> owing_;
     int gates_ = 0;
     int waiting_for_grant_ = 0;

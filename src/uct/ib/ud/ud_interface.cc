@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ucs/log/log.h"
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
 #include "uct/base/gather.h"
 #include "uct/ib/base/transports.h"
@@ -67,7 +68,8 @@ UdInterface::UdInterface(IbDomain& domain, const TransportConfig& config, const 
     : IbInterface(domain, kUdVerbs, config, params),
       settings_(settings),
       buckets_(std::make_unique<ByTarget::bucket_type[]>(bucket_count_)),
-      by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)) {
+      by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)),
+      name_key_(ucs::unique_id()) {
     attributes_.interface_address_length = UdAddress::kLength;
     // More than dc's: the work of the reliable transport is done by the processor (UCX's estimate
     // for posting), and packets carry our headers.
@@ -205,6 +207,24 @@ ucs_status_t UdInterface::flush(Completion* completion) {
 
 // --- peers
 
+uint64_t UdInterface::name_of(const PortAddress& port, const UdAddress& address) const {
+    uint64_t gid[2];
+    static_assert(sizeof(gid) == sizeof(port.gid));
+    std::memcpy(gid, port.gid.data(), sizeof(gid));
+    uint64_t name = name_key_;
+    for (const uint64_t part :
+         {gid[0], gid[1], uint64_t{port.lid}, uint64_t{address.number} << 32 | address.key}) {
+        name = ucs::mix64(name ^ part);
+    }
+    return peer_name(NameKind::kUd, name);
+}
+
+uint64_t UdInterface::name_of(const RemoteAddress& remote) const {
+    const auto port = PortAddress::read(remote.device);
+    const auto address = UdAddress::read(remote.interface);
+    return port && address ? name_of(*port, *address) : 0;
+}
+
 size_t UdInterface::TargetHash::operator()(const PeerTarget& target) const {
     return ucs::mix64(reinterpret_cast<uintptr_t>(target.handle) ^
                       (uint64_t{target.address.number} << 32 | target.address.key));
@@ -250,7 +270,8 @@ Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
     const size_t mtu = std::min(mtu_bytes(port.mtu), mtu_bytes(path_.mtu));
     const uint32_t name = add_name(nullptr);
     if (name == 0) return nullptr;
-    auto* peer = new Peer(*this, target, mtu - Header::kMaxLength, name, new_start());
+    auto* peer = new Peer(*this, target, {port, name_of(port, address)}, mtu - Header::kMaxLength,
+                          name, new_start());
     names_[name % kSlots] = peer;
     grow_table();
     by_target_.insert(*peer);
@@ -298,13 +319,18 @@ void UdInterface::end_failed() {
 
 // --- arrivals
 
-Peer* UdInterface::find(const Header& header, const ibv_wc& completion) {
+// The adapter that sent a packet has written into it from which queue pair and port it came.
+Peer* UdInterface::find(const Header& header, const ibv_wc& completion, const std::byte* grh) {
+    const bool has_grh = (completion.wc_flags & IBV_WC_GRH) != 0;
+    const std::span<const std::byte> global{grh, has_grh ? kGrh : 0};
     if (header.destination != 0) {
         Peer* peer = peer_named(header.destination);
-        return peer != nullptr && peer->target().address.number == completion.src_qp ? peer
-                                                                                     : nullptr;
+        const bool is_his = peer != nullptr && peer->target().address.number == completion.src_qp &&
+                            peer->port().is_source(completion.slid, global);
+        return is_his ? peer : nullptr;
     }
     if (header.hello->address.number != completion.src_qp) return nullptr;
+    if (!header.hello->port.is_source(completion.slid, global)) return nullptr;
     if (!header.hello->port.reachable_from(path_.address)) return nullptr;
     return peer_at(header.hello->port, header.hello->address);
 }
@@ -314,7 +340,7 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint32_t length =
         completion.byte_len > kGrh ? completion.byte_len - static_cast<uint32_t>(kGrh) : 0;
     const auto header = Header::read({data, length});
-    Peer* const peer = header ? find(*header, completion) : nullptr;
+    Peer* const peer = header ? find(*header, completion, data - kGrh) : nullptr;
     if (peer == nullptr) {
         receives_.recycle(buffer);
         return;

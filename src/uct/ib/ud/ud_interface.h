@@ -35,6 +35,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     /** Owed acknowledgements leave first: whoever sleeps does not keep others waiting. */
     ucs_status_t arm() override;
     ucs::Time next_deadline() const override;
+    uint64_t name_of(const RemoteAddress& remote) const override;
 
     // --- for peers and endpoints ---
     const Settings& settings() const { return settings_; }
@@ -105,6 +106,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
         return memory == nullptr ? nullptr : ::new (memory) Packet(pool);
     }
 
+    uint64_t name_of(const PortAddress& port, const UdAddress& address) const;
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void after_poll() override;
     void on_completed(SendQueue& queue) override {}
@@ -112,7 +114,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void signal_rest(SendQueue& queue) override {}
     void device_gone() override;
 
-    Peer* find(const Header& header, const ibv_wc& completion);
+    Peer* find(const Header& header, const ibv_wc& completion, const std::byte* grh);
     Peer* peer_at(const PortAddress& port, const UdAddress& address);
     Peer* peer_named(uint32_t name) const;
     uint32_t add_name(Peer* peer);
@@ -145,6 +147,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     size_t bucket_count_ = 16;
     std::unique_ptr<ByTarget::bucket_type[]> buckets_;
     ByTarget by_target_;
+    const uint64_t name_key_;  //!< so that nobody finds an address that gets another's name
     ByDeadline by_deadline_;
     std::vector<Peer*> ready_;
     std::vector<Peer*> due_;     //!< of this call

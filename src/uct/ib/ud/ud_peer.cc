@@ -9,14 +9,17 @@
 
 namespace uct::ib::ud {
 
-Peer::Peer(UdInterface& interface, const PeerTarget& target, size_t payload_limit, uint32_t name,
-           uint64_t start)
+Peer::Peer(UdInterface& interface, const PeerTarget& target, const Source& source,
+           size_t payload_limit, uint32_t name, uint64_t start)
     : interface_(interface),
       target_(target),
+      port_(source.port),
+      identity_{.name = source.identity},
       connection_(std::in_place, interface.settings(), name, start),
       payload_limit_(static_cast<uint16_t>(payload_limit)) {}
 
 Peer::~Peer() {
+    forget_sender(interface_.params().am_table, identity_);
     SentList packets;
     connection_->sender().take_all(&packets);
     packets.clear_and_dispose([](SentPacket* packet) { static_cast<Packet*>(packet)->drop(); });
@@ -198,7 +201,11 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
     }
     const AmTable& table = interface_.params().am_table;
     if (!header.has_more && assembly_ == nullptr) [[likely]] {
-        if (!dispatch_am(table, header.id, payload, length, buffer)) interface_.recycle(buffer);
+        SenderScope sender(table);
+        if (!sender.admits(identity_, header.id, payload, length) ||
+            !dispatch_am(table, header.id, payload, length, buffer)) {
+            interface_.recycle(buffer);
+        }
         return;
     }
     if (assembly_ == nullptr) assembly_ = std::make_unique<std::vector<std::byte>>();
@@ -209,7 +216,9 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
     interface_.recycle(buffer);
     if (header.has_more) return;
     const auto message = std::move(assembly_);
-    dispatch_am(table, header.id, message->data(), message->size(), nullptr);
+    SenderScope sender(table);
+    if (sender.admits(identity_, header.id, message->data(), message->size()))
+        dispatch_am(table, header.id, message->data(), message->size(), nullptr);
 }
 
 void Peer::drop_received() {

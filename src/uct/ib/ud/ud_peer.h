@@ -48,14 +48,19 @@ struct HeldBuffer final : HeldPacket {
 class Peer final : public boost::intrusive::unordered_set_base_hook<>,
                    public boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>> {
   public:
-    Peer(UdInterface& interface, const PeerTarget& target, size_t payload_limit, uint32_t name,
-         uint64_t start);
+    struct Source {
+        PortAddress port;
+        uint64_t identity;  //!< PeerIdentity::name
+    };
+    Peer(UdInterface& interface, const PeerTarget& target, const Source& source,
+         size_t payload_limit, uint32_t name, uint64_t start);
     ~Peer();
 
     UdInterface& interface() const { return interface_; }
     const PeerTarget& target() const { return target_; }
     UdConnection& connection() { return *connection_; }
     ucs_status_t status() const { return status_; }
+    const PortAddress& port() const { return port_; }
 
     void add(UdEndpoint& endpoint) { endpoints_.push_back(endpoint); }
     bool has_endpoints() const { return !endpoints_.empty(); }
@@ -108,6 +113,8 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
 
     UdInterface& interface_;
     const PeerTarget target_;
+    const PortAddress port_;
+    PeerIdentity identity_;
     std::optional<UdConnection> connection_;
     ucs::Time scheduled_ = ucs::kNever;
     boost::intrusive::list<UdEndpoint, boost::intrusive::base_hook<EndpointHook>,

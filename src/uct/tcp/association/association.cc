@@ -12,7 +12,8 @@ namespace uct::tcp {
 Association::Association(const AssociationContext& context, uint64_t peer, bool mapped)
     : context_(context),
       patience_(user_timeout(context.rail.config())),
-      identity_{.name = peer},
+      peer_(peer),
+      identity_{.name = peer_name(NameKind::kTcp, peer)},
       number_(context.owner.new_association_number()),
       mapped_(mapped),
       usable_(static_cast<uint8_t>(context.rail.config().connections)) {

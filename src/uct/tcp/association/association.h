@@ -67,7 +67,7 @@ class Association final : public AssociationHook, public Watched {
     Buffers& buffers() const { return context_.buffers; }
     Attention& attention() const { return context_.attention; }
     AssociationOwner& owner() const { return context_.owner; }
-    uint64_t peer() const { return identity_.name; }
+    uint64_t peer() const { return peer_; }
     /** Whom its messages are from. */
     PeerIdentity& identity() { return identity_; }
     /** Tells this association from earlier and later ones of the interface; never 0. */
@@ -261,6 +261,7 @@ class Association final : public AssociationHook, public Watched {
 
     const AssociationContext context_;
     const ucs::Duration patience_;  //!< user_timeout()
+    const uint64_t peer_;
     PeerIdentity identity_;
     uint32_t number_;
     uint32_t peer_number_ = 0;

@@ -171,7 +171,7 @@ void TcpInterface::end_invitation(const RemoteAddress& guest) {
 
 uint64_t TcpInterface::name_of(const RemoteAddress& remote) const {
     const auto listener = ListenerAddress::read(remote.interface);
-    return listener ? listener->id : 0;
+    return listener ? peer_name(NameKind::kTcp, listener->id) : 0;
 }
 
 // --- progress

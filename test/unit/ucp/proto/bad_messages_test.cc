@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ucp/base/sender.h"
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/match/message_times.h"
@@ -144,8 +145,8 @@ TEST(BadMessages, AreDroppedWithAWarning) {
     for (BadMessage& message : bad_messages(cluster.a.worker().uuid(), identity)) {
         SCOPED_TRACE(message.what);
         ucs::LogCapture log;
-        victim.interfaces().deliver(static_cast<uint8_t>(message.id), message.bytes.data(),
-                                    message.bytes.size());
+        victim.interfaces().deliver(cluster.a.worker().uuid(), static_cast<uint8_t>(message.id),
+                                    message.bytes.data(), message.bytes.size());
         EXPECT_FALSE(log.entries().empty());
     }
     EXPECT_EQ(victim.tags().matcher().unexpected_count(), 0u);
@@ -173,7 +174,8 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
         for (size_t length = 0; length < headers[kind]; ++length) {
             ucs::LogCapture log;
             std::vector<std::byte> bytes(length, std::byte{1});
-            victim.interfaces().deliver(static_cast<uint8_t>(ids[kind]), bytes.data(), length);
+            victim.interfaces().deliver(cluster.a.worker().uuid(), static_cast<uint8_t>(ids[kind]),
+                                        bytes.data(), length);
             EXPECT_FALSE(log.entries().empty()) << kind << " cut to " << length;
         }
     }
@@ -181,7 +183,8 @@ TEST(BadMessages, TruncatedHeadersOfEveryKind) {
 }
 
 void deliver(Worker& victim, AmId id, std::vector<std::byte> bytes) {
-    victim.interfaces().deliver(static_cast<uint8_t>(id), bytes.data(), bytes.size());
+    const uint64_t sender = claimed_sender(id, bytes).value_or(0);
+    victim.interfaces().deliver(sender, static_cast<uint8_t>(id), bytes.data(), bytes.size());
 }
 
 TEST(BadMessages, APutIsRefusedOnce) {

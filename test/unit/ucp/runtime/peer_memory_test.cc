@@ -12,26 +12,27 @@
 #include "ucp/endpoint/endpoint.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
-#include "unit/ucp/tcp_wire.h"
+#include "unit/ucp/runtime/sender_wires.h"
 
 namespace ucp::test {
 namespace {
 
-constexpr size_t kVictim = 0, kFriend = 1, kGreedy = 2;
+constexpr size_t kReceiver = 0, kModest = 1, kGreedy = 2;
 constexpr size_t kLimit = 1 << 20;
 
-class GreedyPeer : public testing::TestWithParam<size_t> {
+class GreedyBase {
   protected:
-    GreedyPeer() : cluster_(3, options()) {
-        for (const size_t peer : {kFriend, kGreedy}) {
-            pass(kVictim, peer);
-            pass(peer, kVictim);
+    explicit GreedyBase(SenderWire kind)
+        : kind_(std::move(kind)), wire_(kind_.make()), cluster_(3, options()) {
+        for (const size_t peer : {kModest, kGreedy}) {
+            pass(kReceiver, peer);
+            pass(peer, kReceiver);
         }
+        if (kind_.has_lanes) join_by_lane(cluster_, kGreedy, kReceiver);
     }
 
     Cluster::Options options() {
-        Cluster::Options options;
-        options.wire = &wire_;
+        Cluster::Options options = options_for(kind_, *wire_);
         options.config.peer_memory.emplace().bytes = kLimit;
         options.config.rndv_threshold.emplace().bytes = 256 * 1024;
         return options;
@@ -42,67 +43,82 @@ class GreedyPeer : public testing::TestWithParam<size_t> {
     bool is_well(size_t from, size_t to) {
         return !unwrap(cluster_.endpoint(from, to)).is_failed();
     }
-    PeerMemory& held() { return cluster_.inner(kVictim).interfaces().peer_memory(); }
+    PeerMemory& held() { return cluster_.inner(kReceiver).interfaces().peer_memory(); }
 
-    TcpWire wire_;
+    const SenderWire kind_;
+    const std::unique_ptr<Wire> wire_;
     Cluster cluster_;
     ucs::LogCapture log_{ucs::LogLevel::kError};
 };
 
+class GreedyPeer : public GreedyBase,
+                   public testing::TestWithParam<std::tuple<SenderWire, size_t>> {
+  protected:
+    GreedyPeer() : GreedyBase(std::get<0>(GetParam())) {}
+};
+
 TEST_P(GreedyPeer, IsCutOffAndOthersGoOn) {
-    const std::vector<char> data(GetParam(), 'x');
+    const std::vector<char> data(std::get<1>(GetParam()), 'x');
     std::vector<ucs_status_ptr_t> sends;
-    for (size_t count = 0; count < 100000 && is_well(kVictim, kGreedy); ++count) {
+    for (size_t count = 0; count < 100000 && is_well(kReceiver, kGreedy); ++count) {
         const ucs_status_ptr_t sending = ucp_tag_send_nbx(
-            cluster_.endpoint(kGreedy, kVictim), data.data(), data.size(), count, &kNothing);
+            cluster_.endpoint(kGreedy, kReceiver), data.data(), data.size(), count, &kNothing);
         if (UCS_PTR_IS_PTR(sending)) sends.push_back(sending);
         cluster_.steps(2);
         ASSERT_LE(held().held(cluster_.uuid(kGreedy)), kLimit);
     }
-    EXPECT_FALSE(is_well(kVictim, kGreedy));
-    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    EXPECT_FALSE(is_well(kReceiver, kGreedy));
+    EXPECT_EQ(unwrap(cluster_.endpoint(kReceiver, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
     EXPECT_TRUE(log_.contains("UCX_PEER_MEMORY"));
     // It learns of it: what it sends from here on fails.
-    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kVictim); }));
+    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kReceiver); }));
     for (const ucs_status_ptr_t sending : sends) cluster_.finish(sending);
-    EXPECT_TRUE(is_well(kVictim, kFriend));
-    pass(kFriend, kVictim);
-    pass(kVictim, kFriend);
+    EXPECT_TRUE(is_well(kReceiver, kModest));
+    pass(kModest, kReceiver);
+    pass(kReceiver, kModest);
     // What had come before is there, in order, and gives its memory back.
     std::vector<char> got(data.size());
     ucs_status_t status = UCS_OK;
     size_t received = 0;
     for (; status == UCS_OK; ++received) {
         ucp_tag_recv_info_t info;
-        if (ucp_tag_probe_nb(cluster_.worker(kVictim), received, UINT64_MAX, 0, &info) == nullptr)
+        if (ucp_tag_probe_nb(cluster_.worker(kReceiver), received, UINT64_MAX, 0, &info) == nullptr)
             break;
-        status = cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(kVictim), got.data(), got.size(),
-                                                  received, UINT64_MAX, &kNothing));
+        status = cluster_.finish(ucp_tag_recv_nbx(cluster_.worker(kReceiver), got.data(),
+                                                  got.size(), received, UINT64_MAX, &kNothing));
         EXPECT_TRUE(status != UCS_OK || got == data);
     }
     EXPECT_GE(received, size_t{3});
     EXPECT_EQ(held().held(cluster_.uuid(kGreedy)), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lengths, GreedyPeer, testing::Values(0, 1000, 200000),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Lengths, GreedyPeer,
+                         testing::Combine(testing::ValuesIn(sender_wires()),
+                                          testing::Values(0, 1000, 200000)),
+                         [](const auto& info) {
+                             return std::get<0>(info.param).name + "_" +
+                                    std::to_string(std::get<1>(info.param));
+                         });
 
-class GreedySender : public GreedyPeer {};
+class GreedySender : public GreedyBase, public testing::TestWithParam<SenderWire> {
+  protected:
+    GreedySender() : GreedyBase(GetParam()) {}
+};
 
 TEST_P(GreedySender, OfStreamsNobodyReadsIsCutOff) {
     const std::vector<char> data(50000, 'x');
     std::vector<ucs_status_ptr_t> sends;
-    for (size_t count = 0; count < 1000 && is_well(kVictim, kGreedy); ++count) {
-        const ucs_status_ptr_t sending = ucp_stream_send_nbx(cluster_.endpoint(kGreedy, kVictim),
+    for (size_t count = 0; count < 1000 && is_well(kReceiver, kGreedy); ++count) {
+        const ucs_status_ptr_t sending = ucp_stream_send_nbx(cluster_.endpoint(kGreedy, kReceiver),
                                                              data.data(), data.size(), &kNothing);
         if (UCS_PTR_IS_PTR(sending)) sends.push_back(sending);
         cluster_.steps(4);
     }
-    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    EXPECT_EQ(unwrap(cluster_.endpoint(kReceiver, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
     EXPECT_TRUE(log_.contains("UCX_PEER_MEMORY"));
-    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kVictim); }));
+    EXPECT_TRUE(cluster_.until([&] { return !is_well(kGreedy, kReceiver); }));
     for (const ucs_status_ptr_t sending : sends) cluster_.finish(sending);
-    pass(kFriend, kVictim);
+    pass(kModest, kReceiver);
 }
 
 TEST_P(GreedySender, OfBeginningsWithoutEndsIsCutOff) {
@@ -110,19 +126,20 @@ TEST_P(GreedySender, OfBeginningsWithoutEndsIsCutOff) {
         AmFirstHeader header;
         char data[1000];
     } first{{{3, 0, 0}, {cluster_.uuid(kGreedy), 0}, 1 << 20}, {}};
-    for (size_t count = 0; count < 10000 && is_well(kVictim, kGreedy); ++count) {
+    for (size_t count = 0; count < 10000 && is_well(kReceiver, kGreedy); ++count) {
         first.header.id.number = (1u << 20) + count;
-        unwrap(cluster_.endpoint(kGreedy, kVictim))
+        unwrap(cluster_.endpoint(kGreedy, kReceiver))
             .send_control(AmId::kAmFirst, std::as_bytes(std::span(&first, 1)));
         cluster_.steps(2);
         ASSERT_LE(held().held(cluster_.uuid(kGreedy)), kLimit);
     }
-    EXPECT_EQ(unwrap(cluster_.endpoint(kVictim, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
-    pass(kFriend, kVictim);
-    pass(kVictim, kFriend);
+    EXPECT_EQ(unwrap(cluster_.endpoint(kReceiver, kGreedy)).status(), UCS_ERR_EXCEEDS_LIMIT);
+    pass(kModest, kReceiver);
+    pass(kReceiver, kModest);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GreedySender, testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(Wires, GreedySender, testing::ValuesIn(sender_wires()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(PeerMemory, CountsByPeerAndForgetsThoseThatHaveNothing) {
     PeerMemory memory;

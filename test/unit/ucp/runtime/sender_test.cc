@@ -11,10 +11,11 @@
 #include "ucp/base/sender.h"
 #include "ucp/bulk/engine/revocation.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/endpoint/lane_state.h"
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
-#include "unit/ucp/tcp_wire.h"
+#include "unit/ucp/runtime/sender_wires.h"
 
 namespace ucp::test {
 namespace {
@@ -26,36 +27,55 @@ std::span<const std::byte> bytes_of(const Message& message) {
     return std::as_bytes(std::span(&message, 1));
 }
 
-class Sender : public testing::Test {
+class SenderBase {
   protected:
-    Sender() : cluster_(3, options()) {
+    explicit SenderBase(SenderWire kind)
+        : kind_(std::move(kind)), wire_(kind_.make()), cluster_(3, options_for(kind_, *wire_)) {
         // The three know each other, and the victim has heard of both.
         for (const size_t peer : {kFriend, kLiar}) {
             pass(kVictim, peer);
             pass(peer, kVictim);
         }
+        if (kind_.has_lanes) {
+            join_by_lane(cluster_, kLiar, kVictim);
+            pass(kLiar, kVictim);
+        }
     }
 
     void pass(size_t from, size_t to) { test::pass(cluster_, from, to, 10 * from + to); }
-    void lie(AmId id, std::span<const std::byte> message) {
-        unwrap(cluster_.endpoint(kLiar, kVictim)).send_control(id, message);
+    /** From one to the victim, by its lane if it has one. */
+    void send(size_t from, AmId id, std::span<const std::byte> message) {
+        Endpoint& endpoint = unwrap(cluster_.endpoint(from, kVictim));
+        if (from != kLiar || !kind_.has_lanes) return endpoint.send_control(id, message);
+        const auto pack = [](void* to, void* arg) {
+            const auto& bytes = *static_cast<std::span<const std::byte>*>(arg);
+            std::memcpy(to, bytes.data(), bytes.size());
+            return bytes.size();
+        };
+        EXPECT_EQ(
+            endpoint.lane_state()->dedicated->am_bcopy(static_cast<uint8_t>(id), pack, &message),
+            static_cast<ssize_t>(message.size()));
     }
+    void lie(AmId id, std::span<const std::byte> message) { send(kLiar, id, message); }
     /** The victim has taken what the liar had sent. */
     void settle() { pass(kLiar, kVictim); }
     bool is_well(size_t peer) { return !unwrap(cluster_.endpoint(kVictim, peer)).is_failed(); }
 
-    Cluster::Options options() {
-        Cluster::Options options;
-        options.wire = &wire_;
-        return options;
-    }
-
-    TcpWire wire_;
+    const SenderWire kind_;
+    const std::unique_ptr<Wire> wire_;
     Cluster cluster_;
     ucs::LogCapture log_{ucs::LogLevel::kWarn};
 };
 
-TEST_F(Sender, NobodyEndsAnothersEndpoint) {
+class Sender : public SenderBase, public testing::TestWithParam<SenderWire> {
+  protected:
+    Sender() : SenderBase(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Wires, Sender, testing::ValuesIn(sender_wires()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(Sender, NobodyEndsAnothersEndpoint) {
     const ResetHeader reset{cluster_.uuid(kFriend)};
     for (int times = 0; times < 3; ++times) lie(AmId::kReset, bytes_of(reset));
     settle();
@@ -75,7 +95,7 @@ TEST_F(Sender, NobodyEndsAnothersEndpoint) {
     EXPECT_TRUE(is_well(kFriend));
 }
 
-TEST_F(Sender, NobodyAcknowledgesForAnother) {
+TEST_P(Sender, NobodyAcknowledgesForAnother) {
     const uint64_t number = 5;
     const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(kVictim, kFriend),
                                                            &number, sizeof(number), 77, &kNothing);
@@ -92,7 +112,7 @@ TEST_F(Sender, NobodyAcknowledgesForAnother) {
     EXPECT_EQ(cluster_.finish(sending), UCS_OK);
 }
 
-TEST_F(Sender, NobodyWritesIntoAnothersStream) {
+TEST_P(Sender, NobodyWritesIntoAnothersStream) {
     struct {
         StreamHeader header;
         char text[8] = "forged";
@@ -109,14 +129,14 @@ TEST_F(Sender, NobodyWritesIntoAnothersStream) {
     cluster_.finish(receiving);
 }
 
-TEST_F(Sender, NobodyContinuesAnothersMessage) {
+TEST_P(Sender, NobodyContinuesAnothersMessage) {
     // The first part of a message of the friend's, by hand; the rest comes from the liar.
     const MessageId id{cluster_.uuid(kFriend), 1u << 20};
     struct {
         TagFirstHeader header;
         char text[8];
     } first{{9, id, 16, 0}, "genuine"};
-    unwrap(cluster_.endpoint(kFriend, kVictim)).send_control(AmId::kTagFirst, bytes_of(first));
+    send(kFriend, AmId::kTagFirst, bytes_of(first));
     pass(kFriend, kVictim);
     struct {
         FragmentHeader header;
@@ -131,13 +151,13 @@ TEST_F(Sender, NobodyContinuesAnothersMessage) {
     cluster_.steps(100);
     EXPECT_EQ(ucp_request_check_status(receiving), UCS_INPROGRESS);
     std::memcpy(forged.text, "and so.", 8);
-    unwrap(cluster_.endpoint(kFriend, kVictim)).send_control(AmId::kFragment, bytes_of(forged));
+    send(kFriend, AmId::kFragment, bytes_of(forged));
     EXPECT_EQ(cluster_.finish(receiving), UCS_OK);
     EXPECT_STREQ(got, "genuine");
     EXPECT_STREQ(got + 8, "and so.");
 }
 
-TEST_F(Sender, NobodyGreetsWithAnothersConnections) {
+TEST_P(Sender, NobodyGreetsWithAnothersConnections) {
     // A new name, and the friend's way: what is sent to that name would go to the friend.
     const auto& genuine = cluster_.inner(kFriend).address();
     WorkerAddress address;
@@ -155,7 +175,7 @@ TEST_F(Sender, NobodyGreetsWithAnothersConnections) {
     pass(kFriend, kVictim);
 }
 
-TEST_F(Sender, NobodyCutsAnotherOff) {
+TEST_P(Sender, NobodyCutsAnotherOff) {
     // In his own name, but of the friend's interface.
     WorkerAddress victims, friends;
     ASSERT_EQ(unpack_address(cluster_.inner(kVictim).address(), &victims), UCS_OK);
@@ -188,10 +208,13 @@ TEST_F(Sender, NobodyCutsAnotherOff) {
 constexpr AmId kNameNobody[] = {AmId::kTagShort, AmId::kTagSyncAck, AmId::kAmShort, AmId::kStream};
 
 /** Each kind of message. */
-class Claims : public Sender, public testing::WithParamInterface<int> {};
+class Claims : public SenderBase, public testing::TestWithParam<std::tuple<SenderWire, int>> {
+  protected:
+    Claims() : SenderBase(std::get<0>(GetParam())) {}
+};
 
 TEST_P(Claims, AreCompared) {
-    const auto id = static_cast<AmId>(GetParam());
+    const auto id = static_cast<AmId>(std::get<1>(GetParam()));
     std::vector<std::byte> message(256);
     for (size_t offset = 0; offset < 16; offset += sizeof(uint64_t)) {
         const uint64_t uuid = cluster_.uuid(kFriend);
@@ -208,26 +231,51 @@ TEST_P(Claims, AreCompared) {
     pass(kFriend, kVictim);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Claims, testing::Range(0, static_cast<int>(uct::kMaxAmId)),
-                         [](const auto& info) { return "id" + std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kinds, Claims,
+                         testing::Combine(testing::ValuesIn(sender_wires()),
+                                          testing::Range(0, static_cast<int>(uct::kMaxAmId))),
+                         [](const auto& info) {
+                             return std::get<0>(info.param).name + "_id" +
+                                    std::to_string(std::get<1>(info.param));
+                         });
 
 TEST(PeerNames, AConnectionIsItsFirstClaimantsUntilAnAddressNamesIt) {
     PeerNames names;
-    uct::PeerIdentity first{.name = 1}, second{.name = 2};
+    uct::PeerIdentity first{.name = 16}, second{.name = 32};
     EXPECT_TRUE(names.is_from(first, 10));
     EXPECT_FALSE(names.is_from(first, 11));
     // Nobody has said where worker 10 is: the second may be another way to it.
     EXPECT_TRUE(names.is_from(second, 10));
-    EXPECT_TRUE(names.learn(2, 10, false));
+    EXPECT_TRUE(names.learn(32, 10, false));
     EXPECT_FALSE(names.is_from(first, 10));
     EXPECT_TRUE(names.is_from(second, 10));
-    EXPECT_FALSE(names.learn(2, 11, false));
-    EXPECT_TRUE(names.learn(2, 11, true));
+    EXPECT_FALSE(names.learn(32, 11, false));
+    EXPECT_TRUE(names.learn(32, 11, true));
     EXPECT_FALSE(names.is_from(second, 10));
     EXPECT_TRUE(names.is_from(second, 11));
     names.forget(11);
     EXPECT_EQ(names.size(), 0u);
     EXPECT_TRUE(names.is_from(second, 11));
+}
+
+TEST(PeerNames, AnAddressWithoutAKindOfTransportSaysNothingOfIt) {
+    PeerNames names;
+    uct::PeerIdentity by_tcp{.name = uct::peer_name(uct::NameKind::kTcp, 64)};
+    uct::PeerIdentity by_fifo{.name = uct::peer_name(uct::NameKind::kFifo, 64)};
+    uct::PeerIdentity other{.name = uct::peer_name(uct::NameKind::kTcp, 128)};
+    EXPECT_TRUE(names.learn(by_tcp.name, 10, true));
+    EXPECT_TRUE(names.is_from(by_tcp, 10));
+    EXPECT_TRUE(names.is_from(by_fifo, 10));
+    EXPECT_FALSE(names.is_from(other, 10));
+}
+
+TEST(PeerNames, ALaneIsItsPeersWhateverElseIsKnown) {
+    PeerNames names;
+    uct::PeerIdentity lane{.worker = 10, .is_lane = true};
+    EXPECT_TRUE(names.is_from(lane, 10));
+    EXPECT_FALSE(names.is_from(lane, 11));
+    EXPECT_TRUE(names.learn(16, 11, true));
+    EXPECT_FALSE(names.is_from(lane, 11));
 }
 
 }  // namespace

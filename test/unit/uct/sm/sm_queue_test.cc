@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
 #include "uct/sm/inbox.h"
 #include "uct/sm/outbox.h"
@@ -27,14 +28,39 @@ std::unique_ptr<Inbox> make_inbox(const Inbox::Size& size = kSmall) {
 
 constexpr auto kMany = Outbox::Kind::kManySenders;
 
-std::unique_ptr<Outbox> make_outbox(const Inbox& inbox, Outbox::Kind kind = kMany) {
+constexpr auto kNoNews = [](uint32_t, const std::byte*, size_t) {};
+
+std::vector<int> poll_all(Inbox& inbox) {
+    std::vector<int> ids;
+    inbox.poll(
+        100,
+        [&](uint8_t id, void*, size_t, ReceiveDescriptor*, uint32_t) {
+            ids.push_back(id);
+            return false;
+        },
+        kNoNews);
+    return ids;
+}
+
+/** The own queue of a sender that has none: no two are the same. */
+SegmentName new_name() {
+    return {ucs::unique_id(), static_cast<uint32_t>(getpid()), 1};
+}
+
+/** Of many senders, it has said who it is when this returns. */
+std::unique_ptr<Outbox> make_outbox(Inbox& inbox, Outbox::Kind kind = kMany,
+                                    const SegmentName& own = new_name()) {
     std::unique_ptr<Outbox> outbox;
-    EXPECT_EQ(Outbox::open(inbox.name(), kind, &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(inbox.name(), kind, own, &outbox), UCS_OK);
+    if (outbox != nullptr && kind == kMany) {
+        EXPECT_TRUE(outbox->announce());
+        EXPECT_EQ(poll_all(inbox), std::vector<int>{});
+    }
     return outbox;
 }
 
 void publish(Outbox& outbox, uint64_t number, uint8_t id) {
-    outbox.slot(number).control.store(control::word(number, id, 8, 0), std::memory_order_release);
+    outbox.slot(number).control.store(outbox.word(number, id, 8, 0), std::memory_order_release);
 }
 
 void send(Outbox& outbox, uint8_t id) {
@@ -42,15 +68,6 @@ void send(Outbox& outbox, uint8_t id) {
     const uint64_t number = outbox.reserve(false, &sleeps);
     ASSERT_NE(number, Outbox::kFull);
     publish(outbox, number, id);
-}
-
-std::vector<int> poll_all(Inbox& inbox) {
-    std::vector<int> ids;
-    inbox.poll(100, [&](uint8_t id, void*, size_t, ReceiveDescriptor*) {
-        ids.push_back(id);
-        return false;
-    });
-    return ids;
 }
 
 // --- segments
@@ -98,7 +115,8 @@ TEST(SmQueues, SizesThatDoNotFitTheSegmentAreRefused) {
     const auto refused = [&](uint32_t& field, uint32_t value) {
         const uint32_t before = std::exchange(field, value);
         std::unique_ptr<Outbox> outbox;
-        const bool result = Outbox::open(inbox->name(), kMany, &outbox) == UCS_ERR_UNREACHABLE;
+        const bool result =
+            Outbox::open(inbox->name(), kMany, new_name(), &outbox) == UCS_ERR_UNREACHABLE;
         field = before;
         return result;
     };
@@ -119,10 +137,10 @@ TEST(SmQueues, OneOfAnotherKindThanItsAddressIsRefused) {
     const auto shared_queue = make_inbox();
     const auto ring = make_inbox({.slots = 8, .buffer_size = 512, .buffers = 8, .senders = 0});
     std::unique_ptr<Outbox> outbox;
-    EXPECT_EQ(Outbox::open(ring->name(), kMany, &outbox), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(Outbox::open(shared_queue->name(), kOne, &outbox), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(Outbox::open(ring->name(), kOne, &outbox), UCS_OK);
-    EXPECT_EQ(Outbox::open(shared_queue->name(), kMany, &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(ring->name(), kMany, new_name(), &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kOne, {}, &outbox), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(Outbox::open(ring->name(), kOne, {}, &outbox), UCS_OK);
+    EXPECT_EQ(Outbox::open(shared_queue->name(), kMany, new_name(), &outbox), UCS_OK);
 }
 
 TEST(SmQueues, WordsThatMakeNoSenseAreDropped) {
@@ -143,7 +161,7 @@ TEST(SmQueues, ATailOutOfRangeOnlyStopsTheSender) {
     Mapping mapping;
     ASSERT_EQ(attach_segment(inbox->name(), &mapping), UCS_OK);
     reinterpret_cast<QueueHeader*>(mapping.base())->tail = 1000;
-    for (int i = 0; i < 8; ++i) send(*outbox, 1);
+    for (int i = 0; i < 7; ++i) send(*outbox, 1);
     bool sleeps;
     EXPECT_EQ(outbox->reserve(false, &sleeps), Outbox::kFull);
 }
@@ -166,18 +184,21 @@ TEST(SmQueues, LongMessagesOfManySendersWaitForFewerPlaces) {
     send(*outbox, 1);  // short ones go on
     std::vector<ReceiveDescriptor*> kept;
     std::vector<const unsigned char*> contents;
-    inbox->poll(2, [&](uint8_t, void* data, size_t, ReceiveDescriptor* descriptor) {
-        kept.push_back(descriptor);
-        contents.push_back(static_cast<const unsigned char*>(data));
-        return true;
-    });
+    inbox->poll(
+        2,
+        [&](uint8_t, void* data, size_t, ReceiveDescriptor* descriptor, uint32_t) {
+            kept.push_back(descriptor);
+            contents.push_back(static_cast<const unsigned char*>(data));
+            return true;
+        },
+        kNoNews);
     ASSERT_EQ(kept.size(), 2u);
     EXPECT_TRUE(outbox->has_room());
     EXPECT_TRUE(send_long());
     EXPECT_FALSE(send_long());
     EXPECT_EQ(poll_all(*inbox), (std::vector<int>{2, 2, 1, 2}));
     // What is kept is nobody else's.
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(contents[i][0], i);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(contents[i][0], i + 1);
     for (ReceiveDescriptor* descriptor : kept) descriptor->release();
 }
 
@@ -200,16 +221,18 @@ TEST(SmQueues, LongMessagesOfOneSenderLieOneBehindTheOther) {
             ++number;
         }
         most = std::max(most, waiting);
-        taken += inbox->poll(1 + static_cast<unsigned>(random.below(waiting)),
-                             [&, expected = taken](uint8_t, void* data, size_t length,
-                                                   ReceiveDescriptor* kept) mutable {
-                                 const auto* bytes = static_cast<const unsigned char*>(data);
-                                 EXPECT_EQ(bytes[0], expected % 251);
-                                 EXPECT_EQ(bytes[length - 1], expected % 251);
-                                 EXPECT_EQ(kept, nullptr);
-                                 ++expected;
-                                 return false;
-                             });
+        taken += inbox->poll(
+            1 + static_cast<unsigned>(random.below(waiting)),
+            [&, expected = taken](uint8_t, void* data, size_t length, ReceiveDescriptor* kept,
+                                  uint32_t) mutable {
+                const auto* bytes = static_cast<const unsigned char*>(data);
+                EXPECT_EQ(bytes[0], expected % 251);
+                EXPECT_EQ(bytes[length - 1], expected % 251);
+                EXPECT_EQ(kept, nullptr);
+                ++expected;
+                return false;
+            },
+            kNoNews);
     }
     EXPECT_GT(taken, 2000u);
     EXPECT_GT(most, 4u);  // more than pieces, where they are short
@@ -222,8 +245,8 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
     Child child([&] {
         std::unique_ptr<Outbox> theirs;
         bool sleeps;
-        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
-            theirs->reserve(false, &sleeps) != 1)
+        if (Outbox::open(inbox->name(), kMany, new_name(), &theirs) != UCS_OK ||
+            theirs->reserve(false, &sleeps) != 3)
             _exit(1);
         (void)theirs.release();
     });
@@ -248,12 +271,13 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
     const auto& header = *reinterpret_cast<const QueueHeader*>(mapping.base());
     const auto layout = QueueLayout::read(header, mapping.size());
     ASSERT_TRUE(layout);
-    const uint64_t last = layout->places() - 1;
-    for (uint64_t number = 0; number < last; ++number) send(*outbox, 1);
+    // Two have announced themselves, and the child will.
+    const uint64_t last = 2 + layout->places() - 1, short_ones = last - 3;
+    for (uint64_t count = 0; count < short_ones; ++count) send(*outbox, 1);
     Child child([&] {
         std::unique_ptr<Outbox> theirs;
         bool sleeps;
-        if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK ||
+        if (Outbox::open(inbox->name(), kMany, new_name(), &theirs) != UCS_OK ||
             theirs->reserve(true, &sleeps) != last)
             _exit(1);
         (void)theirs.release();
@@ -261,7 +285,7 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
     reinterpret_cast<Sender*>(mapping.base() + layout->sender_table())->attempt = last + 1;
     bool sleeps;
     EXPECT_EQ(outbox->reserve(true, &sleeps), Outbox::kFull);
-    EXPECT_EQ(poll_all(*inbox).size(), last);
+    EXPECT_EQ(poll_all(*inbox).size(), short_ones);
     std::vector<int> more;
     for (; outbox->has_room(); more.push_back(2)) send(*third, 2);
     child.kill();
@@ -275,7 +299,7 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
     for (unsigned i = 0; i < 3 * kSmall.senders; ++i) {
         Child child([&] {
             std::unique_ptr<Outbox> theirs;
-            if (Outbox::open(inbox->name(), kMany, &theirs) != UCS_OK) _exit(1);
+            if (Outbox::open(inbox->name(), kMany, new_name(), &theirs) != UCS_OK) _exit(1);
             (void)theirs.release();
         });
         child.kill();
@@ -286,7 +310,60 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
     std::vector<std::unique_ptr<Outbox>> living;
     for (unsigned i = 0; i < kSmall.senders; ++i) living.push_back(make_outbox(*inbox));
     std::unique_ptr<Outbox> one_more;
-    EXPECT_EQ(Outbox::open(inbox->name(), kMany, &one_more), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(Outbox::open(inbox->name(), kMany, new_name(), &one_more), UCS_ERR_NO_RESOURCE);
+}
+
+TEST(SmQueues, MessagesTellTheirSendersPlace) {
+    const auto inbox = make_inbox();
+    const auto first = make_outbox(*inbox), second = make_outbox(*inbox);
+    std::vector<uint32_t> places;
+    const auto take = [&] {
+        inbox->poll(
+            100,
+            [&](uint8_t, void*, size_t, ReceiveDescriptor*, uint32_t place) {
+                places.push_back(place);
+                return false;
+            },
+            kNoNews);
+    };
+    // Many laps, beyond where the bits that tell laps apart begin anew.
+    for (uint32_t lap = 0; lap < 3u << control::kNumberBits; lap += 4) {
+        send(*first, 1);
+        send(*second, 1);
+        send(*second, 1);
+        send(*first, 1);
+        places.clear();
+        take();
+        ASSERT_EQ(places, (std::vector<uint32_t>{0, 1, 1, 0})) << lap;
+    }
+}
+
+TEST(SmQueues, ASenderSaysWhoItIsBeforeItsFirstMessage) {
+    const auto inbox = make_inbox();
+    const SegmentName name = new_name();
+    std::unique_ptr<Outbox> outbox;
+    ASSERT_EQ(Outbox::open(inbox->name(), kMany, name, &outbox), UCS_OK);
+    EXPECT_TRUE(outbox->has_room());
+    uint64_t number;
+    EXPECT_FALSE(outbox->reserve_plain(&number));
+    send(*outbox, 7);
+    std::vector<SegmentName> announced;
+    inbox->poll(
+        100,
+        [&](uint8_t id, void*, size_t, ReceiveDescriptor*, uint32_t) {
+            EXPECT_EQ(id, 7);
+            EXPECT_EQ(announced, std::vector<SegmentName>{name});
+            return false;
+        },
+        [&](uint32_t place, const std::byte* who, size_t length) {
+            EXPECT_EQ(place, 0u);
+            announced.push_back(*SegmentName::read({who, length}));
+        });
+    EXPECT_TRUE(outbox->reserve_plain(&number));
+    EXPECT_TRUE(inbox->is_elsewhere(1, name.nonce));
+    EXPECT_FALSE(inbox->is_elsewhere(0, name.nonce));
+    outbox.reset();
+    EXPECT_FALSE(inbox->is_elsewhere(1, name.nonce));
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+struct evp_pkey_st;
+
+namespace ucs::net {
+
+/** What others may know of a KeyPair. */
+using PublicKey = std::array<std::byte, 32>;
+/** What two know, each by its own key pair and the other's public key, and nobody else. */
+using SharedSecret = std::array<std::byte, 32>;
+
+/** Keys of X25519 (RFC 7748), made at random, that live as long as the object. One thread. */
+class KeyPair {
+  public:
+    KeyPair();
+    ~KeyPair();
+    KeyPair(const KeyPair&) = delete;
+    KeyPair& operator=(const KeyPair&) = delete;
+
+    const PublicKey& public_key() const { return public_key_; }
+    /** Takes some 50 us. @return nothing: no memory, or `theirs` is no key */
+    std::optional<SharedSecret> share_with(const PublicKey& theirs) const;
+
+  private:
+    struct Free {
+        void operator()(evp_pkey_st* key) const;
+    };
+    std::unique_ptr<evp_pkey_st, Free> key_;  //!< null: the cryptographic library refused
+    PublicKey public_key_{};
+};
+
+}  // namespace ucs::net

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+
+#include "ucs/net/key_pair.h"
+#include "uct/api/interface.h"
+
+namespace uct::ib {
+
+/**
+ * By what the two interfaces of a pair know each other's messages: a number that each message from
+ * one to the other begins with, and that only these two know. 56 bits: the id of the message is in
+ * the highest ones of the same word.
+ */
+struct DcTokens {
+    static constexpr unsigned kBits = 56;
+    static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+
+    uint64_t outgoing;  //!< of messages to the other one
+    uint64_t incoming;
+
+    static uint64_t name(uint64_t token) { return peer_name(NameKind::kDc, token << 8); }
+};
+
+/**
+ * Whose the messages are that arrive on a target, to which anybody may send. Interfaces tell their
+ * public keys in their addresses, and what both know without a message is a token each way.
+ */
+class DcSenders {
+  public:
+    DcSenders();
+    const ucs::net::PublicKey& public_key() const { return keys_.public_key(); }
+    /** Of the interface with that key; computed, or known from not long ago. */
+    DcTokens tokens_of(const ucs::net::PublicKey& theirs);
+
+    /** Who sends with that token. The reference lives until the next call. */
+    PeerIdentity& sender(uint64_t token) {
+        const Recent& recent = recent_[token % kRecent];
+        return recent.sender != nullptr && recent.token == token ? *recent.sender
+                                                                 : sender_slow(token);
+    }
+
+  private:
+    static constexpr size_t kRecent = 64;
+    /** A token costs who invents it nothing: more of them than that are not kept. */
+    static constexpr size_t kMost = 65536;
+    struct Recent {
+        uint64_t token = 0;
+        PeerIdentity* sender = nullptr;
+    };
+    struct Known {
+        ucs::net::PublicKey key{};
+        DcTokens tokens{};
+    };
+
+    PeerIdentity& sender_slow(uint64_t token);
+
+    const ucs::net::KeyPair keys_;
+    std::unordered_map<uint64_t, PeerIdentity> senders_;  //!< by token
+    std::array<Recent, kRecent> recent_{};
+    std::array<Known, kRecent> known_{};
+};
+
+}  // namespace uct::ib
