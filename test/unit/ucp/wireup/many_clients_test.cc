@@ -7,9 +7,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <vector>
 
 #include "ucp/endpoint/endpoint.h"
-#include "unit/ucp/tcp_wire.h"
+#include "unit/ucp/runtime/sender_wires.h"
 #include "unit/ucp/wireup/server.h"
 
 namespace ucp::test {
@@ -27,14 +29,14 @@ size_t descriptors() {
     return count;
 }
 
-TEST(ManyClients, LeaveNothingBehind) {
+class ManyClients : public testing::TestWithParam<SenderWire> {};
+
+TEST_P(ManyClients, LeaveNothingBehind) {
     constexpr size_t kServer = 0, kClient = 1, kFirst = 100;
     const char* const wanted = std::getenv("UCX_TEST_CLIENTS");
     const size_t clients = wanted == nullptr ? 300 : std::strtoull(wanted, nullptr, 10);
-    TcpWire wire;
-    Cluster::Options options;
-    options.wire = &wire;
-    Cluster cluster(2, options);
+    const std::unique_ptr<Wire> wire = GetParam().make();
+    Cluster cluster(2, options_for(GetParam(), *wire));
     Server server(cluster);
     size_t heap_before = 0, descriptors_before = 0;
     for (size_t count = 0; count < clients; ++count) {
@@ -67,6 +69,16 @@ TEST(ManyClients, LeaveNothingBehind) {
     EXPECT_LE(descriptors(), descriptors_before + 4);
     EXPECT_LE(cluster.inner(kServer).interfaces().peers().size(), 2u);
 }
+
+/** Those that clients come by: a lane is nothing that they ask for. */
+std::vector<SenderWire> client_wires() {
+    std::vector<SenderWire> wires = sender_wires();
+    std::erase_if(wires, [](const SenderWire& wire) { return wire.has_lanes; });
+    return wires;
+}
+
+INSTANTIATE_TEST_SUITE_P(Wires, ManyClients, testing::ValuesIn(client_wires()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace ucp::test
