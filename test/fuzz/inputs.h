@@ -28,6 +28,11 @@ void read_tcp_session(std::span<const uint8_t> input);
 /** What clients say to a listener, and a listener to clients (wireup_input.cc lists the steps). */
 void read_callers(std::span<const uint8_t> input);
 void read_answers(std::span<const uint8_t> input);
+/** A packet of ud_verbs, or an address of an adapter: the first byte says which. */
+void read_datagram(std::span<const uint8_t> input);
+/** A key of shared memory, and what others write into a queue (transport_input.cc lists the steps).
+ */
+void read_shared_memory(std::span<const uint8_t> input);
 
 /** A fuzzer does not find a checksum. @return false: too short for an address */
 bool repair_address(std::vector<std::byte>& bytes);
@@ -47,6 +52,8 @@ std::vector<Input> tcp_streams();
 std::vector<Input> tcp_sessions();
 std::vector<Input> callers();
 std::vector<Input> answers();
+std::vector<Input> datagrams();
+std::vector<Input> shared_memories();
 
 /** Every reader above. */
 std::span<const Target> targets();

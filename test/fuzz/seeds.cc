@@ -166,6 +166,8 @@ constexpr Target kTargets[] = {
     {"tcp_session", read_tcp_session, tcp_sessions},
     {"callers", read_callers, callers},
     {"answers", read_answers, answers},
+    {"datagram", read_datagram, datagrams},
+    {"shared_memory", read_shared_memory, shared_memories},
 };
 
 }  // namespace
