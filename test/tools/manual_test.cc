@@ -172,6 +172,10 @@ TEST(ManualPages, DescribeEveryCommandAndOption) {
         EXPECT_FALSE(std::regex_search(text, match, bare)) << name << ": " << match.str(1);
     }
     EXPECT_GT(pages, 9u);
+    // The simulator is a program of its own.
+    const std::string simulator = read_text(folder.path() / "swiftlane-sim.1");
+    EXPECT_NE(simulator.find("\n.SS swiftlane sim zipf\n"), std::string::npos) << simulator;
+    EXPECT_NE(simulator.find("\\-\\-seeds"), std::string::npos) << simulator;
     const json variables = parse_output(run_command({"info", "-c", "--json", "-"}));
     std::string page = read_text(folder.path() / "swiftlane-variables.7");
     for (const json& variable : variables.at("variables")) {

@@ -215,7 +215,7 @@ TEST(Perf, ProcessorsAreNoMoreThanThereAreThreads) {
     }
 }
 
-TEST(CommandLine, MisspeltCommandsAreCorrected) {
+TEST(CommandLine, MisspeltWordsAreCorrected) {
     const struct {
         std::vector<std::string> arguments;
         const char* message;
@@ -223,6 +223,12 @@ TEST(CommandLine, MisspeltCommandsAreCorrected) {
         {{"pref", "put"}, "there is no command 'pref'; did you mean 'perf'?"},
         {{"perf", "batsh"}, "there is no command 'batsh'; did you mean 'batch'?"},
         {{"frobnicate"}, "there is no command 'frobnicate'\n"},
+        {{"perf", "--siez", "8"}, "there is no option '--siez'"},
+        {{"perf", "put", "--siez", "8"}, "there is no option '--siez'; did you mean '--size'?"},
+        {{"perf", "put", "--verify", "--size", "8", "--jsno=x"}, "did you mean '--json'?"},
+        {{"info", "--jsno", "-"}, "there is no option '--jsno'; did you mean '--json'?"},
+        {{"sim", "zipff"}, "there is no command 'zipff'; did you mean 'zipf'?"},
+        {{"sim", "zipf", "--rank", "8"}, "there is no option '--rank'; did you mean '--ranks'?"},
     };
     for (const auto& bad : cases) {
         const Outcome outcome = run_command(bad.arguments);
@@ -247,6 +253,8 @@ TEST(CommandLine, BashCompletesCommandsAndOptions) {
     EXPECT_EQ(complete("swiftlane pe"), "perf\n");
     EXPECT_EQ(complete("swiftlane perf ba"), "batch\n");
     EXPECT_EQ(complete("swiftlane perf put --ite"), "--iterations\n");
+    EXPECT_EQ(complete("swiftlane sim zi"), "zipf\n");
+    EXPECT_EQ(complete("swiftlane sim zipf --ra"), "--ranks\n");
     EXPECT_EQ(complete("swiftlane run -- ''"), "\n");
 }
 

@@ -2,20 +2,16 @@
 #include "tools/plot/gnuplot.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "tools/common/program_output.h"
 
 namespace tools::plot {
 namespace {
@@ -114,59 +110,15 @@ void add_panel(std::string& script, const Panel& panel) {
     script += plot + '\n';
 }
 
-// A file in memory, which no program that is started later inherits by its number.
-class MemoryFile {
-  public:
-    explicit MemoryFile(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC)) {
-        if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), name);
+// Runs gnuplot on this script.
+ProgramOutput run_gnuplot(const std::string& script) {
+    try {
+        // Not what its user has set up for himself.
+        return output_of({"gnuplot", "--default-settings"}, script);
+    } catch (const std::system_error& error) {
+        if (error.code().value() != ENOENT) throw;
+        throw std::runtime_error("gnuplot is missing: install gnuplot-nox");
     }
-    ~MemoryFile() { close(descriptor_); }
-    MemoryFile(const MemoryFile&) = delete;
-    MemoryFile& operator=(const MemoryFile&) = delete;
-
-    int descriptor() const { return descriptor_; }
-
-    void write(const std::string& text) const {
-        for (size_t done = 0; done < text.size();) {
-            const ssize_t n = ::pwrite(descriptor_, text.data() + done, text.size() - done,
-                                       static_cast<off_t>(done));
-            if (n <= 0) throw std::system_error(errno, std::generic_category(), "gnuplot's script");
-            done += static_cast<size_t>(n);
-        }
-    }
-    std::string read() const {
-        std::string text;
-        std::array<char, 65536> buffer{};
-        for (;;) {
-            const ssize_t n =
-                ::pread(descriptor_, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
-            if (n <= 0) return text;
-            text.append(buffer.data(), static_cast<size_t>(n));
-        }
-    }
-
-  private:
-    const int descriptor_;
-};
-
-// Runs gnuplot on these files; its exit status as waitpid() says it.
-int run_gnuplot(const MemoryFile& in, const MemoryFile& out, const MemoryFile& err) {
-    posix_spawn_file_actions_t actions{};
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in.descriptor(), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
-    std::string program = "gnuplot";
-    std::string defaults = "--default-settings";  // not what its user has set up for himself
-    char* const arguments[] = {program.data(), defaults.data(), nullptr};
-    pid_t pid = -1;
-    const int error = posix_spawnp(&pid, "gnuplot", &actions, nullptr, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error == ENOENT) throw std::runtime_error("gnuplot is missing: install gnuplot-nox");
-    if (error != 0) throw std::system_error(error, std::generic_category(), "gnuplot");
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    return status;
 }
 
 }  // namespace
@@ -194,16 +146,11 @@ std::string gnuplot_script(const Chart& chart) {
 }
 
 std::string draw_svg(const Chart& chart) {
-    const MemoryFile in("script");
-    const MemoryFile out("picture");
-    const MemoryFile err("messages");
-    in.write(gnuplot_script(chart));
-    const int status = run_gnuplot(in, out, err);
-    std::string picture = out.read();
-    if (status != 0 || picture.find("</svg>") == picture.npos) {
-        throw std::runtime_error(fmt::format("gnuplot fails: {}", err.read()));
+    ProgramOutput drawn = run_gnuplot(gnuplot_script(chart));
+    if (drawn.status != 0 || drawn.out.find("</svg>") == drawn.out.npos) {
+        throw std::runtime_error(fmt::format("gnuplot fails: {}", drawn.err));
     }
-    return picture;
+    return std::move(drawn.out);
 }
 
 }  // namespace tools::plot

@@ -6,13 +6,17 @@
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <string_view>
 
 #include "tools/common/bench_options.h"
+#include "tools/common/help.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/units.h"
+#include "tools/manual/pages.h"
 #include "tools/report/table.h"
 #include "tools/sim/replay.h"
 #include "tools/sim/report.h"
+#include "tools/sim/says.h"
 #include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
 #include "uct/api/module.h"
@@ -359,10 +363,16 @@ int sim_main(int argc, char** argv) {
         return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
     });
     for (const StudyPattern& pattern : kPatterns) add_study(app, pattern);
+    const std::string_view asked = argc == 2 ? argv[1] : "";
+    if (asked == kSayManual || asked == kSayCompletion) {
+        fmt::print("{}", asked == kSayManual ? command_page(app, "swiftlane-sim")
+                                             : completion_cases(app, "sim"));
+        return kDone;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? kDone : kMisused;
+        return tell_misuse(app, error, {argv + 1, argv + argc});
     } catch (const std::exception& error) {
         std::fflush(stdout);
         fmt::print(stderr, "swiftlane: {}\n", error.what());

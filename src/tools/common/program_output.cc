@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/common/program_output.h"
+
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace tools {
+namespace {
+
+// A file in memory, which no program that is started later inherits by its number.
+class MemoryFile {
+  public:
+    explicit MemoryFile(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC)) {
+        if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), name);
+    }
+    ~MemoryFile() { close(descriptor_); }
+    MemoryFile(const MemoryFile&) = delete;
+    MemoryFile& operator=(const MemoryFile&) = delete;
+
+    int descriptor() const { return descriptor_; }
+
+    void write(const std::string& text) const {
+        for (size_t done = 0; done < text.size();) {
+            const ssize_t n = ::pwrite(descriptor_, text.data() + done, text.size() - done,
+                                       static_cast<off_t>(done));
+            if (n <= 0) throw std::system_error(errno, std::generic_category(), "a program's input");
+            done += static_cast<size_t>(n);
+        }
+    }
+    std::string read() const {
+        std::string text;
+        std::array<char, 65536> buffer{};
+        for (;;) {
+            const ssize_t n =
+                ::pread(descriptor_, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
+            if (n <= 0) return text;
+            text.append(buffer.data(), static_cast<size_t>(n));
+        }
+    }
+
+  private:
+    const int descriptor_;
+};
+
+}  // namespace
+
+ProgramOutput output_of(std::vector<std::string> words, const std::string& input) {
+    const MemoryFile in("input");
+    const MemoryFile out("output");
+    const MemoryFile err("errors");
+    in.write(input);
+    posix_spawn_file_actions_t actions{};
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in.descriptor(), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
+    std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t pid = -1;
+    const int error =
+        posix_spawnp(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) throw std::system_error(error, std::generic_category(), words[0]);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    return {status, out.read(), err.read()};
+}
+
+}  // namespace tools
