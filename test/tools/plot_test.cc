@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -106,6 +107,25 @@ TEST_F(Plot, ResultsSideBySideWithAPointForEachRow) {
         ASSERT_NE(median, groups.end());
         EXPECT_EQ(points(median->second), 3u);
     }
+}
+
+TEST_F(Plot, LegendsLeaveTheCurvesAlone) {
+    const std::string name = "a_result_whose_name_is_rather_long";
+    const std::string svg = drawn({folder_.write(name + ".json", kResult)});
+    // A tick at either side of the panel: "M187.00,272.40 L196.00,272.40 M846.99,...".
+    std::smatch border;
+    ASSERT_TRUE(std::regex_search(
+        svg, border, std::regex(R"(d='M[0-9.]+,[0-9.]+ L[0-9.]+,[0-9.]+ M([0-9.]+),)")));
+    const std::regex legend(R"(translate\(([0-9.]+),[0-9.]+\)[^\n]*text-anchor="end">\s*<text>([^<]*)<)");
+    unsigned found = 0;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), legend), end; at != end; ++at) {
+        const std::string title = (*at)[2];
+        if (!title.starts_with(name)) continue;
+        ++found;
+        const double width = 6.3 * static_cast<double>(title.size());  // in a font of 12 pixels
+        EXPECT_GT(std::stod((*at)[1]) - width, std::stod(border[1])) << title;
+    }
+    EXPECT_EQ(found, 4u);
 }
 
 TEST_F(Plot, OfASimulationHasACurveForEachMode) {

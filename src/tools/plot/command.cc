@@ -69,9 +69,9 @@ void add_table(std::string& page, const Panel& panel) {
     }
     const bool is_bars = panel.form == Panel::Form::kBars;
     fmt::format_to(std::back_inserter(page),
-                   "<details><summary>{}: {} figures</summary>\n"
+                   "<details><summary>{}: {} figure{}</summary>\n"
                    "<table><tr><th></th><th>{}</th><th>{}</th></tr>\n",
-                   escaped(panel.title), lines.size(),
+                   escaped(panel.title), lines.size(), lines.size() == 1 ? "" : "s",
                    is_bars ? "from (s)" : escaped(panel.x_label),
                    is_bars ? "to (s)" : escaped(panel.y_label));
     const size_t shown = std::min(lines.size(), kMostLines);

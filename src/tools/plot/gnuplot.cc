@@ -20,6 +20,9 @@ constexpr unsigned kWidth = 1100;       // pixels
 constexpr unsigned kPanelHeight = 330;  // of curves
 constexpr unsigned kRowHeight = 18;     // of bars
 constexpr unsigned kFrame = 110;        // titles and axes of a panel of bars
+constexpr unsigned kKeySample = 70;     // beside a title in the legend
+constexpr unsigned kLetter = 7;         // of a title, widest on average
+constexpr unsigned kColors = 8;         // of curves, before the next are dashed
 
 // A text for gnuplot. In single quotes it replaces nothing; a quote inside becomes another sign
 // that looks like it.
@@ -58,6 +61,17 @@ unsigned height_of(const Panel& panel) {
            kRowHeight * static_cast<unsigned>(std::max(panel.rows.size(), panel.bars.size()));
 }
 
+// Room at the right for the legend: of all panels the same, so that their axes are in line.
+unsigned key_width(const Chart& chart) {
+    size_t letters = 0;
+    for (const Panel& panel : chart) {
+        for (const Curve& curve : panel.curves) letters = std::max(letters, curve.title.size());
+        for (const auto& [state, bars] : panel.bars) letters = std::max(letters, state.size());
+    }
+    return std::clamp(kKeySample + kLetter * static_cast<unsigned>(std::min<size_t>(letters, 100)),
+                      kWidth / 5, kWidth / 2);
+}
+
 // The data of a panel, in blocks $d0, $d1, ...; returns the plot command.
 std::string plot_of(std::string& script, const Panel& panel) {
     auto out = std::back_inserter(script);
@@ -75,7 +89,8 @@ std::string plot_of(std::string& script, const Panel& panel) {
         script += "EOD\n";
         const char* style =
             panel.form == Panel::Form::kSteps ? "steps lw 1.5" : "linespoints pt 7 ps 0.4 lw 1.5";
-        add(fmt::format("1:2 with {} title {}", style, title(curve.title)));
+        add(fmt::format("1:2 with {} dt {} title {}", style, 1 + block / kColors,
+                        title(curve.title)));
     }
     for (const auto& [state, bars] : panel.bars) {
         fmt::format_to(out, "$d{} << EOD\n", block);
@@ -96,7 +111,7 @@ void add_panel(std::string& script, const Panel& panel) {
                    title(panel.x_label), title(panel.y_label));
     script += "unset logscale\nset format '%g'\nset ytics auto\nset autoscale\n";
     if (panel.log_x) script += "set logscale x 2\n";
-    if (panel.log_y) script += "set logscale y 10\n";
+    script += panel.log_y ? "set logscale y 10\n" : "set yrange [*<0:*]\n";
     if (panel.x_is_bytes) script += "set format x '%.0b%B'\n";
     if (panel.form == Panel::Form::kBars) {
         script += "set ytics (";
@@ -133,8 +148,8 @@ std::string gnuplot_script(const Chart& chart) {
                    "set terminal svg enhanced dynamic size {},{} font 'sans-serif,12' "
                    "background rgb 'white'\n"
                    "set multiplot\nset grid\nset key outside right top vertical\n"
-                   "set lmargin at screen 0.17\nset rmargin at screen 0.77\n",
-                   kWidth, height);
+                   "set lmargin at screen 0.17\nset rmargin at screen {}\n",
+                   kWidth, height, 1 - static_cast<double>(key_width(chart)) / kWidth);
     double top = 1;
     for (const Panel& panel : chart) {
         const double part = static_cast<double>(height_of(panel)) / height;
