@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kWidth = 1100;       // pixels
 constexpr unsigned kPanelHeight = 330;  // of curves
-constexpr unsigned kRowHeight = 18;     // of bars
+constexpr unsigned kRowHeight = 20;     // of bars, and of the legend of their states
 constexpr unsigned kFrame = 110;        // titles and axes of a panel of bars
 constexpr unsigned kKeySample = 70;     // beside a title in the legend
 constexpr unsigned kLetter = 7;         // of a title, widest on average
