@@ -116,7 +116,8 @@ TEST_F(Plot, LegendsLeaveTheCurvesAlone) {
     std::smatch border;
     ASSERT_TRUE(std::regex_search(
         svg, border, std::regex(R"(d='M[0-9.]+,[0-9.]+ L[0-9.]+,[0-9.]+ M([0-9.]+),)")));
-    const std::regex legend(R"(translate\(([0-9.]+),[0-9.]+\)[^\n]*text-anchor="end">\s*<text>([^<]*)<)");
+    const std::regex legend(
+        R"(translate\(([0-9.]+),[0-9.]+\)[^\n]*text-anchor="end">\s*<text>([^<]*)<)");
     unsigned found = 0;
     for (std::sregex_iterator at(svg.begin(), svg.end(), legend), end; at != end; ++at) {
         const std::string title = (*at)[2];

@@ -29,7 +29,8 @@ class MemoryFile {
         for (size_t done = 0; done < text.size();) {
             const ssize_t n = ::pwrite(descriptor_, text.data() + done, text.size() - done,
                                        static_cast<off_t>(done));
-            if (n <= 0) throw std::system_error(errno, std::generic_category(), "a program's input");
+            if (n <= 0)
+                throw std::system_error(errno, std::generic_category(), "a program's input");
             done += static_cast<size_t>(n);
         }
     }

@@ -55,6 +55,8 @@
 #define UCS_ALLOCA_MAX_SIZE 1200
 /** An unsigned long with bit @a i set. */
 #define UCS_BIT(i) (1ul << (i))
+/** 1 if bit @a i of @a value is set, else 0. */
+#define UCS_BIT_GET(value, i) (!!((value)&UCS_BIT(i)))
 /** An unsigned long with bits 0 to @a i - 1 set. */
 #define UCS_MASK(i) (UCS_BIT(i) - 1)
 #define UCS_EMPTY_STATEMENT \
