@@ -12,6 +12,11 @@ namespace {
 // An interval that was lengthened by progress that came late counts no more than these.
 constexpr double kMaxCatchUp = 10;
 
+// Whoever is to take another owner's entry must be busier than that by so much, and by so many standard
+// errors of his first count: of many equals the luckiest would else replace one another all the time,
+// and what is known of the others would be lost.
+constexpr double kAdvantage = 2, kDoubt = 3;
+
 }  // namespace
 
 UsageTracker::UsageTracker(const Options& options, Valuer valuer)
@@ -238,28 +243,34 @@ void UsageTracker::admit_newcomers(const Interval& interval) {
         if (newcomer.rate > 0) ++count;
     });
     std::sort(newcomers_.get(), newcomers_.get() + count);
-    // Best first, each takes a free entry or the lowest one left, if that is lower.
+    // Best first, each takes a free entry or the lowest one left, if that is lower for sure. Means are
+    // compared: rates begin at zero, and by those a newcomer would have to be busier by 1 / (1 - decay).
     size_t victims = count > free_count_ ? sort_entries() : 0;
     for (size_t index = 0; index < count; ++index) {
         const Entry& newcomer = newcomers_[index];
         if (free_count_ == 0) {
             if (victims == 0) break;
-            Entry& victim = entries_[order_[--victims]];
-            if (victim.rate >= newcomer.rate) break;
+            Entry& victim = entries_[order_[victims - 1]];
+            const double least = newcomer.mean() - kDoubt * std::sqrt(newcomer.noise);
+            if (least <= kAdvantage * victim.mean()) continue;
+            --victims;
             leave(victim);
         }
         enter(newcomer);
     }
 }
 
-// Puts the entries in use into order_, highest rate first; returns how many they are.
+// Puts the entries in use into order_, highest mean first; returns how many they are.
 size_t UsageTracker::sort_entries() {
     size_t count = 0;
     for (size_t slot = 0; slot < capacity(); ++slot) {
         if (entries_[slot].hook != nullptr) order_[count++] = static_cast<uint16_t>(slot);
     }
-    std::sort(order_.get(), order_.get() + count,
-              [this](uint16_t left, uint16_t right) { return entries_[left] < entries_[right]; });
+    std::sort(order_.get(), order_.get() + count, [this](uint16_t left, uint16_t right) {
+        const Entry& a = entries_[left];
+        const Entry& b = entries_[right];
+        return a.mean() != b.mean() ? a.mean() > b.mean() : a.id < b.id;
+    });
     return count;
 }
 

@@ -92,7 +92,7 @@ class UsageTracker {
         uint64_t seed = 1;       // of the windows' places
     };
 
-    static constexpr size_t kMinCapacity = 32;  // that is worth its while; less is possible
+    static constexpr size_t kMinCapacity = 64;  // that is worth its while; less is possible
     static constexpr size_t kMaxCapacity = 32768;
 
     // The part of the tracker inside an owner. Must stay where it is while tracked() and be removed
@@ -200,6 +200,9 @@ class UsageTracker {
         double whole = 0, whole_variance = 0;
         // The same for what is behind the worth: counts, and their rates.
         Traffic sampled_traffic{}, whole_traffic{}, traffic{};
+
+        // Of the intervals that it was seen in: of a new one the rate is a part of that.
+        double mean() const { return rate / (1 - youth); }
 
         // Highest rate first.
         bool operator<(const Entry& other) const {

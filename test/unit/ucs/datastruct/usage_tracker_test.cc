@@ -203,6 +203,50 @@ TEST(UsageTracker, ANewValueCountsFromNowOn) {
     tracker.remove(hook);
 }
 
+TEST(UsageTracker, ABusierNewcomerTakesAnEntryFromOneWhoIsLessBusy) {
+    TrackedTraffic traffic({.tracker = {.capacity = 4, .windows = 1, .duty = 1}});
+    const auto interval = [&traffic](unsigned messages_of_newcomer) {
+        traffic.progress();
+        for (Id id = 1; id <= 4; ++id) {
+            for (unsigned message = 0; message < 100; ++message) traffic.send(id);
+        }
+        for (unsigned message = 0; message < messages_of_newcomer; ++message) traffic.send(5);
+        traffic.clock.advance(100ms);
+        traffic.progress();
+    };
+    for (unsigned i = 0; i < 20; ++i) interval(0);
+    // Its rate is a fifth of what was seen of it at first: less than that of the others.
+    for (unsigned i = 0; i < 20; ++i) interval(400);
+    EXPECT_NEAR(traffic.rate_of(5), 4000, 100);
+}
+
+TEST(UsageTracker, EqualsKeepTheirEntries) {
+    constexpr Id kOwners = 200;
+    TrackedTraffic traffic(
+        {.min_score = 0, .tracker = {.capacity = 40, .windows = 1, .duty = 1, .decay = 0.8}});
+    Random random(1);
+    const auto entries = [&] {
+        std::set<Id> ids;
+        traffic.tracker->for_each([&](const UsageTracker::Usage& usage) { ids.insert(usage.id); });
+        return ids;
+    };
+    std::set<Id> before;
+    size_t replaced = 0;
+    for (unsigned interval = 0; interval < 200; ++interval) {
+        traffic.progress();
+        // By chance, 10 messages each.
+        for (Id i = 0; i < 10 * kOwners; ++i) traffic.send(random.below(kOwners));
+        // All are seen, whatever the order.
+        traffic.clock.advance(100ms);
+        traffic.progress();
+        const std::set<Id> now = entries();
+        for (const Id id : before) replaced += !now.contains(id);
+        before = now;
+    }
+    EXPECT_EQ(before.size(), 40u);
+    EXPECT_LE(replaced, 20u);
+}
+
 TEST(UsageTracker, SeesNothingWhileDisarmed) {
     TrackedTraffic traffic({.places = 1, .min_score = 0});
     unsigned disarmed = 0;
