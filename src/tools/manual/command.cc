@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
+#include "tools/common/simulator_says.h"
 #include "tools/info/variables.h"
 #include "tools/manual/pages.h"
-#include "tools/sim/says.h"
 
 namespace tools {
 namespace {

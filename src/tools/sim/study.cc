@@ -13,8 +13,9 @@ namespace {
 // A lane is kept for at least so many rankings, as in the library's defaults.
 constexpr int64_t kResidenceIntervals = 2;
 // Simulated intervals are short, to save messages: all of each is looked at. With half of them, a
-// score of two ends is off by a twentieth or more, and of 128 pairs beside one another some differ by
-// more than the margin now and then; the library's windows hold a hundred times as many messages.
+// score of two ends is off by a twentieth or more, and of 128 pairs beside one another some differ
+// by more than the margin now and then; the library's windows hold a hundred times as many
+// messages.
 constexpr const char* kDuty = "1";
 // The doubt about sampled scores grows as intervals shrink, with the root: 2 standard errors at the
 // library's 100 ms are as much as this at the 200 us that runs are made with.

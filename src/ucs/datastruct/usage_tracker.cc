@@ -12,9 +12,9 @@ namespace {
 // An interval that was lengthened by progress that came late counts no more than these.
 constexpr double kMaxCatchUp = 10;
 
-// Whoever is to take another owner's entry must be busier than that by so much, and by so many standard
-// errors of his first count: of many equals the luckiest would else replace one another all the time,
-// and what is known of the others would be lost.
+// Whoever is to take another owner's entry must be busier than that by so much, and by so many
+// standard errors of his first count: of many equals the luckiest would else replace one another
+// all the time, and what is known of the others would be lost.
 constexpr double kAdvantage = 2, kDoubt = 3;
 
 }  // namespace
@@ -243,8 +243,9 @@ void UsageTracker::admit_newcomers(const Interval& interval) {
         if (newcomer.rate > 0) ++count;
     });
     std::sort(newcomers_.get(), newcomers_.get() + count);
-    // Best first, each takes a free entry or the lowest one left, if that is lower for sure. Means are
-    // compared: rates begin at zero, and by those a newcomer would have to be busier by 1 / (1 - decay).
+    // Best first, each takes a free entry or the lowest one left, if that is lower for sure. Means
+    // are compared: rates begin at zero, and by those a newcomer would have to be busier by 1 / (1
+    // - decay).
     size_t victims = count > free_count_ ? sort_entries() : 0;
     for (size_t index = 0; index < count; ++index) {
         const Entry& newcomer = newcomers_[index];

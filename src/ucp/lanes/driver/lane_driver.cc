@@ -18,11 +18,11 @@ constexpr double kDefaultInterval = 0.1;
 // Nanoseconds: a day.
 constexpr double kLongestWait = 86400e9;
 
-// Owners that the tracker knows for each dedicated lane. Whoever holds the lanes of a worker is found
-// among the three or four times as many that it sends most to; but what it sends to the others counts
-// as well, with what those send: a link whose other direction is left out seems lighter than it is,
-// and with a quarter of the hottest as the least that has a lane (traffic by Zipf's law) and a table of
-// four for each, by more than the margin.
+// Owners that the tracker knows for each dedicated lane. Whoever holds the lanes of a worker is
+// found among the three or four times as many that it sends most to; but what it sends to the
+// others counts as well, with what those send: a link whose other direction is left out seems
+// lighter than it is, and with a quarter of the hottest as the least that has a lane (traffic by
+// Zipf's law) and a table of four for each, by more than the margin.
 constexpr size_t kTrackedForALane = 16;
 
 constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/sim/says.h"
+#include "tools/common/simulator_says.h"
 
 #include <cerrno>
 #include <stdexcept>
