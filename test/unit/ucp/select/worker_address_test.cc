@@ -163,7 +163,7 @@ struct BadField {
 TEST(AddressFields, OutOfRangeAreRefused) {
     constexpr size_t kFirstDevice = 32 + 4, kFirstTransport = kFirstDevice + 6 + 2;
     const BadField fields[] = {
-        {"version", 12, std::byte{3}},
+        {"version", 12, std::byte{4}},
         {"fewer devices", kDevicesAt, std::byte{1}},
         {"more devices", kDevicesAt, std::byte{3}},
         {"longer name", 14, std::byte{255}},
