@@ -20,7 +20,7 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kVictim = 0, kFriend = 1, kLiar = 2;
+constexpr size_t kAttacked = 0, kFriend = 1, kLiar = 2;
 
 template <typename Message>
 std::span<const std::byte> bytes_of(const Message& message) {
@@ -33,19 +33,19 @@ class SenderBase {
         : kind_(std::move(kind)), wire_(kind_.make()), cluster_(3, options_for(kind_, *wire_)) {
         // The three know each other, and the victim has heard of both.
         for (const size_t peer : {kFriend, kLiar}) {
-            pass(kVictim, peer);
-            pass(peer, kVictim);
+            pass(kAttacked, peer);
+            pass(peer, kAttacked);
         }
         if (kind_.has_lanes) {
-            join_by_lane(cluster_, kLiar, kVictim);
-            pass(kLiar, kVictim);
+            join_by_lane(cluster_, kLiar, kAttacked);
+            pass(kLiar, kAttacked);
         }
     }
 
     void pass(size_t from, size_t to) { test::pass(cluster_, from, to, 10 * from + to); }
     /** From one to the victim, by its lane if it has one. */
     void send(size_t from, AmId id, std::span<const std::byte> message) {
-        Endpoint& endpoint = unwrap(cluster_.endpoint(from, kVictim));
+        Endpoint& endpoint = unwrap(cluster_.endpoint(from, kAttacked));
         if (from != kLiar || !kind_.has_lanes) return endpoint.send_control(id, message);
         const auto pack = [](void* to, void* arg) {
             const auto& bytes = *static_cast<std::span<const std::byte>*>(arg);
@@ -58,8 +58,8 @@ class SenderBase {
     }
     void lie(AmId id, std::span<const std::byte> message) { send(kLiar, id, message); }
     /** The victim has taken what the liar had sent. */
-    void settle() { pass(kLiar, kVictim); }
-    bool is_well(size_t peer) { return !unwrap(cluster_.endpoint(kVictim, peer)).is_failed(); }
+    void settle() { pass(kLiar, kAttacked); }
+    bool is_well(size_t peer) { return !unwrap(cluster_.endpoint(kAttacked, peer)).is_failed(); }
 
     const SenderWire kind_;
     const std::unique_ptr<Wire> wire_;
@@ -87,7 +87,7 @@ TEST_P(Sender, NobodyEndsAnothersEndpoint) {
                                                std::string::npos;
                                     }),
               1);
-    pass(kFriend, kVictim);
+    pass(kFriend, kAttacked);
     // His own he may.
     const ResetHeader own{cluster_.uuid(kLiar)};
     lie(AmId::kReset, bytes_of(own));
@@ -97,7 +97,7 @@ TEST_P(Sender, NobodyEndsAnothersEndpoint) {
 
 TEST_P(Sender, NobodyAcknowledgesForAnother) {
     const uint64_t number = 5;
-    const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(kVictim, kFriend),
+    const ucs_status_ptr_t sending = ucp_tag_send_sync_nbx(cluster_.endpoint(kAttacked, kFriend),
                                                            &number, sizeof(number), 77, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(sending));
     const SyncAckHeader ack{Request::from_handle(sending).wire_id};
@@ -121,11 +121,11 @@ TEST_P(Sender, NobodyWritesIntoAnothersStream) {
     settle();
     char got[8];
     size_t length = 0;
-    const ucs_status_ptr_t receiving = ucp_stream_recv_nbx(cluster_.endpoint(kVictim, kFriend), got,
-                                                           sizeof(got), &length, &kNothing);
+    const ucs_status_ptr_t receiving = ucp_stream_recv_nbx(cluster_.endpoint(kAttacked, kFriend),
+                                                           got, sizeof(got), &length, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
     EXPECT_EQ(ucp_request_check_status(receiving), UCS_INPROGRESS);
-    ucp_request_cancel(cluster_.worker(kVictim), receiving);
+    ucp_request_cancel(cluster_.worker(kAttacked), receiving);
     cluster_.finish(receiving);
 }
 
@@ -135,9 +135,9 @@ TEST_P(Sender, NobodyContinuesAnothersMessage) {
     struct {
         TagFirstHeader header;
         char text[8];
-    } first{{9, id, 16, 0}, "genuine"};
+    } first{{9, id, 16, 0, 0}, "genuine"};
     send(kFriend, AmId::kTagFirst, bytes_of(first));
-    pass(kFriend, kVictim);
+    pass(kFriend, kAttacked);
     struct {
         FragmentHeader header;
         char text[8];
@@ -146,7 +146,7 @@ TEST_P(Sender, NobodyContinuesAnothersMessage) {
     settle();
     char got[16] = {};
     const ucs_status_ptr_t receiving =
-        ucp_tag_recv_nbx(cluster_.worker(kVictim), got, sizeof(got), 9, UINT64_MAX, &kNothing);
+        ucp_tag_recv_nbx(cluster_.worker(kAttacked), got, sizeof(got), 9, UINT64_MAX, &kNothing);
     ASSERT_TRUE(UCS_PTR_IS_PTR(receiving));
     cluster_.steps(100);
     EXPECT_EQ(ucp_request_check_status(receiving), UCS_INPROGRESS);
@@ -170,15 +170,15 @@ TEST_P(Sender, NobodyGreetsWithAnothersConnections) {
     std::memcpy(hello.data() + sizeof(header), packed.data(), packed.size());
     lie(AmId::kHello, hello);
     settle();
-    EXPECT_EQ(cluster_.inner(kVictim).endpoints().find(address.uuid), nullptr);
+    EXPECT_EQ(cluster_.inner(kAttacked).endpoints().find(address.uuid), nullptr);
     EXPECT_TRUE(is_well(kFriend));
-    pass(kFriend, kVictim);
+    pass(kFriend, kAttacked);
 }
 
 TEST_P(Sender, NobodyCutsAnotherOff) {
     // In his own name, but of the friend's interface.
     WorkerAddress victims, friends;
-    ASSERT_EQ(unpack_address(cluster_.inner(kVictim).address(), &victims), UCS_OK);
+    ASSERT_EQ(unpack_address(cluster_.inner(kAttacked).address(), &victims), UCS_OK);
     ASSERT_EQ(unpack_address(cluster_.inner(kFriend).address(), &friends), UCS_OK);
     for (size_t index = 0; index < victims.entries.size(); ++index) {
         bulk::RevokeMessage message;
@@ -200,8 +200,8 @@ TEST_P(Sender, NobodyCutsAnotherOff) {
     EXPECT_TRUE(log_.contains("cut off: dropped"));
     EXPECT_TRUE(is_well(kFriend));
     EXPECT_TRUE(is_well(kLiar));
-    pass(kFriend, kVictim);
-    pass(kVictim, kFriend);
+    pass(kFriend, kAttacked);
+    pass(kAttacked, kFriend);
 }
 
 /** Short ones name nobody; the others name what only one worker may speak of. */
@@ -228,7 +228,7 @@ TEST_P(Claims, AreCompared) {
     EXPECT_TRUE(log_.contains("is not that worker's"));
     EXPECT_TRUE(is_well(kFriend));
     EXPECT_TRUE(is_well(kLiar));
-    pass(kFriend, kVictim);
+    pass(kFriend, kAttacked);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Claims,
