@@ -10,8 +10,9 @@
 namespace ucp::test {
 
 SoftWire::SoftWire(unsigned nodes, const softhca::Model& model, const softhca::FaultPlan& faults,
-                   const Variables& variables)
-    : fabric_({.nodes = nodes, .model = model, .faults = faults}),
+                   const Variables& variables, unsigned devices_per_node)
+    : fabric_(
+          {.nodes = nodes, .devices_per_node = devices_per_node, .model = model, .faults = faults}),
       before_(ucs::runtime().environment) {
     for (const auto& [name, value] : variables) environment_.set("UCX_" + name, value);
     ucs::runtime().environment = &environment_;

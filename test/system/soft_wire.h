@@ -24,7 +24,7 @@ class SoftWire final : public Wire {
     using Variables = std::vector<std::pair<std::string, std::string>>;
 
     SoftWire(unsigned nodes, const softhca::Model& model, const softhca::FaultPlan& faults,
-             const Variables& variables);
+             const Variables& variables, unsigned devices_per_node = 1);
     ~SoftWire() override;
 
     uct::Component& component() override;

@@ -10,6 +10,7 @@
 #include "ucp/select/worker_address.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/detector.h"
+#include "ucs/net/key_pair.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
 #include "ucs/topo/topology.h"
@@ -92,6 +93,12 @@ ucs_status_t Context::create(const ucp_params_t& params, const Config& config,
                              const ContextSeams& seams, std::unique_ptr<Context>* context) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (!has(UCP_PARAM_FIELD_FEATURES)) return UCS_ERR_INVALID_PARAM;
+    if (!ucs::net::can_authenticate()) {
+        ucs::log_error(
+            "OpenSSL, by which workers prove who they are, does not work in this process: it found "
+            "no memory when it was first used, or has no X25519 and HMAC-SHA256");
+        return UCS_ERR_NO_MEMORY;
+    }
 
     std::unique_ptr<Context> made(new Context());
     made->config_ = config;

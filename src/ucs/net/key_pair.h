@@ -35,4 +35,11 @@ class KeyPair {
     PublicKey public_key_{};
 };
 
+/**
+ * Whether keys and Macs can be made. OpenSSL starts at its first use, and where that finds no
+ * memory it does not start again: so this comes first. Any thread; tries it all once, in about a
+ * millisecond.
+ */
+bool can_authenticate();
+
 }  // namespace ucs::net

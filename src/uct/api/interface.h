@@ -286,7 +286,8 @@ class Interface {
 
     /**
      * The name that messages from that interface bear here (PeerIdentity::name), whatever they say
-     * of themselves; 0: this transport does not know whom a message is from.
+     * of themselves; 0: this transport does not know whom a message is from. All interfaces of a
+     * worker give it the same name: it need not be the one that made an address reachable.
      */
     virtual uint64_t name_of(const RemoteAddress& remote) const { return 0; }
 

@@ -43,7 +43,7 @@ struct PortAddress {
 /** A target of dynamically connected senders: the interface address of dc_mlx5. */
 struct DctAddress {
     uint32_t number = 0;      //!< 24 bits
-    ucs::net::PublicKey key;  //!< of the interface: DcSenders
+    ucs::net::PublicKey key;  //!< of the worker: DcKeys
 
     static constexpr size_t kLength = 36;
     void write(std::span<std::byte> bytes) const;

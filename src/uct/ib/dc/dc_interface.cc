@@ -8,6 +8,7 @@
 #include "ucs/config/table.h"
 #include "ucs/log/log.h"
 #include "uct/base/am.h"
+#include "uct/base/per_worker.h"
 #include "uct/ib/base/transports.h"
 #include "uct/ib/dc/dc_endpoint.h"
 #include "uct/ib/dc/dc_queue_pair.h"
@@ -64,7 +65,8 @@ struct DcInterface::GrantSender {
 
 DcInterface::DcInterface(IbDomain& domain, const TransportConfig& config,
                          const InterfaceParams& params)
-    : IbInterface(domain, kDcMlx5, config, params) {
+    : IbInterface(domain, kDcMlx5, config, params),
+      keys_(shared_by_worker<DcKeys>(params.am_table)) {
     sends_only_ = true;
     attributes_.interface_address_length = DctAddress::kLength;
     attributes_.latency.base += 60e-9;
@@ -125,7 +127,7 @@ ucs_status_t DcInterface::create_endpoint(const RemoteAddress& remote,
     ibv_ah* handle = address_handle(*port);
     if (handle == nullptr) return UCS_ERR_UNREACHABLE;
     auto created = std::make_unique<DcEndpoint>(*this, DcTarget{handle, target->number},
-                                                peers_.tokens_of(target->key), false);
+                                                keys_->tokens_of(target->key), false);
     if (pool_->is_shared() && created->dci() == DciPool::kNone) return UCS_ERR_NO_RESOURCE;
     *endpoint = std::move(created);
     return UCS_OK;
@@ -171,7 +173,7 @@ uint64_t DcInterface::await_grant(DcEndpoint& endpoint) {
 
 uint64_t DcInterface::name_of(const RemoteAddress& remote) const {
     const auto target = DctAddress::read(remote.interface);
-    return target ? DcTokens::name(peers_.tokens_of(target->key).incoming) : 0;
+    return target ? DcTokens::name(keys_->tokens_of(target->key).incoming) : 0;
 }
 
 void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
@@ -212,7 +214,7 @@ void DcInterface::answer(uint64_t token, std::span<const std::byte> bytes) {
     const auto target = DctAddress::read(request.target);
     if (!port || !target || !port->reachable_from(path_.address)) return;
     // A grant that another asks for would come with a token that he takes from nobody.
-    const DcTokens tokens = peers_.tokens_of(target->key);
+    const DcTokens tokens = keys_->tokens_of(target->key);
     if (tokens.incoming != token) return;
     ibv_ah* handle = address_handle(*port);
     if (handle == nullptr) return;

@@ -64,7 +64,7 @@ class DcInterface final : public IbInterface {
     void after_poll() override;
     void answer(uint64_t token, std::span<const std::byte> request);
     void granted(uint64_t token, std::span<const std::byte> grant);
-    DctAddress own_target() const { return {dct_->qp_num, peers_.public_key()}; }
+    DctAddress own_target() const { return {dct_->qp_num, keys_->public_key()}; }
 
     struct GrantSender;
     struct Cut {
@@ -73,7 +73,8 @@ class DcInterface final : public IbInterface {
     };
 
     QpPtr dct_;
-    mutable DcSenders peers_;  //!< what it has computed of some is no part of what it is
+    const std::shared_ptr<DcKeys> keys_;
+    DcSenders peers_;
     /** Under way, by the interface that is cut off and the cut's number. */
     std::map<std::tuple<PortAddress, uint32_t, uint64_t>, Cut> cuts_;
     std::unique_ptr<DciPool> pool_;

@@ -20,9 +20,7 @@ uint64_t token(const ucs::net::SharedSecret& secret, const ucs::net::PublicKey& 
 
 }  // namespace
 
-DcSenders::DcSenders() = default;
-
-DcTokens DcSenders::tokens_of(const ucs::net::PublicKey& theirs) {
+DcTokens DcKeys::tokens_of(const ucs::net::PublicKey& theirs) {
     uint64_t place;
     std::memcpy(&place, theirs.data(), sizeof(place));
     Known& known = known_[place % kRecent];

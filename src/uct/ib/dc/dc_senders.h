@@ -12,7 +12,7 @@
 namespace uct::ib {
 
 /**
- * By what the two interfaces of a pair know each other's messages: a number that each message from
+ * By what the two workers of a pair know each other's messages: a number that each message from
  * one to the other begins with, and that only these two know. 56 bits: the id of the message is in
  * the highest ones of the same word.
  */
@@ -27,16 +27,29 @@ struct DcTokens {
 };
 
 /**
- * Whose the messages are that arrive on a target, to which anybody may send. Interfaces tell their
- * public keys in their addresses, and what both know without a message is a token each way.
+ * A worker's keys. Its interfaces tell the public one in their addresses, and what two workers know
+ * without a message is a token each way, whichever adapters a message leaves and arrives by.
  */
-class DcSenders {
+class DcKeys {
   public:
-    DcSenders();
     const ucs::net::PublicKey& public_key() const { return keys_.public_key(); }
-    /** Of the interface with that key; computed, or known from not long ago. */
+    /** Of the worker with that key; computed, or known from not long ago. */
     DcTokens tokens_of(const ucs::net::PublicKey& theirs);
 
+  private:
+    static constexpr size_t kRecent = 64;
+    struct Known {
+        ucs::net::PublicKey key{};
+        DcTokens tokens{};
+    };
+
+    const ucs::net::KeyPair keys_;
+    std::array<Known, kRecent> known_{};
+};
+
+/** Whose the messages are that arrive on a target, to which anybody may send. */
+class DcSenders {
+  public:
     /** Who sends with that token. The reference lives until the next call. */
     PeerIdentity& sender(uint64_t token) {
         const Recent& recent = recent_[token % kRecent];
@@ -52,17 +65,11 @@ class DcSenders {
         uint64_t token = 0;
         PeerIdentity* sender = nullptr;
     };
-    struct Known {
-        ucs::net::PublicKey key{};
-        DcTokens tokens{};
-    };
 
     PeerIdentity& sender_slow(uint64_t token);
 
-    const ucs::net::KeyPair keys_;
     std::unordered_map<uint64_t, PeerIdentity> senders_;  //!< by token
     std::array<Recent, kRecent> recent_{};
-    std::array<Known, kRecent> known_{};
 };
 
 }  // namespace uct::ib

@@ -12,6 +12,7 @@
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/random.h"
 #include "uct/base/gather.h"
+#include "uct/base/per_worker.h"
 #include "uct/ib/base/transports.h"
 #include "uct/ib/ud/ud_queue_pair.h"
 
@@ -69,7 +70,7 @@ UdInterface::UdInterface(IbDomain& domain, const TransportConfig& config, const 
       settings_(settings),
       buckets_(std::make_unique<ByTarget::bucket_type[]>(bucket_count_)),
       by_target_(ByTarget::bucket_traits(buckets_.get(), bucket_count_)),
-      name_key_(ucs::unique_id()) {
+      name_key_(shared_by_worker<NameKey>(params.am_table)) {
     attributes_.interface_address_length = UdAddress::kLength;
     // More than dc's: the work of the reliable transport is done by the processor (UCX's estimate
     // for posting), and packets carry our headers.
@@ -211,7 +212,7 @@ uint64_t UdInterface::name_of(const PortAddress& port, const UdAddress& address)
     uint64_t gid[2];
     static_assert(sizeof(gid) == sizeof(port.gid));
     std::memcpy(gid, port.gid.data(), sizeof(gid));
-    uint64_t name = name_key_;
+    uint64_t name = name_key_->key;
     for (const uint64_t part :
          {gid[0], gid[1], uint64_t{port.lid}, uint64_t{address.number} << 32 | address.key}) {
         name = ucs::mix64(name ^ part);

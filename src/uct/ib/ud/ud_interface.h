@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/descriptor.h"
 #include "uct/base/pending_queue.h"
 #include "uct/ib/base/ib_interface.h"
@@ -10,6 +11,11 @@ namespace uct::ib::ud {
 
 /** ud_verbs as the domain of an adapter opens it. */
 extern const Transport ud_verbs;
+
+/** Makes a worker's names of others: nobody finds an address that gets another's name. */
+struct NameKey {
+    const uint64_t key = ucs::unique_id();
+};
 
 /**
  * ud_verbs: reliable messages to any number of interfaces over one queue pair (docs/design/ud.md).
@@ -147,7 +153,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     size_t bucket_count_ = 16;
     std::unique_ptr<ByTarget::bucket_type[]> buckets_;
     ByTarget by_target_;
-    const uint64_t name_key_;  //!< so that nobody finds an address that gets another's name
+    const std::shared_ptr<NameKey> name_key_;
     ByDeadline by_deadline_;
     std::vector<Peer*> ready_;
     std::vector<Peer*> due_;     //!< of this call

@@ -10,12 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
 
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/type/bits.h"
+#include "uct/base/per_worker.h"
 
 namespace uct::tcp {
 namespace {
@@ -28,17 +27,6 @@ uint64_t nonzero_id() {
 
 }  // namespace
 
-std::shared_ptr<Family> Family::of(const AmTable& worker) {
-    static std::mutex mutex;
-    static auto* families = new std::unordered_map<const AmTable*, std::weak_ptr<Family>>;
-    std::lock_guard lock(mutex);
-    std::erase_if(*families, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<Family>& known = (*families)[&worker];
-    std::shared_ptr<Family> family = known.lock();
-    if (family == nullptr) known = family = std::make_shared<Family>();
-    return family;
-}
-
 Rail::Rail(const NetworkDevice& device, const Config& config, const InterfaceParams& params)
     : device_(device),
       config_(config),
@@ -47,7 +35,7 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
       max_message_(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment) -
                    sizeof(wire::Frame)),
       carrier_(device_),
-      family_(Family::of(params.am_table)) {
+      family_(shared_by_worker<Family>(params.am_table)) {
     address_.id = nonzero_id();
     address_.secret = {ucs::unique_id(), ucs::unique_id()};
     family_->members.push_back(this);

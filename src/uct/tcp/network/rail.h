@@ -49,9 +49,6 @@ class Rail;
 
 /** The rails of one worker, which take each other's place. Used on the worker's thread. */
 struct Family {
-    /** That of the worker with this table. */
-    static std::shared_ptr<Family> of(const AmTable& worker);
-
     std::vector<Rail*> members;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "ucp/base/sender.h"
@@ -93,6 +94,20 @@ TEST_P(Sender, NobodyEndsAnothersEndpoint) {
     lie(AmId::kReset, bytes_of(own));
     EXPECT_TRUE(cluster_.until([&] { return !is_well(kLiar); }));
     EXPECT_TRUE(is_well(kFriend));
+}
+
+TEST_P(Sender, HasOneNameWhicheverAdapterHearsIt) {
+    WorkerAddress friends;
+    ASSERT_EQ(unpack_address(cluster_.inner(kFriend).address(), &friends), UCS_OK);
+    InterfaceSet& interfaces = cluster_.inner(kAttacked).interfaces();
+    for (const AddressEntry& entry : friends.entries) {
+        std::set<uint64_t> names;
+        for (const WorkerInterface& interface : interfaces.list()) {
+            if (interface.kind != entry.kind) continue;
+            names.insert(interface.transport->name_of({entry.device, entry.interface, {}}));
+        }
+        EXPECT_LE(names.size(), 1u);
+    }
 }
 
 TEST_P(Sender, NobodyAcknowledgesForAnother) {
