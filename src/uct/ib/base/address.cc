@@ -2,6 +2,7 @@
 #include "uct/ib/base/address.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace uct::ib {
@@ -68,33 +69,17 @@ uint64_t PortAddress::subnet_prefix() const {
     return prefix;
 }
 
-namespace {
-
-/** The sender's address in what lies before a datagram. */
-Gid source_gid(std::span<const std::byte> grh) {
-    constexpr size_t kIpv4 = 20, kIpv4Source = 12, kGrhSource = 8;
-    Gid gid{};
-    uint32_t sum = 0;
-    for (size_t i = kIpv4; i < 2 * kIpv4; i += 2)
-        sum += static_cast<uint32_t>(byte_at(grh, i) << 8 | byte_at(grh, i + 1));
-    sum = (sum & 0xffff) + (sum >> 16);
-    const bool is_ipv4 = byte_at(grh, kIpv4) == 0x45 && (sum & 0xffff) + (sum >> 16) == 0xffff;
-    if (is_ipv4) {
-        gid[10] = gid[11] = 0xff;
-        std::memcpy(&gid[12], &grh[kIpv4 + kIpv4Source], 4);
-    } else {
-        std::memcpy(gid.data(), &grh[kGrhSource], gid.size());
-    }
-    return gid;
-}
-
-}  // namespace
-
 bool PortAddress::is_source(uint16_t slid, std::span<const std::byte> grh) const {
-    constexpr size_t kGrh = 40;
-    if (grh.size() == kGrh) return source_gid(grh) == gid;
+    constexpr size_t kGrh = 40, kGrhSource = 8, kIpv4 = 20, kIpv4Source = kIpv4 + 12;
     // On Ethernet there always is one.
-    return !ethernet && slid == lid;
+    if (grh.size() != kGrh) return !ethernet && slid == lid;
+    // An IPv4 header's checksum need not be there: Soft-RoCE writes none for its own host. Without
+    // it, a GRH could pass for one only where IPv6 leads to this port, and IPv4 to that one.
+    constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const bool is_mapped = std::equal(kMapped.begin(), kMapped.end(), gid.begin());
+    if (is_mapped && byte_at(grh, kIpv4) == 0x45)
+        return std::memcmp(&grh[kIpv4Source], &gid[kMapped.size()], 4) == 0;
+    return std::memcmp(&grh[kGrhSource], gid.data(), gid.size()) == 0;
 }
 
 bool PortAddress::reachable_from(const PortAddress& local) const {

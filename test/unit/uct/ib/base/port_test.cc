@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <string>
 
 #include "softhca/softhca.h"
@@ -54,6 +55,32 @@ TEST(PortTables, RoceV1IsTakenWhereThereIsNothingElse) {
                                    entry(1, IBV_GID_TYPE_ROCE_V2, kLocal)};
     EXPECT_EQ(preferred_gid(mixed)->gid_index, 1u) << "v2 of any address before v1";
     EXPECT_EQ(preferred_gid({}), nullptr);
+}
+
+/** What an adapter writes before a datagram: a GRH. */
+std::array<std::byte, 40> grh_from(const std::array<uint8_t, 16>& source) {
+    std::array<std::byte, 40> written{};
+    written[0] = std::byte{0x60};
+    std::memcpy(&written[8], source.data(), source.size());
+    return written;
+}
+
+TEST(PortTables, ADatagramIsFromThePortThatItsHeaderNames) {
+    PortAddress port;
+    port.ethernet = true;
+    std::copy(kGlobal.begin(), kGlobal.end(), port.gid.begin());
+    EXPECT_TRUE(port.is_source(0, grh_from(kGlobal)));
+    EXPECT_FALSE(port.is_source(0, grh_from(kIpv4)));
+    EXPECT_FALSE(port.is_source(0, {}));
+    std::copy(kIpv4.begin(), kIpv4.end(), port.gid.begin());
+    EXPECT_FALSE(port.is_source(0, grh_from(kGlobal)));
+    // RoCE v2: an IPv4 header at the end. Soft-RoCE gives it no checksum within its own host.
+    std::array<std::byte, 40> routed{};
+    routed[20] = std::byte{0x45};
+    std::memcpy(&routed[32], &kIpv4[12], 4);
+    EXPECT_TRUE(port.is_source(0, routed));
+    routed[35] = std::byte{2};
+    EXPECT_FALSE(port.is_source(0, routed));
 }
 
 TEST(PortTables, APartitionIsFoundByItsKeyWhateverTheMembership) {
