@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 
@@ -162,10 +163,7 @@ bool TagEngine::charge(TagMessage& message, uint64_t claimed) {
 void TagEngine::keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
                           ucs_status_t status) {
     TagMessage* message = messages_.create();
-    if (message == nullptr) {
-        ucs::log_error("no memory for an unexpected message of {} bytes: it is lost", length);
-        return;
-    }
+    if (message == nullptr) throw std::bad_alloc();
     ucs::log_error("an unexpected message of {} bytes cannot be kept: its receive fails ({})",
                    length, ucs_status_string(status));
     message->data = message->inline_data;

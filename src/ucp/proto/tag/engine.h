@@ -124,6 +124,7 @@ class TagEngine : MessageProtocol {
     /**
      * There is no memory for a message. It keeps its place without data, so that the receive that
      * it goes to ends with UCS_ERR_NO_MEMORY and no later message takes it.
+     * @throws std::bad_alloc if there is none for that either: its sender's endpoint fails
      */
     void keep_lost(Tag tag, size_t length, uint64_t sync_sender, uint64_t sync_request,
                    ucs_status_t status = UCS_ERR_NO_MEMORY);
