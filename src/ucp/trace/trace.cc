@@ -43,8 +43,9 @@ uint32_t number_of(uint64_t track) {
     return static_cast<uint32_t>(track ^ track >> 32) & 0x7fffffff;
 }
 
-std::string id_member(const void* id) {
-    return fmt::format(",\"id\":\"{}\"", fmt::ptr(id));
+/** Readers tell operations of all processes apart by it, and ranks have the same addresses. */
+std::string id_member(uint32_t process, const void* id) {
+    return fmt::format(",\"id\":\"{:x}.{}\"", process, fmt::ptr(id));
 }
 
 /** Ends the trace with the process, or with the library if that is unloaded before. */
@@ -99,12 +100,12 @@ void Trace::name_track(uint64_t track, std::string_view name) {
 }
 void Trace::begin(const char* category, std::string_view name, uint64_t track, const void* id,
                   Arguments arguments) {
-    add('b', category, name, track, now(), id_member(id), arguments);
+    add('b', category, name, track, now(), id_member(process_, id), arguments);
 }
 
 void Trace::end(const char* category, std::string_view name, uint64_t track, const void* id,
                 Arguments arguments) {
-    add('e', category, name, track, now(), id_member(id), arguments);
+    add('e', category, name, track, now(), id_member(process_, id), arguments);
 }
 
 void Trace::complete(const char* category, std::string_view name, uint64_t track, ucs::Time start,
