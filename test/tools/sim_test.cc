@@ -174,6 +174,12 @@ TEST(Sim, AFailingSeedIsNamed) {
     EXPECT_NE(run.out.find("these failed: 1 2"), std::string::npos) << run.out;
 }
 
+TEST(Sim, MessagesOfManyPiecesGoOnAfterEachCompletion) {
+    const Outcome outcome = run_command({"sim", "mbw_mr", "--ranks", "2", "--size", "32K:128K",
+                                         "--time", "100us", "--settle", "0"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
 TEST(Sim, SeedsAreARange) {
     for (const char* text : {"", "1", "1:", ":2", "1:0", "a:1", "1:2x"}) {
         EXPECT_NE(run_command({"sim", "zipf", "--seeds", std::string("x") + text}).status, 0);

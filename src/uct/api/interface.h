@@ -279,7 +279,10 @@ class Interface {
     virtual ucs_status_t create_endpoint(const RemoteAddress& remote,
                                          std::unique_ptr<Endpoint>* endpoint) = 0;
 
-    /** Poll for completions and messages, serve waiting endpoints. @return events handled */
+    /**
+     * Poll for completions and messages, serve waiting endpoints.
+     * @return events handled; 0: until something comes, another call would do nothing
+     */
     virtual unsigned progress() = 0;
     /** The next progress() looks at everything: if it returns 0, nothing had come. */
     virtual void look_soon() {}

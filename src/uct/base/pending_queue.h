@@ -40,9 +40,10 @@ class PendingQueue {
      * @param has_own_room     bool(Group&): does the endpoint itself have room to send? If not, it
      * is scheduled again when it has.
      * @param has_shared_room  bool(): is there any of what all share? If not, nobody is asked.
+     * @return true: who still waits may go on at the next call, and nothing else need happen before
      */
     template <typename HasOwnRoom, typename IsStopped, typename HasSharedRoom>
-    void dispatch(HasOwnRoom&& has_own_room, IsStopped&& is_stopped,
+    bool dispatch(HasOwnRoom&& has_own_room, IsStopped&& is_stopped,
                   HasSharedRoom&& has_shared_room) {
         using Result = ucs::Arbiter::Result;
         // Each round gives each endpoint one turn; a bound keeps polling alive between them.
@@ -62,8 +63,9 @@ class PendingQueue {
                         return Result::kDone;
                 }
             });
-            if (!more) return;
+            if (!more) return false;
         }
+        return !arbiter_.empty();
     }
 
   private:

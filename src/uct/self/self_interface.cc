@@ -149,12 +149,14 @@ unsigned SelfInterface::deliver_all() {
             message.release();
         }
     }
+    bool has_more = false;
     if (!pending_.empty()) {
-        pending_.dispatch([](PendingQueue::Group&) { return true; },
-                          [](PendingQueue::Group&) { return false; }, [&] { return has_room(); });
+        has_more = pending_.dispatch([](PendingQueue::Group&) { return true; },
+                                     [](PendingQueue::Group&) { return false; },
+                                     [&] { return has_room(); });
     }
     // Nothing wakes a program that sleeps while copies go on: there is something to do yet.
-    return copies_.empty() ? count : count + 1;
+    return copies_.empty() && !has_more ? count : count + 1;
 }
 
 }  // namespace uct

@@ -122,16 +122,16 @@ unsigned SmInterface::serve() {
         failures_.pop_back();
         params_.error_handler(params_.error_arg, endpoint, status);
     }
-    const unsigned count = copies_.progress();
-    serve_waiting();
+    unsigned count = copies_.progress();
+    if (serve_waiting()) ++count;
     // What completions and those served have found out meanwhile is the next call's.
     has_events_ = is_asleep_ || !failures_.empty() || copies_.needs_progress();
     return count;
 }
 
-void SmInterface::serve_waiting() {
-    if (pending_.empty()) return;
-    pending_.dispatch(
+bool SmInterface::serve_waiting() {
+    if (pending_.empty()) return false;
+    const bool has_more = pending_.dispatch(
         [this](PendingQueue::Group& group) {
             auto& endpoint = static_cast<SmEndpoint&>(group);
             if (endpoint.may_post()) return true;
@@ -142,6 +142,7 @@ void SmInterface::serve_waiting() {
     // No completion puts those without room in turn again.
     for (SmEndpoint* endpoint : refused_) pending_.schedule(*endpoint);
     refused_.clear();
+    return has_more;
 }
 
 void SmInterface::watch() {

@@ -93,7 +93,7 @@ class SmInterface : public Interface {
         return dispatch_am(params_.am_table, id, data, length, descriptor);
     }
 
-    /** What progress() does besides polling. @return copies that have ended */
+    /** What progress() does besides polling. @return what it did; 0: no need to do it again */
     unsigned after_poll() {
         unsigned count = 0;
         if (has_events_ || !pending_.empty()) [[unlikely]]
@@ -117,7 +117,7 @@ class SmInterface : public Interface {
     static constexpr uint32_t kWatchPolls = 1024;
 
     [[gnu::noinline]] unsigned serve();
-    void serve_waiting();
+    bool serve_waiting();
     void watch();
 
     using Endpoints = boost::intrusive::list<SmEndpoint, boost::intrusive::base_hook<WatchHook>,

@@ -153,6 +153,28 @@ TEST_P(PendingQueues, IdleEndpointsGiveBackTheCompletionsTheyHold) {
     world.until([&] { return receiver.received.size() == 120; });
 }
 
+TEST_P(PendingQueues, WhoHasRoomIsNotLeftWaitingWhenProgressHasNothingToDo) {
+    // A program that sleeps then would not be woken: no completion need come any more.
+    World world(GetParam(), 2);
+    if (world.fabric() == nullptr) GTEST_SKIP() << "not completions alone make room";
+    Endpoint& endpoint = world.connect(0, 1);
+    Stream stream(endpoint, 0, 20000);
+    stream.start();
+    Peer& sender = world.peer(0);
+    sender.runs = false;
+    unsigned looks = 0;
+    world.until([&] {
+        while (sender.interface->progress() != 0) {
+        }
+        if (!stream.is_queued()) return true;
+        ++looks;
+        EXPECT_EQ(stream.send(), UCS_ERR_NO_RESOURCE);
+        return testing::Test::HasFailure();
+    });
+    EXPECT_GT(looks, 10u);
+    endpoint.pending_remove(&stream);
+}
+
 TEST_P(PendingQueues, BusyMeansThatThereIsRoom) {
     World world(GetParam(), 2);
     Endpoint& endpoint = world.connect(0, 1);

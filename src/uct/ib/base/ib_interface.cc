@@ -189,7 +189,7 @@ unsigned IbInterface::progress() {
     unsigned count = poll_receives();
     sender_.clear();
     count += poll_sends();
-    after_poll();
+    if (after_poll()) ++count;
     receives_.refill();
     return count;
 }

@@ -115,8 +115,11 @@ class IbInterface : public Interface {
     virtual void become_message(ibv_wc& completion) { completion.byte_len = 0; }
     /** The adapter does no more: end all endpoints. */
     virtual void device_gone();
-    /** After polling: serve who waits, ask for grants again. */
-    virtual void after_poll() = 0;
+    /**
+     * After polling: serve who waits, ask for grants again.
+     * @return true: it should be called again, though no completion may come before
+     */
+    virtual bool after_poll() = 0;
 
     /** Is it time to ask again for grants that did not come? */
     bool is_request_due();

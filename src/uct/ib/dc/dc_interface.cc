@@ -236,14 +236,14 @@ void DcInterface::granted(uint64_t token, std::span<const std::byte> bytes) {
     endpoint->granted();
 }
 
-void DcInterface::after_poll() {
+bool DcInterface::after_poll() {
     if (!senders_.empty()) [[unlikely]] {
         std::erase_if(senders_, [](auto& sender) { return sender->send(); });
     }
     if (!awaiting_.empty() && is_request_due()) [[unlikely]] {
         for (auto& [id, endpoint] : awaiting_) endpoint->ask_again();
     }
-    pool_->serve();
+    return pool_->serve();
 }
 
 }  // namespace uct::ib

@@ -61,7 +61,7 @@ class DcInterface final : public IbInterface {
     DcInterface(IbDomain& domain, const TransportConfig& config, const InterfaceParams& params);
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
-    void after_poll() override;
+    bool after_poll() override;
     void answer(uint64_t token, std::span<const std::byte> request);
     void granted(uint64_t token, std::span<const std::byte> grant);
     DctAddress own_target() const { return {dct_->qp_num, keys_->public_key()}; }

@@ -152,7 +152,7 @@ void DciPool::completed(Dci& dci) {
     }
 }
 
-void DciPool::serve() {
+bool DciPool::serve() {
     const auto has_own_room = [this](PendingQueue::Group& group) {
         const auto& endpoint = static_cast<DcEndpoint&>(group);
         if (endpoint.has_own_room()) return true;
@@ -164,20 +164,23 @@ void DciPool::serve() {
     const auto is_stopped = [](PendingQueue::Group& group) {
         return static_cast<DcEndpoint&>(group).waits_for_grant();
     };
+    bool has_more = false;
     serving_.swap(ready_);
     for (const uint16_t index : serving_) {
         Dci& dci = at(index);
         dci.is_ready = false;
-        dci.waiting.dispatch(has_own_room, is_stopped, [&] {
+        has_more |= dci.waiting.dispatch(has_own_room, is_stopped, [&] {
             return is_shared() ? dci.queue.has_room() : interface_.credits().available > 0;
         });
         if (!dci.waiting.empty()) make_ready(dci);
     }
     serving_.clear();
-    if (for_dci_.empty()) return;
-    for_dci_.dispatch(has_own_room, is_stopped,
-                      [&] { return interface_.credits().available > 0 && find_free() != nullptr; });
+    if (for_dci_.empty()) return has_more;
+    has_more |= for_dci_.dispatch(has_own_room, is_stopped, [&] {
+        return interface_.credits().available > 0 && find_free() != nullptr;
+    });
     if (!for_dci_.empty()) hurry();
+    return has_more;
 }
 
 bool DciPool::recover(Dci& dci) {

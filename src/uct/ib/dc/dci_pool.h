@@ -90,7 +90,8 @@ class DciPool {
     void wait(DcEndpoint& endpoint);
     void unwait(DcEndpoint& endpoint, Pending& pending);
     void drop_waiting(DcEndpoint& endpoint);
-    void serve();
+    /** @return as PendingQueue::dispatch() */
+    bool serve();
     ucs_status_t flush(Completion* completion);
 
     // --- for its initiators ---

@@ -186,7 +186,7 @@ void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     if (!dispatch_am(params_.am_table, id, data, length, buffer)) receives_.recycle(buffer);
 }
 
-void RcInterface::after_poll() {
+bool RcInterface::after_poll() {
     if (!departed_.empty() && !has_kept_receives()) [[unlikely]]
         departed_.clear();
     if (!owing_.empty()) [[unlikely]] {
@@ -197,16 +197,13 @@ void RcInterface::after_poll() {
     if (waiting_for_grant_ > 0 && is_request_due()) [[unlikely]] {
         for (auto& [number, endpoint] : endpoints_) endpoint->ask_again();
     }
-    if (!pending_.empty()) {
-        pending_.dispatch(
-            [](PendingQueue::Group& group) {
-                return static_cast<RcEndpoint&>(group).has_own_room();
-            },
-            [](PendingQueue::Group& group) {
-                return static_cast<RcEndpoint&>(group).waits_for_grant();
-            },
-            [&] { return credits().available > 0; });
-    }
+    if (pending_.empty()) return false;
+    return pending_.dispatch(
+        [](PendingQueue::Group& group) { return static_cast<RcEndpoint&>(group).has_own_room(); },
+        [](PendingQueue::Group& group) {
+            return static_cast<RcEndpoint&>(group).waits_for_grant();
+        },
+        [&] { return credits().available > 0; });
 }
 
 }  // namespace uct::ib

@@ -44,7 +44,7 @@ class RcInterface final : public IbInterface {
 
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
     void become_message(ibv_wc& completion) override;
-    void after_poll() override;
+    bool after_poll() override;
     RcEndpoint* find(uint32_t qp_number) {
         Recent& recent = recent_[qp_number % kRecent];
         return recent.number == qp_number && recent.endpoint != nullptr ? recent.endpoint

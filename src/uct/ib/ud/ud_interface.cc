@@ -424,13 +424,13 @@ void UdInterface::transmit_ready() {
     ready_.erase(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(done));
 }
 
-void UdInterface::after_poll() {
+bool UdInterface::after_poll() {
     run_timers();
     if (!ready_.empty()) transmit_ready();
     if (!failed_.empty()) [[unlikely]]
         end_failed();
-    if (pending_.empty()) return;
-    pending_.dispatch(
+    if (pending_.empty()) return false;
+    return pending_.dispatch(
         [](PendingQueue::Group& group) {
             return static_cast<UdEndpoint&>(group).peer().has_room();
         },

@@ -114,7 +114,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
 
     uint64_t name_of(const PortAddress& port, const UdAddress& address) const;
     void received(const ibv_wc& completion, ReceiveBuffer* buffer) override;
-    void after_poll() override;
+    bool after_poll() override;
     void on_completed(SendQueue& queue) override {}
     void on_failed(SendQueue& queue, uint32_t index, ucs_status_t status) override;
     void signal_rest(SendQueue& queue) override {}

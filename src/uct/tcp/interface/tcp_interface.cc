@@ -219,11 +219,12 @@ unsigned TcpInterface::progress() {
     if (events_.is_check_due()) [[unlikely]]
         events_.check_watched(now());
     if (!attention_.pending.empty()) [[unlikely]] {
-        attention_.pending.dispatch(
+        const bool has_more = attention_.pending.dispatch(
             [](PendingQueue::Group& group) {
                 return static_cast<TcpEndpoint&>(group).has_some_room();
             },
             [](PendingQueue::Group&) { return false; }, [] { return true; });
+        if (has_more) ++count;
     }
     listener_.reap();
     associations_.reap();
