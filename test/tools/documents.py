@@ -10,7 +10,8 @@ a target of make, a program that the tree builds. A command that OTHERWISE names
 that the list stays short. Of commands in the middle of a text the subcommand and the options must exist.
 
 Lines of docs/troubleshooting.md that begin with ">" are what the library writes, with "..." for what varies: the rest
-must stand in the sources. Every function of an installed header has a comment before it (`make doc` wants one for
+must stand in the sources. Pictures have the panels, axes and curves of those that contrib/pictures draws now; their
+points may differ, so that a change of the model need not draw them anew. Every function of an installed header has a comment before it (`make doc` wants one for
 each name of ucpx.h). Links lead to pages and headings that there are, and pages that sources name exist. A table with a
 column "default" tells those of docs/variables.md.
 """
@@ -19,6 +20,7 @@ import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -262,6 +264,28 @@ def undocumented_functions(source):
                 yield header, number, match.group(1)
 
 
+def words_of(picture):
+    """Titles, axes and curves with names of two words or more, numbers left out."""
+    with open(picture, encoding="utf-8") as file:
+        texts = re.findall(r"<text>(?:<tspan[^>]*>)?([^<]+)<", file.read())
+    return {re.sub(r"[0-9]+", "N", text.strip()) for text in texts if re.search(r"[a-z],? \(?[a-z0-9]", text)}
+
+
+def old_pictures(source, build, folder):
+    """(picture, what is the matter) of those that show something else than the command draws now."""
+    if shutil.which("gnuplot") is None:
+        return
+    environment = dict(os.environ, SWIFTLANE=os.path.join(build, "src/tools/swiftlane"), OUT=folder)
+    subprocess.run([os.path.join(source, "contrib/pictures")], env=environment, check=True, timeout=TIMEOUT)
+    kept = os.path.join(source, "docs/pictures")
+    for name in sorted({*os.listdir(kept), *os.listdir(folder)}):
+        paths = [os.path.join(place, name) for place in (kept, folder)]
+        if not all(map(os.path.exists, paths)):
+            yield name, "is drawn or kept, but not both"
+        elif words_of(paths[0]) != words_of(paths[1]):
+            yield name, f"differs in {words_of(paths[0]) ^ words_of(paths[1])}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", required=True)
@@ -294,6 +318,10 @@ def main():
                 if problem:
                     print(f"{document}:{number}: swiftlane {each}: {problem}")
                     failed += 1
+    with tempfile.TemporaryDirectory() as folder:
+        for name, problem in old_pictures(options.source, options.build, folder):
+            print(f"docs/pictures/{name}: {problem} (contrib/pictures draws it anew)")
+            failed += 1
     for path, name, value in wrong_defaults(options.source):
         print(f"{path}: the default of {name} is not {value}")
         failed += 1
