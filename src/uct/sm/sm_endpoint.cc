@@ -17,9 +17,15 @@ SmEndpoint::~SmEndpoint() {
 
 // --- remote memory
 
-/** An operation's result is the caller's; that the owner has gone concerns the endpoint as well. */
+/**
+ * An operation's result is the caller's; that the owner has gone concerns the endpoint as well. A
+ * worker that has gone in peace took its memory with it, though its process may live.
+ */
 ucs_status_t SmEndpoint::moved(ucs_status_t status) {
-    if (status == UCS_ERR_ENDPOINT_TIMEOUT) return fail(status);
+    const bool is_without_owner =
+        status == UCS_ERR_INVALID_ADDR && outbox() != nullptr && outbox()->is_closed();
+    if (status == UCS_ERR_ENDPOINT_TIMEOUT || is_without_owner)
+        return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     return status;
 }
 
@@ -35,7 +41,7 @@ ucs_status_t SmEndpoint::copy(CopyDirection direction, std::span<const Iov> iov,
         direction == CopyDirection::kPut ? PeerRights::kWrite : PeerRights::kRead;
     const LocalCopy copy(direction, iov, remote_address, key);
     if (!RemoteRegion::from(key).allows(wanted, remote_address, copy.left()))
-        return UCS_ERR_INVALID_ADDR;
+        return moved(UCS_ERR_INVALID_ADDR);
     return moved(interface_.copy(*this, copy, completion));
 }
 
@@ -69,7 +75,8 @@ ucs_status_t SmEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t leng
     const RemoteRegion& region = RemoteRegion::from(key);
     interface_.spend(length);
     if (region.is_mapped()) {
-        if (!region.allows(PeerRights::kRead, remote_address, length)) return UCS_ERR_INVALID_ADDR;
+        if (!region.allows(PeerRights::kRead, remote_address, length))
+            return moved(UCS_ERR_INVALID_ADDR);
         unpack(arg, region.local(remote_address), length);
         return UCS_OK;
     }
@@ -102,7 +109,7 @@ ucs_status_t SmEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, ui
     if (const ucs_status_t status = one_sided_status(); status != UCS_OK) return status;
     const RemoteRegion& region = RemoteRegion::from(key);
     if (!region.is_mapped()) return UCS_ERR_UNSUPPORTED;
-    if (!region.allows(PeerRights::kAll, remote_address, size)) return UCS_ERR_INVALID_ADDR;
+    if (!region.allows(PeerRights::kAll, remote_address, size)) return moved(UCS_ERR_INVALID_ADDR);
     const uint64_t old = apply_atomic(op, size, region.local(remote_address), operand, compare);
     if (result != nullptr) std::memcpy(result, &old, size);
     return UCS_OK;

@@ -340,6 +340,28 @@ bool copies_itself(const std::string& transport) {
     return is_shared_memory(transport) || transport == "self";
 }
 
+TEST_P(LocalCopies, TheMemoryOfAWorkerThatHasGoneInPeaceFailsTheEndpoint) {
+    // Its process may go on: that of a peer within the same process does.
+    if (!is_shared_memory(GetParam().transport)) GTEST_SKIP() << "is no shared memory";
+    World world(GetParam(), 2);
+    Endpoint& endpoint = world.connect(0, 1);
+    Buffer target(world.peer(1), 64, '.');
+    const RemoteKey key = target.key_for(world.peer(0));
+    const uint64_t value = 1;
+    EXPECT_EQ(endpoint.put_short(&value, 8, target.address() + 60, key), UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(endpoint.put_short(&value, 8, target.address(), key), UCS_OK);
+    target.deregister();
+    EXPECT_EQ(endpoint.put_short(&value, 8, target.address(), key), UCS_ERR_INVALID_ADDR);
+    if (is_dedicated(GetParam().transport)) world.destroy(world.other_end(endpoint));
+    world.peer(1).runs = false;
+    world.peer(1).interface.reset();
+    const Iov piece = {const_cast<uint64_t*>(&value), 8, nullptr};
+    EXPECT_EQ(endpoint.put_zcopy({&piece, 1}, target.address(), key, nullptr),
+              UCS_ERR_ENDPOINT_TIMEOUT);
+    world.until([&] { return world.peer(0).failures.size() == 1; });
+    EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
 INSTANTIATE_TEST_SUITE_P(Uct, LocalCopies, testing::ValuesIn(transports_where(copies_itself)),
                          case_name);
 
