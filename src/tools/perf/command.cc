@@ -180,6 +180,8 @@ void run_perf(PerfCommand& command) {
         return;
     }
     if (command.connect.empty()) {
+        // Before there are processes, each of which would say that the other has gone.
+        if (!command.json.empty() && command.json != "-") const JsonFile probe(command.json);
         launch({command.arguments, environment_of(command), command.prefix, command.pin});
         return;
     }
