@@ -15,7 +15,7 @@ TEST(Units, Sizes) {
     EXPECT_EQ(parse_size("4K"), 4096u);
     EXPECT_EQ(parse_size("1.5m"), 1536u * 1024);
     EXPECT_EQ(parse_size("2GiB"), uint64_t{2} << 30);
-    for (const char* wrong : {"", "x", "-1", "4Q", "1.5", "nan", "4K x"}) {
+    for (const char* wrong : {"", "x", "-1", "4Q", "1.5", "nan", "4K x", "inf", "1E"}) {
         EXPECT_THROW(parse_size(wrong), std::invalid_argument) << wrong;
     }
 }
@@ -24,7 +24,8 @@ TEST(Units, Times) {
     EXPECT_EQ(parse_time("2"), 2'000'000'000);
     EXPECT_EQ(parse_time("0.5s"), 500'000'000);
     EXPECT_EQ(parse_time("20us"), 20'000);
-    for (const char* wrong : {"", "ms", "-1s", "3 s", "1e300"}) {
+    EXPECT_EQ(parse_time("2m"), 120'000'000'000);
+    for (const char* wrong : {"", "ms", "-1s", "3 s", "1e300", "inf"}) {
         EXPECT_THROW(parse_time(wrong), std::invalid_argument) << wrong;
     }
 }

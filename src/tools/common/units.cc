@@ -3,65 +3,31 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <stdexcept>
 
+#include "ucs/config/values.h"
+
 namespace tools {
-namespace {
 
-struct Quantity {
-    double value;
-    std::string_view unit;
-};
-
-Quantity split(std::string_view text, std::string_view what) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || value < 0 || !std::isfinite(value)) {
-        throw std::invalid_argument(fmt::format("'{}' is no {}", text, what));
-    }
-    return {value, text.substr(end - text.data())};
-}
-
-}  // namespace
-
+// As variables are read, but a size has no fraction of a byte, and nothing is infinite.
 uint64_t parse_size(std::string_view text) {
-    auto [value, unit] = split(text, "size");
-    constexpr std::string_view kPrefixes = "KMGT";
-    if (!unit.empty()) {
-        const char prefix = static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])));
-        if (const size_t power = kPrefixes.find(prefix); power != kPrefixes.npos) {
-            value *= std::pow(1024.0, static_cast<double>(power + 1));
-            unit.remove_prefix(1);
-        }
-    }
-    if (!unit.empty() && unit != "B" && unit != "b" && unit != "iB") {
+    ucs::config::MemorySize size;
+    const bool is_fraction =
+        text.find('.') != text.npos && text.back() >= '.' && text.back() <= '9';
+    if (is_fraction || !ucs::config::Codec<ucs::config::MemorySize>::parse(text, size) ||
+        size.bytes == ucs::config::MemorySize::kInfinite) {
         throw std::invalid_argument(fmt::format("'{}' is no size: write 64, 4K, 1M or 2G", text));
     }
-    if (value != std::floor(value) || value > 0x1p53) {
-        throw std::invalid_argument(fmt::format("'{}' is no whole number of bytes", text));
-    }
-    return static_cast<uint64_t>(value);
+    return size.bytes;
 }
 
 int64_t parse_time(std::string_view text) {
-    const auto [value, unit] = split(text, "time");
-    struct Unit {
-        std::string_view name;
-        double nanoseconds;
-    };
-    constexpr std::array<Unit, 6> kUnits{
-        {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}}};
-    for (const Unit& known : kUnits) {
-        if (unit != known.name) continue;
-        if (value * known.nanoseconds > 0x1p62) break;
-        return static_cast<int64_t>(value * known.nanoseconds);
+    ucs::Duration time{};
+    if (!ucs::config::Codec<ucs::Duration>::parse(text, time) || time == ucs::kForever) {
+        throw std::invalid_argument(
+            fmt::format("'{}' is no time: write 2s, 100ms, 20us or 300ns", text));
     }
-    throw std::invalid_argument(
-        fmt::format("'{}' is no time: write 2s, 100ms, 20us or 300ns", text));
+    return time.count();
 }
 
 SizeRange parse_size_range(std::string_view text) {
