@@ -367,7 +367,8 @@ class Pair {
             return is_over() || (is_receive && (errors_ != 0 || has_failed_ || is_refused()));
         });
         if (!is_over() && is_receive) {
-            EXPECT_TRUE(errors_ != 0 || has_failed_ || is_refused()) << "a message is lost silently";
+            EXPECT_TRUE(errors_ != 0 || has_failed_ || is_refused())
+                << "a message is lost silently";
             for (int count = 0; count < 200 && !is_over(); ++count) step();
             // One that has found its message ends with that; one that waits for it, here.
             if (!is_over()) ucp_request_cancel(sides_[target()].worker, operation);
