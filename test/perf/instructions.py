@@ -31,6 +31,9 @@ POSTED_RECEIVE = 114
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
 HARDENING = 10  # landing pads and checks that the compiler adds by itself, as Ubuntu's does
+LANES = 20000  # of all lane work in one call of progress, with 300 busy peers, however many there are
+PEERS = (512, 4096)
+LANES_SPREAD = 2000  # by which the two may differ: traffic is not the same
 SLICE = 400  # of 64 KiB, from the call to the completion
 
 CASES = [
@@ -142,6 +145,23 @@ def measure(program, tracker, lane, variables, parts=("send", "receive", "progre
         return results
 
 
+def longest_lane_work(program, peers):
+    """The most instructions of lane work in one call, and what they were: a profile for each call."""
+    call = MEASURED + "lanes"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "SOFTHCA_"))}
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        run = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={MEASURED}*",
+             f"--dump-after={call}", f"--callgrind-out-file={out}",
+             program, "peers", str(peers)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if run.returncode != 0:
+            sys.exit(f"{program} peers {peers} failed:\n{run.stderr}")
+        profiles = [Profile(os.path.join(folder, name)) for name in os.listdir(folder)]
+    return max((profile.library_cost(call) for profile in profiles), key=lambda result: result[0])
+
+
 def allocations(functions):
     return sorted(function for function in functions if ALLOCATION.match(function))
 
@@ -194,6 +214,14 @@ def main():
         for function, cost in sorted(own.items(), key=lambda item: -item[1]):
             if cost >= 0.5:
                 print(f"    {'slice':8} {cost:8.2f} {function}")
+    lanes = {}
+    for peers in PEERS:
+        lanes[peers], own = longest_lane_work(arguments.program, peers)
+        print(f"{f'lane work in one call, {peers} peers':40} {lanes[peers]:8}", flush=True)
+        if arguments.functions:
+            for function, cost in sorted(own.items(), key=lambda item: -item[1]):
+                if cost >= 200:
+                    print(f"    {'lanes':8} {cost:8} {function}")
     if not arguments.check:
         return 0
     base = sends[CASES[0][0]]
@@ -201,6 +229,10 @@ def main():
     for what, functions in touched.items():
         for function in allocations(functions):
             failures.append(f"{what}: calls {function}, allowed is no allocation")
+    if max(lanes.values()) > LANES:
+        failures.append(f"lane work in one call: {max(lanes.values())} instructions, allowed are {LANES}")
+    if max(lanes.values()) - min(lanes.values()) > LANES_SPREAD:
+        failures.append(f"lane work in one call grows with the peers: {lanes}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")
     for name in (CASES[1][0], CASES[2][0]):

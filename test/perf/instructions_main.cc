@@ -43,6 +43,11 @@ extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_put(ucp_ep_h endpoin
     return ucp_put_nbx(endpoint, data.data(), data.size(), remote, key, param);
 }
 
+extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::Time now) {
+    worker.lanes().advance(now);
+    worker.lanes().run_deferred();
+}
+
 ucs_status_ptr_t receive(ucp_worker_h worker, uint64_t* value, const ucp_request_param_t* param) {
     return ucp_tag_recv_nbx(worker, value, sizeof(*value), kTag, ~ucp_tag_t{0}, param);
 }
@@ -142,11 +147,51 @@ unsigned put_in_bulk(perf::Pair& pair, ucp_ep_h endpoint) {
     return kPuts * kSlices;
 }
 
+/** What lanes cost in each call of progress, with so many peers, most of those that the tracker
+ * knows hot. */
+void rank_many(perf::Pair& pair, size_t peers) {
+    constexpr size_t kHot = 300, kOthers = 40;
+    constexpr unsigned kIntervals = 12;
+    std::vector<ucp_ep_h> endpoints;
+    for (size_t i = 0; i < peers; ++i) endpoints.push_back(pair.connect_to(i + 1));
+    for (unsigned round = 0; round < 100; ++round) pair.step(std::chrono::milliseconds(1));
+    ucp::Worker& worker = pair.worker(0);
+    const ucs::UsageTracker& tracker = *worker.lanes().tracker();
+    const ucp_request_param_t none{};
+    uint64_t value = 1;
+    const auto send = [&](size_t index) {
+        const ucs_status_ptr_t status =
+            ucp_tag_send_nbx(endpoints[index], &value, sizeof(value), kTag, &none);
+        if (UCS_PTR_IS_PTR(status)) ucp_request_free(status);
+        pair.run_adapters();
+    };
+    size_t next = kHot;
+    ucs::Time now = pair.let_pass(ucs::Duration(0));
+    for (const uint64_t end = tracker.rounds() + kIntervals; tracker.rounds() < end;) {
+        // Who is hot is hotter in one interval and less so in the next, as samples are.
+        for (size_t i = 0; worker.gate().bits() & ucp::Gate::kTracker && i < kHot; ++i) {
+            for (size_t count = 0; count < 1 + (i + tracker.rounds()) % 3; ++count) send(i);
+        }
+        for (size_t i = 0; i < kOthers; ++i) send(next = next + 1 < peers ? next + 1 : kHot);
+        pair.run_adapters();
+        while (pair.worker(1).progress() != 0) pair.run_adapters();
+        const ucs::Time due = worker.lanes().next_deadline();
+        if (due > now) now = pair.let_pass(due - now);
+        perf_measured_lanes(worker, now);
+    }
+    std::printf("1\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk");
+    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk, or peers COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
+    if (tracker == "peers") {
+        perf::Pair pair;
+        rank_many(pair, std::strtoul(argv[2], nullptr, 10));
+        return 0;
+    }
     const bool is_shared_memory = lane == "fifo" || lane == "ring";
     perf::Pair pair(
         2, is_shared_memory ? perf::Pair::Over::kSharedMemory : perf::Pair::Over::kAdapters);

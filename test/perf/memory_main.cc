@@ -6,12 +6,9 @@
 #include <malloc.h>
 
 #include <cstdio>
-#include <cstring>
-#include <vector>
 
 #include "perf/pair.h"
 #include "ucp/lanes/driver/lane_driver.h"
-#include "ucp/select/worker_address.h"
 
 namespace {
 
@@ -24,24 +21,15 @@ size_t heap() {
     return info.uordblks + info.hblkhd;
 }
 
-/** The address of another worker behind the same transports. */
-std::vector<std::byte> address_of(const std::vector<std::byte>& packed, uint64_t uuid) {
-    ucp::WorkerAddress address;
-    perf::require(ucp::unpack_address(packed, &address) == UCS_OK, "an address");
-    address.uuid = uuid;
-    return ucp::pack_address(address);
-}
-
 }  // namespace
 
 int main() {
     perf::Pair pair;
     ucp::Worker& worker = pair.worker(0);
     perf::require(worker.lanes().tracker() != nullptr, "a tracker");
-    const std::vector<std::byte> packed = pair.worker(1).address();
     uint64_t uuid = 1;
     const auto add = [&](size_t count) {
-        for (; count != 0; --count) pair.connect(address_of(packed, uuid++).data());
+        for (; count != 0; --count) pair.connect_to(uuid++);
         for (int round = 0; round < 100; ++round) pair.step(std::chrono::milliseconds(1));
     };
     add(kFew);

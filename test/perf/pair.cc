@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "ucp/base/handles.h"
+#include "ucp/select/worker_address.h"
 #include "uct/ib/component.h"
 #include "uct/sm/component.h"
 
@@ -55,10 +57,23 @@ ucp_ep_h Pair::connect(const void* address) {
     return endpoint;
 }
 
-void Pair::step(ucs::Duration time) {
+ucp_ep_h Pair::connect_to(uint64_t uuid) {
+    const std::vector<std::byte> packed = worker(1).address();
+    ucp::WorkerAddress address;
+    require(ucp::unpack_address(packed, &address) == UCS_OK, "an address");
+    address.uuid = uuid;
+    return connect(ucp::pack_address(address).data());
+}
+
+ucs::Time Pair::let_pass(ucs::Duration time) {
     clock_.advance(time);
     fabric_.advance_to(
         std::max(fabric_.now(), static_cast<uint64_t>(clock_.now().time_since_epoch().count())));
+    return clock_.now();
+}
+
+void Pair::step(ucs::Duration time) {
+    let_pass(time);
     for (auto& worker : workers_) worker->progress();
 }
 

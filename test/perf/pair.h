@@ -31,10 +31,14 @@ class Pair {
     ucp_worker_h handle(unsigned index);
     /** A new endpoint of worker 0 to the worker with that packed address. */
     ucp_ep_h connect(const void* address);
+    /** To another worker, with that id, behind the transports of worker 1. */
+    ucp_ep_h connect_to(uint64_t uuid);
     ucp_ep_h connect() { return connect(worker(1).address().data()); }
 
     /** The clock goes on, the adapters work until they are idle, both workers progress. */
     void step(ucs::Duration time = ucs::Duration(0));
+    /** The clock goes on, and nobody looks at it. @return the time */
+    ucs::Time let_pass(ucs::Duration time);
     /** The adapters work until they are idle; nobody looks at what they did. */
     void run_adapters() { fabric_.run_until_idle(); }
     /** Both workers progress until nothing moves; the clock stands. */

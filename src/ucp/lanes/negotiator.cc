@@ -128,7 +128,11 @@ void Negotiator::advance(Time now) {
     scores_are_partial_ = false;
     is_unsettled_ = false;
     kept_.drop_expired();
-    while (!by_deadline_.empty() && by_deadline_.begin()->deadline <= context_.now) {
+    // Those of many links may be due together: the rest waits for the next call.
+    constexpr unsigned kMostAtOnce = 3;
+    for (unsigned count = 0; count < kMostAtOnce && !by_deadline_.empty() &&
+                             by_deadline_.begin()->deadline <= context_.now;
+         ++count) {
         Link& link = *by_deadline_.begin();
         by_deadline_.erase(by_deadline_.begin());
         context_.touch(link);
@@ -162,16 +166,16 @@ void Negotiator::expire(Link& link) {
 // an own request.
 void Negotiator::make_progress() {
     step_down_touched();
-    if (!is_unsettled_) {
+    // With a part of an interval's scores its first links would win for being the first.
+    const bool may_decide = !is_unsettled_ && !scores_are_partial_;
+    if (may_decide) {
         free_booked_slots();
-        // With a part of an interval's scores its first link would win for being the first.
-        if (!scores_are_partial_) scoreboard_.ranking().demote_cold(*this);
+        scoreboard_.ranking().demote_cold(*this);
         answer_deferred();
     }
     make_lanes();
     // One request at a time.
-    if (!is_unsettled_ && !scores_are_partial_ && !closing_ &&
-        (outstanding() == nullptr || yields_request())) {
+    if (may_decide && !closing_ && (outstanding() == nullptr || yields_request())) {
         scoreboard_.ranking().promote_best(*this);
     }
     keep_deadlines();
@@ -272,7 +276,7 @@ bool Negotiator::consistent() const {
     return held == this->held() && parked == this->parked() && committed == rounds_.committed() &&
            parked + kept_.size() <= context_.config.max_parked &&
            booked == scoreboard_.ranking().taken() && requested <= 1 && held <= cap &&
-           (booked <= cap || is_unsettled_);
+           (booked <= cap || is_unsettled_ || scores_are_partial_);
 }
 
 // --- events
@@ -284,11 +288,11 @@ void Negotiator::on_score(Peer peer, Score measured, Score doubt) {
     take_score({peer, measured, doubt});
 }
 
-void Negotiator::on_scores(std::span<const Measured> all) {
+void Negotiator::on_scores(std::span<const Measured> some, bool are_all) {
     if (context_.config.cap == 0 || closing_) return;
     Event event(*this);
-    scores_are_partial_ = false;
-    for (const Measured& measured : all) take_score(measured);
+    scores_are_partial_ = !are_all;
+    for (const Measured& measured : some) take_score(measured);
 }
 
 // While slots are free nobody is replaced, and the doubt keeps nobody out.

@@ -51,8 +51,8 @@ class Negotiator final : private Ranking::Listener {
     // be off; it counts against a link that has no slot, else the luckiest of many equals would
     // replace the holder again and again.
     void on_score(Peer peer, Score measured, Score doubt = 0);
-    // All of an interval at once, and acted upon.
-    void on_scores(std::span<const Measured> all);
+    // Several of an interval. With the last of them (`are_all`) they are acted upon.
+    void on_scores(std::span<const Measured> some, bool are_all = true);
 
     // --- the wire. UCS_ERR_INVALID_PARAM: no correct peer sends this here; nothing changed.
     // `may_promote`: false where the peer can never have a dedicated lane: there is no record of

@@ -80,6 +80,12 @@ class Lru {
     // Null if the object has no entry. The order stays.
     Value* find(const Slot& slot) { return slot.in_use() ? &entries_[slot.number].value : nullptr; }
 
+    // What is in that entry, by its number below capacity(); null if it is free. The order stays.
+    Value* at(size_t number) {
+        Entry& entry = entries_[number];
+        return entry.owner != nullptr ? &entry.value : nullptr;
+    }
+
     // No effect on an object without an entry.
     void remove(Slot& slot) {
         if (slot.in_use()) release(entries_[slot.number]);

@@ -25,9 +25,9 @@ UsageTracker::UsageTracker(const Options& options, Valuer valuer)
       valuer_(std::move(valuer)),
       random_(options.seed),
       entries_(std::make_unique<Entry[]>(capacity())),
-      order_(std::make_unique<uint16_t[]>(capacity())),
       free_(std::make_unique<uint16_t[]>(capacity())),
-      newcomers_(std::make_unique<Entry[]>(capacity())) {
+      newcomers_(std::make_unique<Newcomer[]>(capacity())),
+      victims_(std::make_unique<uint16_t[]>(capacity())) {
     assert(options_.capacity >= 1 && options_.capacity <= kMaxCapacity);
     assert(options_.interval >= 1us && options_.windows >= 1);
     assert(options_.duty > 0 && options_.duty <= 1);
@@ -47,7 +47,7 @@ UsageTracker::~UsageTracker() {
 
 size_t UsageTracker::memory_bytes() const {
     return sizeof(*this) - sizeof(lru_) + lru_.memory_bytes() +
-           2 * capacity() * (sizeof(Entry) + sizeof(uint16_t));
+           capacity() * (sizeof(Entry) + sizeof(Newcomer) + 2 * sizeof(uint16_t));
 }
 
 UsageTracker::Sample& UsageTracker::sample_of(Hook& hook, const OwnerId& id) {
@@ -115,6 +115,7 @@ bool UsageTracker::was_silent() const {
     lru_.for_each([&](const Sample& sample) { is_silent &= sample.is_empty(); });
     return is_silent;
 }
+
 void UsageTracker::advance(Time now) {
     if (options_.interval == kForever) {
         next_event_ = kNever;
@@ -129,8 +130,13 @@ void UsageTracker::advance(Time now) {
     disarm(now);
 
     const Time interval_end = deadline(interval_start_, options_.interval);
-    if (now >= interval_end && armed_time_ > Duration::zero()) {
-        close_interval(now);
+    if (is_closing() || (now >= interval_end && armed_time_ > Duration::zero())) {
+        // Whoever calls seldom has time for all of it.
+        const bool is_late = now - next_event_ > options_.interval / 8;
+        if (!close_interval(now, options_.in_steps && !is_late)) {
+            next_event_ = now;
+            return;
+        }
         plan_interval(now);
     }
 
@@ -176,38 +182,92 @@ Time UsageTracker::window_start(unsigned window) {
     return deadline(interval_start_, from_seconds(offset));
 }
 
-void UsageTracker::close_interval(Time now) {
-    const Duration length = now - interval_start_;
-    silent_time_ = was_silent() ? silent_time_ + length : Duration::zero();
+// @return whether it is closed
+bool UsageTracker::close_interval(Time now, bool in_steps) {
+    if (!is_closing()) begin_closing(now);
+    do {
+        closing_step();
+    } while (!in_steps && is_closing());
+    return !is_closing();
+}
+
+void UsageTracker::begin_closing(Time now) {
+    const double length = seconds(now - interval_start_);
+    const double intervals = std::min(length / seconds(options_.interval), kMaxCatchUp);
+    interval_ = {.decay = std::pow(options_.decay, intervals),
+                 .armed = seconds(armed_time_),
+                 .length = length};
+    closing_ = Closing::kSamples;
+    place_ = newcomer_count_ = victim_count_ = 0;
+    is_silent_ = !evicted_;
     evicted_ = false;
+}
+
+// Owners may go between two steps, and whole messages be counted: a place is looked at anew.
+void UsageTracker::closing_step() {
+    const size_t end = std::min(place_ + kStep, capacity());
+    switch (closing_) {
+        case Closing::kSamples: {
+            // To find out what an unknown one's traffic is worth takes as long as all else.
+            size_t left = kStep;
+            while (place_ < capacity() && left > 0) left -= take_sample(place_++) ? 2 : 1;
+            if (place_ < capacity()) return;
+            note_silence();
+            closing_ = stands_still_ ? Closing::kNone : Closing::kEntries;
+            place_ = 0;
+            return;
+        }
+        case Closing::kEntries:
+            while (place_ < end) renew_entry(place_++);
+            if (place_ == capacity()) closing_ = Closing::kNewcomers;
+            return;
+        default:
+            for (size_t left = kStep; left > 0 && newcomer_count_ > 0; --left) admit_best();
+            if (newcomer_count_ > 0) return;
+            closing_ = Closing::kNone;
+            ++rounds_;
+    }
+}
+
+// @return whether it was a newcomer's
+bool UsageTracker::take_sample(size_t slot) {
+    Sample* sample = lru_.at(slot);
+    if (sample == nullptr || sample->is_empty()) return false;
+    is_silent_ = false;
+    if (sample->hook->entry != kNoEntry) {
+        samples_ += sample->messages + sample->whole_messages;
+        take_up(entries_[sample->hook->entry], *sample);
+        return false;
+    }
+    const Value value = value_of(sample->id);
+    const double seen = interval_.rate_of(value.of(sample->messages, sample->bytes),
+                                          value.of(sample->whole_messages, sample->whole_bytes));
+    newcomers_[newcomer_count_++] = {value, seen, static_cast<uint16_t>(slot)};
+    std::push_heap(newcomers_.get(), newcomers_.get() + newcomer_count_);
+    return true;
+}
+
+void UsageTracker::note_silence() {
+    silent_time_ =
+        is_silent_ ? silent_time_ + from_seconds(interval_.length) : Duration::zero();
     stands_still_ = silent_time_ > Duration::zero() && silent_time_ <= options_.hold;
-    if (stands_still_) return;
-    const double intervals = std::min(seconds(length) / seconds(options_.interval), kMaxCatchUp);
-    const Interval interval{.decay = std::pow(options_.decay, intervals),
-                            .armed = seconds(armed_time_),
-                            .length = seconds(length)};
-    renew_entries(interval);
-    admit_newcomers(interval);
-    ++rounds_;
 }
 
 // The noise is that of what the intervals saw about their mean; of the first there is only what
 // chance would make of its count.
 void UsageTracker::renew(Entry& entry, const Interval& interval) {
-    const auto per_second = [&](double sampled, double whole, int power) {
-        return sampled / std::pow(interval.armed, power) + whole / std::pow(interval.length, power);
-    };
     const double decay = interval.decay;
-    const double seen = per_second(entry.sampled, entry.whole, 1);
+    const double seen = interval.rate_of(entry.sampled, entry.whole);
     if (entry.youth == 1) {
-        entry.noise = per_second(entry.sampled_variance, entry.whole_variance, 2);
+        entry.noise = interval.variance_of(entry.sampled_variance, entry.whole_variance);
     } else {
         const double distance = seen - entry.rate / (1 - entry.youth);
         entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
     }
     entry.rate = decay * entry.rate + (1 - decay) * seen;
     for (float Traffic::*part : {&Traffic::messages, &Traffic::bytes}) {
-        const double now = per_second(entry.sampled_traffic.*part, entry.whole_traffic.*part, 1);
+        const double now =
+            interval.rate_of(entry.sampled_traffic.*part, entry.whole_traffic.*part);
         const double mean = decay * entry.traffic.*part + (1 - decay) * now;
         entry.traffic.*part = static_cast<float>(mean);
     }
@@ -217,62 +277,41 @@ void UsageTracker::renew(Entry& entry, const Interval& interval) {
     entry.whole = entry.whole_variance = 0;
 }
 
-void UsageTracker::renew_entries(const Interval& interval) {
-    lru_.for_each([this](Sample& sample) {
-        samples_ += sample.messages + sample.whole_messages;
-        if (sample.is_empty() || sample.hook->entry == kNoEntry) return;
-        take_up(entries_[sample.hook->entry], sample);
-    });
-    for (size_t slot = 0; slot < capacity(); ++slot) {
-        Entry& entry = entries_[slot];
-        if (entry.hook == nullptr) continue;
-        renew(entry, interval);
-        // Far below what could be promoted, an owner only takes up room.
-        if (entry.rate < options_.min_score * 0.01) leave(entry);
-    }
+void UsageTracker::renew_entry(size_t slot) {
+    Entry& entry = entries_[slot];
+    if (entry.hook == nullptr) return;
+    renew(entry, interval_);
+    // Far below what could be promoted, an owner only takes up room.
+    if (entry.rate < options_.min_score * 0.01) return leave(entry);
+    if (newcomer_count_ <= free_count_) return;
+    victims_[victim_count_++] = static_cast<uint16_t>(slot);
+    std::push_heap(victims_.get(), victims_.get() + victim_count_, IsBusier{entries_.get()});
 }
 
-void UsageTracker::admit_newcomers(const Interval& interval) {
-    size_t count = 0;
-    lru_.for_each([&](Sample& sample) {
-        if (sample.is_empty()) return;
-        Entry& newcomer = newcomers_[count];
-        newcomer = {.hook = sample.hook, .id = sample.id, .value = value_of(sample.id)};
-        take_up(newcomer, sample);
-        renew(newcomer, interval);
-        if (newcomer.rate > 0) ++count;
-    });
-    std::sort(newcomers_.get(), newcomers_.get() + count);
-    // Best first, each takes a free entry or the lowest one left, if that is lower for sure. Means
-    // are compared: rates begin at zero, and by those a newcomer would have to be busier by 1 / (1
-    // - decay).
-    size_t victims = count > free_count_ ? sort_entries() : 0;
-    for (size_t index = 0; index < count; ++index) {
-        const Entry& newcomer = newcomers_[index];
-        if (free_count_ == 0) {
-            if (victims == 0) break;
-            Entry& victim = entries_[order_[victims - 1]];
-            const double least = newcomer.mean() - kDoubt * std::sqrt(newcomer.noise);
-            if (least <= kAdvantage * victim.mean()) continue;
-            --victims;
-            leave(victim);
-        }
-        enter(newcomer);
-    }
+// The best newcomer left takes a free entry, or that of the least busy one.
+void UsageTracker::admit_best() {
+    std::pop_heap(newcomers_.get(), newcomers_.get() + newcomer_count_);
+    const Newcomer& best = newcomers_[--newcomer_count_];
+    Sample* sample = lru_.at(best.sample);
+    // Its owner may have gone since, or another one have taken its place.
+    if (sample == nullptr || sample->is_empty() || sample->hook->entry != kNoEntry) return;
+    samples_ += sample->messages + sample->whole_messages;
+    Entry newcomer{.hook = sample->hook, .id = sample->id, .value = best.value};
+    take_up(newcomer, *sample);
+    renew(newcomer, interval_);
+    if (newcomer.rate > 0 && (free_count_ > 0 || make_room(newcomer))) enter(newcomer);
 }
 
-// Puts the entries in use into order_, highest mean first; returns how many they are.
-size_t UsageTracker::sort_entries() {
-    size_t count = 0;
-    for (size_t slot = 0; slot < capacity(); ++slot) {
-        if (entries_[slot].hook != nullptr) order_[count++] = static_cast<uint16_t>(slot);
-    }
-    std::sort(order_.get(), order_.get() + count, [this](uint16_t left, uint16_t right) {
-        const Entry& a = entries_[left];
-        const Entry& b = entries_[right];
-        return a.mean() != b.mean() ? a.mean() > b.mean() : a.id < b.id;
-    });
-    return count;
+// Means are compared: rates begin at zero, and by those a newcomer would have to be busier by
+// 1 / (1 - decay).
+bool UsageTracker::make_room(const Entry& newcomer) {
+    const double least = newcomer.mean() - kDoubt * std::sqrt(newcomer.noise);
+    if (victim_count_ == 0) return false;
+    Entry& victim = entries_[victims_[0]];
+    if (least <= kAdvantage * victim.mean()) return false;
+    std::pop_heap(victims_.get(), victims_.get() + victim_count_--, IsBusier{entries_.get()});
+    leave(victim);
+    return true;
 }
 
 void UsageTracker::enter(const Entry& newcomer) {

@@ -36,7 +36,7 @@ namespace ucs {
 // windows would see few of them.
 //
 // Cost: an owner embeds a Hook of 4 bytes. The tracker takes memory when constructed only, about
-// 300 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
+// 220 bytes * capacity, whatever the number of owners. memory_bytes() is exact.
 //
 // The send path, with a test that it has anyway and that includes armed():
 //     if (tracker.armed()) [[unlikely]] tracker.touch(hook, id, bytes);
@@ -90,7 +90,12 @@ class UsageTracker {
         double min_score = 100;  // an owner below a hundredth of it is forgotten
         Duration hold{};         // so long rates stand still while nobody sends
         uint64_t seed = 1;       // of the windows' places
+        // An interval is closed in several calls of progress(), each of which looks at no more than
+        // kStep owners, so that none takes long. The next is due at once.
+        bool in_steps = false;
     };
+
+    static constexpr size_t kStep = 16;
 
     static constexpr size_t kMinCapacity = 64;  // that is worth its while; less is possible
     static constexpr size_t kMaxCapacity = 32768;
@@ -146,12 +151,17 @@ class UsageTracker {
             advance(now);
     }
 
+    // An interval is being closed: see Options::in_steps.
+    bool is_closing() const { return closing_ != Closing::kNone; }
+
     // When progress() has something to do next; kNever if the tracker never arms.
     Time next_event() const { return next_event_; }
 
     // Nothing is counted, and no rate is kept or all stand still: until somebody sends, windows
     // find nothing. Who sleeps need not wake for them.
-    bool is_idle() const { return (stands_still_ || free_count_ == capacity()) && was_silent(); }
+    bool is_idle() const {
+        return !is_closing() && (stands_still_ || free_count_ == capacity()) && was_silent();
+    }
 
     // The schedule does this by itself; also for callers with a better idea of a window.
     void arm(Time now);
@@ -172,6 +182,16 @@ class UsageTracker {
         for (size_t slot = 0; slot < capacity(); ++slot) {
             if (entries_[slot].hook != nullptr) function(usage_of(entries_[slot]));
         }
+    }
+
+    // The same for those in the next `count` places of the table, from `place` on, which moves on.
+    // @return whether there are places left
+    template <typename Function>
+    bool for_some(size_t& place, size_t count, Function&& function) const {
+        for (; count > 0 && place < capacity(); ++place, --count) {
+            if (entries_[place].hook != nullptr) function(usage_of(entries_[place]));
+        }
+        return place < capacity();
     }
 
     // Intervals closed so far: so often were the rates brought up to date.
@@ -203,12 +223,27 @@ class UsageTracker {
 
         // Of the intervals that it was seen in: of a new one the rate is a part of that.
         double mean() const { return rate / (1 - youth); }
-
-        // Highest rate first.
-        bool operator<(const Entry& other) const {
-            return rate != other.rate ? rate > other.rate : id < other.id;
+    };
+    // One without an entry, who has sent: in which place of the LRU, and how much.
+    struct Newcomer {
+        Value value;
+        double seen;
+        uint16_t sample;
+        // Who has sent most comes first out of a heap.
+        bool operator<(const Newcomer& other) const {
+            return seen != other.seen ? seen < other.seen : sample > other.sample;
         }
     };
+    // Who is least busy comes first out of a heap of places in the table.
+    struct IsBusier {
+        const Entry* entries;
+        bool operator()(uint16_t left, uint16_t right) const {
+            const Entry &a = entries[left], &b = entries[right];
+            return a.mean() != b.mean() ? a.mean() > b.mean() : a.id < b.id;
+        }
+    };
+    // An interval is closed in this order.
+    enum class Closing : uint8_t { kNone, kSamples, kEntries, kNewcomers };
 
     void touch_slow(Hook& hook, const OwnerId& id, size_t bytes);
     Sample& sample_of(Hook& hook, const OwnerId& id);
@@ -220,18 +255,28 @@ class UsageTracker {
     void skip_pause(Time now);
     void plan_interval(Time start);
     Time window_start(unsigned window);
-    void close_interval(Time now);
+    bool close_interval(Time now, bool in_steps);
+    void begin_closing(Time now);
+    void closing_step();
     bool was_silent() const;
-    // What an interval is closed with, in seconds.
+    // What an interval is closed with: its times in seconds.
     struct Interval {
-        double decay;
-        double armed;
-        double length;
+        double decay = 0;
+        double armed = 0;
+        double length = 0;
+        double rate_of(double sampled, double whole) const {
+            return sampled / armed + whole / length;
+        }
+        double variance_of(double sampled, double whole) const {
+            return sampled / (armed * armed) + whole / (length * length);
+        }
     };
     static void renew(Entry& entry, const Interval& interval);
-    void renew_entries(const Interval& interval);
-    void admit_newcomers(const Interval& interval);
-    size_t sort_entries();
+    bool take_sample(size_t slot);
+    void note_silence();
+    void renew_entry(size_t slot);
+    void admit_best();
+    bool make_room(const Entry& newcomer);
     void enter(const Entry& newcomer);
     void leave(Entry& entry);
     Usage usage_of(const Entry& entry) const;
@@ -255,10 +300,18 @@ class UsageTracker {
     bool stands_still_ = false;
 
     std::unique_ptr<Entry[]> entries_;
-    std::unique_ptr<uint16_t[]> order_;
     std::unique_ptr<uint16_t[]> free_;
-    std::unique_ptr<Entry[]> newcomers_;
     size_t free_count_ = 0;
+    // While an interval is being closed: what with, and how far it is.
+    Closing closing_ = Closing::kNone;
+    Interval interval_{};
+    size_t place_ = 0;       // of the LRU or the table, the next to look at
+    bool is_silent_ = true;  // nobody has sent, as far as was seen
+    // Heaps: the best newcomer and the least busy entry come out first.
+    std::unique_ptr<Newcomer[]> newcomers_;
+    size_t newcomer_count_ = 0;
+    std::unique_ptr<uint16_t[]> victims_;
+    size_t victim_count_ = 0;
     uint64_t rounds_ = 0;
     uint64_t samples_ = 0;
 };

@@ -2,9 +2,9 @@
 #include "ucp/lanes/driver/lane_driver.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
-#include <map>
 
 #include "ucp/base/sender.h"
 #include "ucp/lanes/driver/savings.h"
@@ -25,6 +25,10 @@ constexpr double kLongestWait = 86400e9;
 // Zipf's law) and a table of four for each, by more than the margin.
 constexpr size_t kTrackedForALane = 16;
 
+// What one progress does of a ranking: so many places of the tracker's table are read, or so many
+// scores handed over, each of which may cost a message.
+constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
+
 constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has
 
 bool is_enabled(const Config& config) {
@@ -32,9 +36,16 @@ bool is_enabled(const Config& config) {
            (config.lanes == LaneMode::kDedicated || config.max_priority_endpoints > 0);
 }
 
+size_t tracked_endpoints(const Config& config) {
+    return std::clamp(kTrackedForALane * static_cast<size_t>(config.max_priority_endpoints),
+                      ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
+}
+
 lanes::Config negotiator_config(const Config& config) {
     lanes::Config result;
     result.cap = is_enabled(config) ? config.max_priority_endpoints : 0;
+    // All that the tracker knows, and as many who send to this worker.
+    result.max_links = static_cast<uint32_t>(2 * tracked_endpoints(config));
     if (config.lanes == LaneMode::kDedicated) {
         result.cap = kNoCap;
         result.max_links = UINT32_MAX;
@@ -80,9 +91,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
     interfaces.set_handler(AmId::kOrdered, on_ordered, this);
     if (!is_enabled(config_) || config_.lanes != LaneMode::kDynamic) return;
     ucs::UsageTracker::Options tracking;
-    tracking.capacity =
-        std::clamp(kTrackedForALane * static_cast<size_t>(config_.max_priority_endpoints),
-                   ucs::UsageTracker::kMinCapacity, ucs::UsageTracker::kMaxCapacity);
+    tracking.capacity = tracked_endpoints(config_);
     tracking.interval = config_.switch_interval;
     tracking.windows = config_.sample_windows;
     tracking.duty = config_.sample_duty;
@@ -90,7 +99,10 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
     tracking.min_score = config_.min_score;
     tracking.hold = config_.hold();
     tracking.seed = options.seed;
+    tracking.in_steps = true;
     tracker_.emplace(tracking, [this](uint64_t uuid) { return value_of(uuid); });
+    ranking_.found.reserve(tracking.capacity);
+    for (auto* peers : {&scored_, &scored_before_}) peers->reserve(tracking.capacity);
     gate_.set_tracker(&*tracker_);
 }
 
@@ -112,15 +124,26 @@ void LaneDriver::advance(ucs::Time now) {
         }
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
-            rank();
+            begin_ranking(now);
+        } else if (ranking_.step != Ranking::Step::kNone) {
+            // A program that seldom calls progress gets it over with.
+            const bool is_late = now - ranking_.begun > config_.switch_interval / 8;
+            do {
+                go_on_ranking();
+            } while (is_late && ranking_.step != Ranking::Step::kNone);
         }
     }
     if (now >= next_full_look_) [[unlikely]]
         look_at_full_lanes(now);
-    if (lane_time(now) >= negotiator_.next_deadline()) negotiator_.advance(lane_time(now));
+    // With a part of an interval's scores its first link would win for being the first.
+    const bool is_ranking =
+        ranking_.step != Ranking::Step::kNone || (tracker_ && tracker_->is_closing());
+    if (!is_ranking && lane_time(now) >= negotiator_.next_deadline())
+        negotiator_.advance(lane_time(now));
 }
 
 ucs::Time LaneDriver::next_deadline() const {
+    if (ranking_.step != Ranking::Step::kNone) return ranking_.begun;
     const lanes::Time deadline = negotiator_.next_deadline();
     ucs::Time result = deadline == lanes::kNever
                            ? ucs::kNever
@@ -155,35 +178,76 @@ ucs::UsageTracker::Value LaneDriver::value_of(uint64_t uuid) const {
     return value;
 }
 
-void LaneDriver::rank() {
-    tick();
+void LaneDriver::begin_ranking(ucs::Time now) {
+    while (ranking_.step != Ranking::Step::kNone) go_on_ranking();
+    ranking_.step = Ranking::Step::kCollect;
+    ranking_.begun = now;
+    ranking_.place = ranking_.before = 0;
     scored_before_.swap(scored_);
     scored_.clear();
-    struct Sum {
-        double rate = 0, variance = 0;
-    };
-    std::map<lanes::Peer, Sum> sums;
-    tracker_->for_each([&](const ucs::UsageTracker::Usage& usage) {
-        Endpoint* endpoint = endpoints_.find(usage.id);
-        if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
-        Sum& sum = sums[enter(*endpoint)];
-        sum.rate += usage.rate;
-        sum.variance += usage.deviation * usage.deviation;
-    });
+}
+
+void LaneDriver::go_on_ranking() {
+    if (ranking_.step == Ranking::Step::kCollect) {
+        collect_scores();
+    } else {
+        hand_over_scores();
+    }
+}
+
+void LaneDriver::collect_scores() {
+    std::vector<Ranking::Found>& found = ranking_.found;
+    const bool is_more = tracker_->for_some(
+        ranking_.place, kCollectedAtOnce, [&](const ucs::UsageTracker::Usage& usage) {
+            Endpoint* endpoint = endpoints_.find(usage.id);
+            if (endpoint == nullptr || !is_adaptive(*endpoint)) return;
+            found.push_back({enter(*endpoint), usage.rate, usage.deviation * usage.deviation});
+            std::push_heap(found.begin(), found.end());
+        });
+    if (!is_more) ranking_.step = Ranking::Step::kHandOver;
+}
+
+// In the order of peers: those that the tracker has, and those that it had and has not any more.
+void LaneDriver::hand_over_scores() {
     const auto score_of = [](double rate) {
         return static_cast<lanes::Score>(
             std::clamp(rate, 0.0, static_cast<double>(lanes::kMaxMeasuredScore)));
     };
-    std::vector<lanes::Measured> measured;
-    for (const auto& [peer, sum] : sums) {
-        scored_.push_back(peer);
-        measured.push_back(
-            {peer, score_of(sum.rate), score_of(config_.confidence * std::sqrt(sum.variance))});
+    std::vector<Ranking::Found>& found = ranking_.found;
+    size_t& before = ranking_.before;
+    const auto are_all = [&] { return found.empty() && before == scored_before_.size(); };
+    const auto was_scored = [&](lanes::Peer peer) {
+        return before != scored_before_.size() && scored_before_[before] == peer;
+    };
+    std::array<lanes::Measured, kRankedAtOnce> measured;
+    size_t count = 0;
+    for (size_t left = kRankedAtOnce; left > 0 && !are_all(); --left) {
+        const bool is_gone = before != scored_before_.size() &&
+                             (found.empty() || scored_before_[before] < found.front().peer);
+        lanes::Measured next{};
+        if (is_gone) {
+            next.peer = scored_before_[before++];
+        } else {
+            Ranking::Found sum{found.front().peer};
+            // Two endpoints to one worker are one peer.
+            while (!found.empty() && found.front().peer == sum.peer) {
+                sum.rate += found.front().rate;
+                sum.variance += found.front().variance;
+                std::pop_heap(found.begin(), found.end());
+                found.pop_back();
+            }
+            next = {sum.peer, score_of(sum.rate),
+                    score_of(config_.confidence * std::sqrt(sum.variance))};
+            if (was_scored(sum.peer)) ++before;
+            scored_.push_back(sum.peer);
+        }
+        // The endpoint may have gone since it was found.
+        const Endpoint* owner = endpoint_of(next.peer);
+        if (owner != nullptr && is_adaptive(*owner) && !owner->is_closing()) measured[count++] = next;
     }
-    for (const lanes::Peer peer : scored_before_) {
-        if (!sums.contains(peer) && peers_.contains(peer)) measured.push_back({peer});
-    }
-    negotiator_.on_scores(measured);
+    if (are_all()) ranking_.step = Ranking::Step::kNone;
+    tick();
+    negotiator_.on_scores(std::span(measured).first(count), are_all());
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -138,6 +139,25 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 
+    /**
+     * The rates of an interval on their way from the tracker to the negotiator: some in each
+     * progress, so that no call of it takes long.
+     */
+    struct Ranking {
+        enum class Step : uint8_t { kNone, kCollect, kHandOver };
+        struct Found {
+            lanes::Peer peer;
+            double rate = 0, variance = 0;
+            /** The lowest comes first out of a heap. */
+            bool operator<(const Found& other) const { return peer > other.peer; }
+        };
+        Step step = Step::kNone;
+        ucs::Time begun{};
+        size_t place = 0;          //!< in the tracker's table
+        std::vector<Found> found;  //!< a heap
+        size_t before = 0;         //!< in scored_before_
+    };
+
     /** A lane that messages wait for. */
     struct FullLane {
         lanes::Peer peer;
@@ -149,7 +169,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
-    void rank();
+    void begin_ranking(ucs::Time now);
+    void go_on_ranking();
+    void collect_scores();
+    void hand_over_scores();
     ucs_status_t post_end_marker(LaneState& state);
     static ucs_status_t serve_marker(uct::Pending* self);
     void look_at_full_lanes(ucs::Time now);
@@ -167,9 +190,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;
-    std::vector<lanes::Peer> scored_, scored_before_;
+    Ranking ranking_;
+    std::vector<lanes::Peer> scored_, scored_before_;  //!< in order
     std::unordered_map<uint64_t, double> weights_;  //!< by the peer's worker id; others have 1
-    std::unordered_map<lanes::Peer, Endpoint*> peers_;
+    std::map<lanes::Peer, Endpoint*> peers_;  //!< grows without a step that takes long
     std::vector<Buried> graveyard_;
     std::unordered_map<uint64_t, KeptLane> kept_;        //!< by the peer's worker id
     std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out

@@ -68,6 +68,22 @@ TEST_F(LanesNegotiator, OfRequestsInOneInboxTheBestWins) {
     EXPECT_EQ("3:ACCEPT 2:DENY 3:create", sink_->take());
 }
 
+// Of an interval's scores some are known: by these the holder is the worse one.
+TEST_F(LanesNegotiator, ARequestWaitsForTheRestOfAnIntervalsScores) {
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    sink_->take();
+    const Measured first[] = {{kPeer, 1000}}, last[] = {{kOther, 100'000}};
+    negotiator_->on_scores(first, false);
+    hear(kPeer, message(Type::kRequest));
+    EXPECT_EQ(LinkState::kEstablished, state(kOther));
+    EXPECT_EQ(std::string::npos, sink_->take().find("2:ACCEPT"));
+    EXPECT_TRUE(negotiator_->consistent());
+    negotiator_->on_scores(last);
+    EXPECT_NE(std::string::npos, sink_->take().find("2:DENY"));
+    EXPECT_EQ(LinkState::kEstablished, state(kOther));
+}
+
 // A server whose slots are all in better use has no record of its many other clients, and tells
 // them what they would have to beat.
 TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "unit/ucs/datastruct/usage_tracker_fixture.h"
@@ -245,6 +247,69 @@ TEST(UsageTracker, EqualsKeepTheirEntries) {
     }
     EXPECT_EQ(before.size(), 40u);
     EXPECT_LE(replaced, 20u);
+}
+
+// More owners than one step looks at, and than there is room for.
+TEST(UsageTracker, AnIntervalClosedInStepsComesToTheSame) {
+    constexpr size_t kOwners = 3 * UsageTracker::kStep;
+    struct Run {
+        explicit Run(bool in_steps)
+            : tracker({.capacity = kOwners - 5, .windows = 1, .duty = 1, .in_steps = in_steps}) {}
+        UsageTracker tracker;
+        std::array<UsageTracker::Hook, kOwners> hooks{};
+        unsigned most_calls = 0;
+
+        void progress(Time now) {
+            unsigned calls = 0;
+            do {
+                tracker.progress(now);
+                ++calls;
+            } while (tracker.next_event() <= now);
+            most_calls = std::max(most_calls, calls);
+        }
+    };
+    Run whole(false), steps(true);
+    VirtualClock clock;
+    for (size_t round = 0; round < 2000; ++round) {
+        for (Run* run : {&whole, &steps}) {
+            run->progress(clock.now());
+            for (size_t i = 0; run->tracker.armed() && i < kOwners; ++i) {
+                for (size_t count = 0; count < (i * 7 + round / 500) % 11; ++count) {
+                    run->tracker.touch(run->hooks[i], i, 8);
+                }
+            }
+        }
+        clock.advance(1ms);
+    }
+    EXPECT_EQ(whole.tracker.rounds(), steps.tracker.rounds());
+    EXPECT_EQ(whole.tracker.samples(), steps.tracker.samples());
+    for (size_t i = 0; i < kOwners; ++i) {
+        EXPECT_DOUBLE_EQ(whole.tracker.usage_of(whole.hooks[i]).rate,
+                         steps.tracker.usage_of(steps.hooks[i]).rate);
+    }
+    EXPECT_EQ(whole.most_calls, 1u);
+    EXPECT_GE(steps.most_calls, 4u);
+    for (Run* run : {&whole, &steps}) {
+        for (auto& hook : run->hooks) run->tracker.remove(hook);
+    }
+}
+
+TEST(UsageTracker, AnOwnerMayGoWhileAnIntervalIsClosed) {
+    UsageTracker tracker(
+        {.capacity = 4, .windows = 1, .duty = 1, .min_score = 0, .in_steps = true});
+    std::array<UsageTracker::Hook, 2> hooks{};
+    VirtualClock clock;
+    tracker.progress(clock.now());
+    for (size_t i = 0; i < hooks.size(); ++i) tracker.touch(hooks[i], i, 8);
+    while (!tracker.is_closing()) {
+        clock.advance_to(tracker.next_event());
+        tracker.progress(clock.now());
+    }
+    tracker.remove(hooks[0]);
+    while (tracker.is_closing()) tracker.progress(clock.now());
+    EXPECT_FALSE(hooks[0].tracked());
+    EXPECT_TRUE(hooks[1].tracked());
+    tracker.remove(hooks[1]);
 }
 
 TEST(UsageTracker, SeesNothingWhileDisarmed) {
