@@ -265,8 +265,8 @@ TEST(Sim, SleepersStopNobody) {
     EXPECT_LE(observed.at("peak").get<int>(), 2);  // one in its slot, one parked
 }
 
-// A single move takes 14 to 22 intervals, as chance has it: rates stay within a hundredth of the bound
-// that counts as back for a while.
+// A single move takes 14 to 22 intervals, as chance has it: rates stay within a hundredth of the
+// bound that counts as back for a while.
 TEST(Sim, ShiftFollowsTheHotSet) {
     const SimOutcome run = simulate({"shift", "--ranks", "16", "--cap", "2", "--interval", "200us",
                                      "--time", "8ms", "--phases", "5", "--lanes", "dynamic"});

@@ -248,8 +248,7 @@ bool UsageTracker::take_sample(size_t slot) {
 }
 
 void UsageTracker::note_silence() {
-    silent_time_ =
-        is_silent_ ? silent_time_ + from_seconds(interval_.length) : Duration::zero();
+    silent_time_ = is_silent_ ? silent_time_ + from_seconds(interval_.length) : Duration::zero();
     stands_still_ = silent_time_ > Duration::zero() && silent_time_ <= options_.hold;
 }
 
@@ -266,8 +265,7 @@ void UsageTracker::renew(Entry& entry, const Interval& interval) {
     }
     entry.rate = decay * entry.rate + (1 - decay) * seen;
     for (float Traffic::*part : {&Traffic::messages, &Traffic::bytes}) {
-        const double now =
-            interval.rate_of(entry.sampled_traffic.*part, entry.whole_traffic.*part);
+        const double now = interval.rate_of(entry.sampled_traffic.*part, entry.whole_traffic.*part);
         const double mean = decay * entry.traffic.*part + (1 - decay) * now;
         entry.traffic.*part = static_cast<float>(mean);
     }

@@ -243,7 +243,8 @@ void LaneDriver::hand_over_scores() {
         }
         // The endpoint may have gone since it was found.
         const Endpoint* owner = endpoint_of(next.peer);
-        if (owner != nullptr && is_adaptive(*owner) && !owner->is_closing()) measured[count++] = next;
+        if (owner != nullptr && is_adaptive(*owner) && !owner->is_closing())
+            measured[count++] = next;
     }
     if (are_all()) ranking_.step = Ranking::Step::kNone;
     tick();

@@ -192,8 +192,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     uint64_t seen_rounds_ = 0;
     Ranking ranking_;
     std::vector<lanes::Peer> scored_, scored_before_;  //!< in order
-    std::unordered_map<uint64_t, double> weights_;  //!< by the peer's worker id; others have 1
-    std::map<lanes::Peer, Endpoint*> peers_;  //!< grows without a step that takes long
+    std::unordered_map<uint64_t, double> weights_;     //!< by the peer's worker id; others have 1
+    std::map<lanes::Peer, Endpoint*> peers_;           //!< grows without a step that takes long
     std::vector<Buried> graveyard_;
     std::unordered_map<uint64_t, KeptLane> kept_;        //!< by the peer's worker id
     std::vector<std::unique_ptr<LaneState>> abandoned_;  //!< lanes gone, a completion still out
