@@ -17,9 +17,7 @@ CAP = 4
 ZIPF_SEEDS = (1, 2, 3, 6, 10)
 # "trickle" has a lukewarm endpoint to every other rank beside the hot one, "mbw_mr" 16 silent ones.
 PAIRS = ["mbw_mr", "--pairs", "32", "--size", "8:512"]
-# Each of those has a score that moves in every interval and is told its peer: with intervals a 500th of
-# the library's that is a hundredth of all messages, so they are twice as long here.
-TRICKLE = PAIRS + ["--unused", "62", "--interval", "400us"]
+TRICKLE = PAIRS + ["--unused", "62"]
 
 
 def rates(document, mode):

@@ -16,6 +16,13 @@ Ranking::Options ranking_options(const Config& config) {
             .pinned = kPinnedScore};
 }
 
+// Of a link that is far from a slot: with half as much more at either end it is still below.
+constexpr std::uint32_t kFarTolerance = 500;
+
+Score tolerance(const Link& link, std::uint32_t permille) {
+    return with_margin(link.advertised, permille) - link.advertised;
+}
+
 }  // namespace
 
 Scoreboard::Scoreboard(Context& context)
@@ -45,12 +52,23 @@ Score Scoreboard::local_of(const Link& link) const {
 void Scoreboard::update_local(Link& link) {
     const Score local = local_of(link);
     const Score moved = local > link.advertised ? local - link.advertised : link.advertised - local;
-    const Score allowed =
-        with_margin(link.advertised, context_.config.tolerance_permille) - link.advertised;
     const bool appeared = (local == 0) != (link.advertised == 0);
-    if (!appeared && moved <= allowed) return;
+    if (!appeared && moved <= tolerance(link, context_.config.tolerance_permille)) return;
+    if (!appeared && moved <= tolerance(link, kFarTolerance) && is_far(link, local)) return;
     advertise(link);
     say(link);
+}
+
+// By twice what the link has it would still have no slot at this end, whatever the peer thinks.
+bool Scoreboard::is_far(const Link& link, Score local) {
+    if (link.state != LinkState::kIdle) return false;
+    const Ranking::Member* victim = nullptr;
+    if (ranking_.free_places() == 0) {
+        victim = ranking_.worst_incumbent();
+        if (victim == nullptr) return false;
+    }
+    const Score most = std::max(local, link.advertised) + link.remote;
+    return most < ranking_.floor_of(victim).score / 2;
 }
 
 // What a peer does not read stays in its queue, where others' messages find no room: after a few

@@ -84,6 +84,25 @@ TEST_F(LanesNegotiator, ARequestWaitsForTheRestOfAnIntervalsScores) {
     EXPECT_EQ(LinkState::kEstablished, state(kOther));
 }
 
+TEST_F(LanesNegotiator, OfALinkFarFromASlotSmallMovesAreNotSaid) {
+    start(worker_);
+    climb(kOther, LinkState::kEstablished);
+    score(kOther, 100'000);
+    score(kPeer, 1000);
+    sink_->take();
+    score(kPeer, 1400);
+    EXPECT_EQ("", sink_->take());
+    score(kPeer, 1600);
+    EXPECT_EQ("2:SCORE", sink_->take());
+    score(kPeer, 80'000);
+    EXPECT_EQ("2:SCORE", sink_->take());
+    deliver(Type::kScore);
+    sink_->take();
+    // With twice that it would have the slot.
+    score(kPeer, 88'000);
+    EXPECT_EQ("2:SCORE", sink_->take());
+}
+
 // A server whose slots are all in better use has no record of its many other clients, and tells
 // them what they would have to beat.
 TEST_F(LanesNegotiator, WhoCannotGetASlotIsDeniedWithoutARecord) {
