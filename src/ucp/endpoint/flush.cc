@@ -94,8 +94,10 @@ bool flush_wants_dedicated(Request& request) {
 void flush_remote_finished(Endpoint& endpoint) {
     EndpointExtras* const extras = endpoint.extras();
     if (extras == nullptr) return;
-    extras->flushes.finish(endpoint.remote_finished(),
-                           [](FlushWait& flush) { flush.request->complete(UCS_OK); });
+    // The operations of an endpoint that fails end as well, and not because they are done.
+    extras->flushes.finish(endpoint.remote_finished(), [&endpoint](FlushWait& flush) {
+        flush.request->complete(endpoint.status());
+    });
 }
 
 void flush_endpoint_failed(Endpoint& endpoint, ucs_status_t status) {
