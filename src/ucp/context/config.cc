@@ -48,6 +48,11 @@ constexpr ucs::config::Field<Config> kFields[] = {
         "receives, and by parts of messages. Who sends more is cut off: endpoints between the two "
         "fail, and what had come before can still be received. auto: a quarter of the machine's "
         "memory; inf: no limit."),
+    field<&Config::checksum>(
+        "CHECKSUM", "none",
+        "crc32c: each message bears a checksum over all that is in it, and endpoints to a peer "
+        "whose messages are not what was sent fail. All data goes as messages then, copied by both "
+        "processors. All processes of a job must agree."),
     field<&Config::rndv_scheme>("RNDV_SCHEME", "auto",
                                 "How announced messages travel: the receiver reads them, the "
                                 "sender writes them, or they go as active messages."),

@@ -47,6 +47,9 @@ enum class AtomicMode : uint8_t {
 
 inline constexpr auto kSlowest = std::chrono::hours(1);  //!< interval that scores are held for
 
+/** UCX_CHECKSUM: by what receivers see that a message is what was sent. */
+enum class Checksum : uint8_t { kNone, kCrc32c };
+
 /** The variables of the protocol layer. Defaults, bounds and help texts stand in kConfigTable. */
 struct Config {
     ucs::config::AllowList transports;
@@ -62,6 +65,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> zcopy_threshold;
     std::optional<ucs::config::MemorySize> rndv_threshold;
     std::optional<ucs::config::MemorySize> peer_memory;  //!< auto: a quarter of the machine's
+    Checksum checksum = Checksum::kNone;
     RndvScheme rndv_scheme = RndvScheme::kAuto;
     CostChoice costs;
     bool shows_protocols = false;
@@ -175,6 +179,14 @@ struct EnumNames<ucp::AtomicMode> {
         {"guess", ucp::AtomicMode::kGuess},
         {"cpu", ucp::AtomicMode::kCpu},
         {"device", ucp::AtomicMode::kDevice},
+    };
+};
+
+template <>
+struct EnumNames<ucp::Checksum> {
+    static constexpr EnumName<ucp::Checksum> kNames[] = {
+        {"none", ucp::Checksum::kNone},
+        {"crc32c", ucp::Checksum::kCrc32c},
     };
 };
 

@@ -7,6 +7,7 @@
 #include "ucp/base/sender.h"
 #include "ucs/log/log.h"
 #include "uct/base/am.h"
+#include "uct/checked/checked_interface.h"
 
 namespace ucp {
 namespace {
@@ -81,6 +82,27 @@ void InterfaceSet::refuse_sender(AmId id, uint64_t claimed) {
     if (sender_ != nullptr) refuse(*sender_, id, claimed);
 }
 
+/**
+ * Nothing may be missing among the messages of a peer, so that no later one is taken in its place:
+ * no more of them are heard, over whichever transport.
+ */
+void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
+    auto& self = *static_cast<InterfaceSet*>(arg);
+    uint64_t worker = self.uuid_;
+    if (from != nullptr) {
+        from->is_over = true;
+        const uint64_t named = from->is_lane ? 0 : self.peers_.worker_of(from->name);
+        worker = named != 0 ? named : from->worker;
+    }
+    if (worker == 0) {
+        ucs::log_error("whose message that was is not known here: nothing more is heard of it");
+        return;
+    }
+    self.cut_off_.insert(worker);
+    self.handlers_.admits = admits_others;
+    self.errors_.corrupted(self.errors_.self, worker);
+}
+
 uint64_t InterfaceSet::account_of(uint64_t claimed) const {
     if (sender_ == nullptr) return claimed;
     if (sender_->is_lane) return sender_->worker;
@@ -113,6 +135,14 @@ bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const 
     return false;
 }
 
+/** Some worker is cut off. */
+bool InterfaceSet::admits_others(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
+                                 size_t length) {
+    const auto& self = *static_cast<InterfaceSet*>(arg);
+    const uint64_t known = from.is_lane ? from.worker : self.peers_.worker_of(from.name);
+    return !self.cut_off_.contains(known) && admits(arg, from, id, data, length);
+}
+
 ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
                                     const uct::InterfaceParams& params) {
     const TransportResource& resource = context.resources()[index];
@@ -124,8 +154,15 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
     // Steps of virtual time are counted.
     interface.may_rest =
         resource.device_type == uct::DeviceType::kNetwork && !context.virtual_time();
-    const ucs_status_t status = context.domains()[resource.domain].memory->open_interface(
-        resource.transport, params, &interface.transport);
+    uct::MemoryDomain& domain = *context.domains()[resource.domain].memory;
+    const auto open = [&](const uct::InterfaceParams& below,
+                          std::unique_ptr<uct::Interface>* transport) {
+        return domain.open_interface(resource.transport, below, transport);
+    };
+    const ucs_status_t status =
+        context.config().checksum == Checksum::kNone
+            ? open(params, &interface.transport)
+            : uct::CheckedInterface::create(params, open, {corrupted, this}, &interface.transport);
     if (status != UCS_OK) {
         ucs::log_warn("{} on {} cannot be opened: {}", resource.transport, resource.device,
                       ucs_status_string(status));
@@ -145,6 +182,7 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
                                 const ErrorHandler& errors) {
     DomainLock lock(context.domains());
     errors_ = errors;
+    uuid_ = uuid;
     queue_pair_budget_ = &context.queue_pair_budget();
     handlers_.lost = lost;
     handlers_.lost_arg = this;

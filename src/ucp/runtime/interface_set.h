@@ -80,6 +80,8 @@ class InterfaceSet {
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
         /** That worker has more here than it may: PeerMemory. */
         void (*too_much)(void* self, uint64_t sender);
+        /** A message of that worker's is not what was sent: UCX_CHECKSUM. */
+        void (*corrupted)(void* self, uint64_t sender);
         void* self;
     };
 
@@ -149,7 +151,10 @@ class InterfaceSet {
     static void lost(void* self, uint8_t id, const void* data, size_t length);
     static bool admits(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
                        size_t length);
+    static bool admits_others(void* self, uct::PeerIdentity& from, uint8_t id, const void* data,
+                              size_t length);
     static void refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed);
+    static void corrupted(void* self, uct::PeerIdentity* from);
     ucs_status_t open_one(Context& context, unsigned resource, const uct::InterfaceParams& params);
     unsigned poll_networks();
 
@@ -157,6 +162,9 @@ class InterfaceSet {
     uct::AmTable handlers_;
     PeerNames peers_;
     PeerMemory peer_memory_;
+    /** Workers of which nothing more is heard, whatever it comes over. */
+    std::unordered_set<uint64_t> cut_off_;
+    uint64_t uuid_ = 0;
     uct::PeerIdentity* sender_ = nullptr;  //!< of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom

@@ -11,7 +11,7 @@ namespace {
 
 // Layout, little-endian, packed:
 //   magic 4, length 4 (of all), checksum 4 (of what follows), version 1, devices 1, name length 1,
-//   reserved 1, uuid 8, host 8, name, devices.
+//   features 1, uuid 8, host 8, name, devices.
 // Device: domain 1, type 1, distance 2, address length 1, transports 1, address, transports.
 // Transport: kind 4, bandwidth 2, latency 2, overhead 2, flags 1, interface length 1, interface.
 // Costs are the upper halves of floats.
@@ -20,6 +20,8 @@ constexpr uint8_t kVersion = 3;
 constexpr size_t kHeader = 32;
 constexpr size_t kMaxLength = 64 * 1024;
 constexpr size_t kMaxEntries = 255;
+
+enum Feature : uint8_t { kChecksums = 1 };
 
 enum TransportFlag : uint8_t { kDedicated = 1u << 0, kAuxiliary = 1u << 1, kAllFlags = 3 };
 
@@ -122,7 +124,7 @@ std::vector<std::byte> pack_address(const WorkerAddress& address) {
     constexpr size_t kDevicesAt = 13;
     writer.put(uint8_t{0});
     writer.put(static_cast<uint8_t>(address.name.size()));
-    writer.put(uint8_t{0});
+    writer.put(static_cast<uint8_t>(address.has_checksums ? kChecksums : 0));
     writer.put(address.uuid);
     writer.put(address.host);
     writer.append(address.name.data(), address.name.size());
@@ -174,8 +176,9 @@ ucs_status_t unpack_address(std::span<const std::byte> room, WorkerAddress* addr
     const auto version = reader.get<uint8_t>();
     const auto devices = reader.get<uint8_t>();
     const auto name_length = reader.get<uint8_t>();
-    const auto reserved = reader.get<uint8_t>();
-    if (version != kVersion || reserved != 0) return UCS_ERR_INVALID_ADDR;
+    const auto features = reader.get<uint8_t>();
+    if (version != kVersion || features > kChecksums) return UCS_ERR_INVALID_ADDR;
+    address->has_checksums = (features & kChecksums) != 0;
     address->uuid = reader.get<uint64_t>();
     address->host = reader.get<uint64_t>();
     const auto name = reader.take(name_length);

@@ -40,6 +40,7 @@ struct WorkerAddress {
     uint64_t uuid = 0;
     uint64_t host = 0;  //!< the same for workers of one host
     std::string_view name;
+    bool has_checksums = false;  //!< its messages bear them, and so must those to it (UCX_CHECKSUM)
     std::vector<AddressEntry> entries;
 };
 

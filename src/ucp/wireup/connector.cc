@@ -27,6 +27,10 @@ class WaitingLane final : public uct::RefusingEndpointWith<UCS_ERR_NO_RESOURCE> 
     bool is_connected(const uct::RemoteAddress&) const override { return false; }
 };
 
+const char* checksums(bool has_checksums) {
+    return has_checksums ? "bear checksums" : "bear none";
+}
+
 }  // namespace
 
 Connector::Connector(InterfaceSet& interfaces, LanePlanner& planner, EndpointTable& endpoints,
@@ -60,8 +64,18 @@ std::vector<std::byte> Connector::address_for_guest(uint64_t worker) const {
 }
 
 ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way) {
-    const std::vector<select::Candidate> ranked = planner_.rank(remote);
-    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    const bool agrees = remote.has_checksums == planner_.has_checksums();
+    std::vector<select::Candidate> ranked;
+    if (agrees) {
+        ranked = planner_.rank(remote);
+    } else {
+        ucs::log_error(
+            "worker {} ({:016x}) is refused: its messages {}, and those here {}: "
+            "UCX_CHECKSUM must be the same at both ends",
+            remote.name, remote.uuid, checksums(remote.has_checksums),
+            checksums(planner_.has_checksums()));
+    }
+    ucs_status_t status = agrees ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
     for (size_t place = 0; place < ranked.size(); ++place) {
         const select::Candidate& candidate = ranked[place];
         WorkerInterface& local = interfaces_[planner_.interface(candidate)];

@@ -9,7 +9,7 @@
 namespace ucp::wireup {
 
 uct::GuestHost* Guests::host(unsigned interface) const {
-    return dynamic_cast<uct::GuestHost*>(interfaces_[interface].transport.get());
+    return interfaces_[interface].transport->guest_host();
 }
 
 bool Guests::can_host() const {

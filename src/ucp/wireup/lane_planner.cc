@@ -58,8 +58,10 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
     rules.thresholds = {.rendezvous = bytes(config.rndv_threshold),
                         .zero_copy = bytes(config.zcopy_threshold),
                         .bulk = bytes(config.bulk_threshold),
-                        .may_read = config.rndv_scheme == RndvScheme::kAuto ||
-                                    config.rndv_scheme == RndvScheme::kGet};
+                        // What devices read bears no checksum.
+                        .may_read = config.checksum == Checksum::kNone &&
+                                    (config.rndv_scheme == RndvScheme::kAuto ||
+                                     config.rndv_scheme == RndvScheme::kGet)};
     if (config.bcopy_threshold) {
         const size_t threshold = *config.bcopy_threshold;
         rules.thresholds.short_limit = threshold == 0 ? 0 : threshold - 1;
@@ -96,6 +98,7 @@ std::vector<std::byte> LanePlanner::pack_own(uint32_t flags, std::vector<uint8_t
     address.uuid = uuid_;
     address.host = ucs::host_id();
     address.name = name_;
+    address.has_checksums = has_checksums();
     // Without a network, what there is has to do: an address of nothing would help nobody.
     const bool is_network_only =
         (flags & UCP_WORKER_ADDRESS_FLAG_NET_ONLY) != 0 &&

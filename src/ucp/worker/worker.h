@@ -113,6 +113,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void out_of_memory();
     static void message_lost(void* self, std::optional<uint64_t> sender);
     static void too_much(void* self, uint64_t sender);
+    static void corrupted(void* self, uint64_t sender);
     void free_doomed();
     bool holds_lanes() const { return lanes_.holds_lanes() || queue_pairs_.held() != 0; }
     void withdraw_lanes();

@@ -234,6 +234,11 @@ void Worker::too_much(void* arg, uint64_t sender) {
     if (Endpoint* endpoint = self.endpoints_.find(sender)) endpoint->reset(UCS_ERR_EXCEEDS_LIMIT);
 }
 
+void Worker::corrupted(void* arg, uint64_t sender) {
+    auto& self = *static_cast<Worker*>(arg);
+    if (Endpoint* endpoint = self.endpoints_.find(sender)) endpoint->reset(UCS_ERR_IO_ERROR);
+}
+
 // Everything that holds a reference of a request of this endpoint gives it up. User callbacks run
 // here, so the endpoint may be closed meanwhile; it is not freed before free_doomed().
 void Worker::purge(Endpoint& endpoint) {

@@ -22,6 +22,7 @@ class Source;
 
 namespace uct {
 
+class GuestHost;
 class Interface;
 class MemoryDomain;
 
@@ -310,6 +311,9 @@ class Interface {
 
     /** False while the device has no link: what is posted waits, or fails. Costs no system call. */
     virtual bool is_link_up() const { return true; }
+
+    /** The same interface as one that lets in guests (uct/api/guests.h); null: it does not. */
+    virtual GuestHost* guest_host() { return nullptr; }
 
     /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
     virtual ucs_status_t flush(Completion* completion) = 0;

@@ -58,6 +58,7 @@ class TcpInterface final : public Interface, public GuestHost, public Rail {
     bool is_at(const ucs::net::IpAddress& address) const override {
         return device().address == address;
     }
+    GuestHost* guest_host() override { return this; }
     ucs_status_t guest_address(std::span<std::byte> address) const override;
     ucs_status_t invite(const RemoteAddress& guest, std::span<std::byte> address) override;
     void end_invitation(const RemoteAddress& guest) override;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "uct/base/refusing_endpoint.h"
+
+namespace uct {
+
+class CheckedInterface;
+
+/** What goes before each message that is checked (docs/design/checksums.md). */
+struct CheckWord {
+    uint32_t crc;     //!< crc32c() of the message, beginning with its id
+    uint32_t length;  //!< of the message, without this word
+};
+
+/** An endpoint of a CheckedInterface: each message gets a CheckWord. Messages only. */
+class CheckedEndpoint final : public RefusingEndpoint {
+  public:
+    /** Bytes of a short message: it is put together on the stack. */
+    static constexpr size_t kMostShort = 256;
+    /** Of the header of a message that is gathered, which gets the word in front. */
+    static constexpr size_t kMostHeader = 256;
+
+    CheckedEndpoint(CheckedInterface& interface, std::unique_ptr<Endpoint> inner);
+    ~CheckedEndpoint() override;
+
+    ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
+                          uint32_t length) override;
+    ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override;
+    ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
+                          Completion* completion) override;
+
+    ucs_status_t fence() override { return inner_->fence(); }
+    ucs_status_t flush(Completion* completion) override { return inner_->flush(completion); }
+    ucs_status_t check(Completion* completion) override { return inner_->check(completion); }
+    ucs_status_t pending_add(Pending* pending) override { return inner_->pending_add(pending); }
+    void pending_remove(Pending* pending) override { inner_->pending_remove(pending); }
+    bool is_connected(const RemoteAddress& remote) const override {
+        return inner_->is_connected(remote);
+    }
+    ucs_status_t get_address(std::span<std::byte> address) const override {
+        return inner_->get_address(address);
+    }
+    ucs_status_t connect(const RemoteAddress& remote) override { return inner_->connect(remote); }
+    void set_peer(uint64_t worker) override { inner_->set_peer(worker); }
+    void set_receive_gate(ReceiveGate* gate) override;
+
+  private:
+    /** Before the gate of whoever uses the endpoint: that gets what was checked. */
+    class Gate final : public ReceiveGate {
+      public:
+        explicit Gate(CheckedInterface& interface) : interface_(interface) {}
+        void set_next(ReceiveGate* next) { next_ = next; }
+        void hold(uint8_t id, const void* data, size_t length) override;
+
+      private:
+        CheckedInterface& interface_;
+        ReceiveGate* next_ = nullptr;
+    };
+
+    CheckedInterface& interface_;
+    Gate gate_;
+    std::unique_ptr<Endpoint> inner_;
+};
+
+}  // namespace uct
