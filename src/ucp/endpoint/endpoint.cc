@@ -68,7 +68,8 @@ void Endpoint::take_lanes(Endpoint& made) {
     std::swap(scalable_, made.scalable_);
     configuration_ = made.configuration_;
     remote_uuid_ = made.remote_uuid_;
-    if (made.has_flag(kPromotable)) set_flag(kPromotable);
+    // Nobody agrees on lanes with a stranger.
+    if (made.has_flag(kPromotable) && !has_flag(kStranger)) set_flag(kPromotable);
     update_fast_path();
 }
 

@@ -160,7 +160,7 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
         return domain.open_interface(resource.transport, below, transport);
     };
     const ucs_status_t status =
-        context.config().checksum == Checksum::kNone
+        errors_.corrupted == nullptr
             ? open(params, &interface.transport)
             : uct::CheckedInterface::create(params, open, {corrupted, this}, &interface.transport);
     if (status != UCS_OK) {

@@ -80,7 +80,7 @@ class InterfaceSet {
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
         /** That worker has more here than it may: PeerMemory. */
         void (*too_much)(void* self, uint64_t sender);
-        /** A message of that worker's is not what was sent: UCX_CHECKSUM. */
+        /** A message of that worker's is not what was sent. Null: there are no checksums. */
         void (*corrupted)(void* self, uint64_t sender);
         void* self;
     };

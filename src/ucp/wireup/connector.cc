@@ -178,6 +178,7 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
     }
     if (status != UCS_OK) return status;
     (*endpoint)->set_flag(Endpoint::kStranger);
+    (*endpoint)->clear_flag(Endpoint::kPromotable);
     if (way.remote != nullptr) {
         guests_.settle(remote, way.interface, *way.remote);
         if (const uint64_t name = name_of(*way.remote); name != 0) {

@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <memory>
 #include <optional>
 
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/select/worker_address.h"
 #include "ucp/wireup/handshake.h"
 #include "ucs/log/log.h"
+#include "uct/sm/component.h"
 #include "uct/tcp/wire/address.h"
 #include "unit/ucp/tcp_wire.h"
 #include "unit/ucp/wireup/server.h"
@@ -133,6 +136,77 @@ TEST_F(Guests, HaveNoMoreToSayWhenTheirEndpointIsGone) {
     cluster_.steps(2000);
     EXPECT_FALSE(has_message(kServer));
     EXPECT_EQ(cluster_.inner(kServer).endpoints().find(cluster_.uuid(kClient)), nullptr);
+}
+
+/** Two components as one: shared memory and TCP. */
+class MemoryAndTcp final : public uct::Component {
+  public:
+    MemoryAndTcp() {
+        for (uct::Component* part : {&uct::sm::component(), &uct::tcp::component()}) {
+            std::ranges::copy(part->transports(), std::back_inserter(transports_));
+            std::ranges::copy(part->resources(), std::back_inserter(resources_));
+        }
+    }
+    std::string_view name() const override { return "memory and tcp"; }
+    std::span<const uct::TransportDeclaration> transports() const override { return transports_; }
+    std::span<const uct::Resource> resources() override { return resources_; }
+    ucs_status_t open_domain(std::string_view device,
+                             std::unique_ptr<uct::MemoryDomain>* domain) override {
+        const bool is_memory = std::ranges::any_of(
+            uct::sm::component().resources(),
+            [&](const uct::Resource& resource) { return resource.device == device; });
+        return (is_memory ? uct::sm::component() : uct::tcp::component())
+            .open_domain(device, domain);
+    }
+
+  private:
+    std::vector<uct::TransportDeclaration> transports_;
+    std::vector<uct::Resource> resources_;
+};
+
+class MemoryAndTcpWire final : public Wire {
+  public:
+    uct::Component& component() override { return component_; }
+    void enter(size_t) override {}
+    void leave(size_t) override {}
+    void advance_to(ucs::Time) override {}
+    void kill(size_t) override {}
+    size_t dedicated_endpoints(size_t) const override { return 0; }
+
+  private:
+    MemoryAndTcp component_;
+};
+
+// What a guest says of lanes is not heard, so neither end asks for one.
+TEST(GuestsOfTheHost, HaveNoDedicatedLanes) {
+    MemoryAndTcpWire wire;
+    Cluster::Options options;
+    options.wire = &wire;
+    Cluster cluster(2, options);
+    Server server(cluster);
+    ConnectionEnd client, accepted;
+    server.call(client, kClient);
+    server.accept(accepted);
+    const auto exchange = [&](const ConnectionEnd& from, size_t to, uint64_t number) {
+        uint64_t got = 0;
+        const ucs_status_ptr_t sending =
+            ucp_tag_send_nbx(from.endpoint, &number, sizeof(number), 7, &kNothing);
+        EXPECT_EQ(cluster.finish(ucp_tag_recv_nbx(cluster.worker(to), &got, sizeof(got), 7,
+                                                  UINT64_MAX, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(cluster.finish(sending), UCS_OK);
+        EXPECT_EQ(got, number);
+    };
+    exchange(client, kServer, 1);
+    exchange(accepted, kClient, 2);
+    for (const ConnectionEnd* end : {&client, &accepted}) {
+        const Endpoint& endpoint = unwrap(end->endpoint);
+        EXPECT_EQ(endpoint.configuration().scalable().transport, "sm_fifo");
+        EXPECT_EQ(ucpx_ep_lanes_request(end->endpoint, UCPX_LANE_POLICY_DEDICATED),
+                  UCS_ERR_UNSUPPORTED);
+    }
+    exchange(client, kServer, 3);
+    EXPECT_EQ(cluster.counters(kServer).requests, 0u);
 }
 
 /** Says what it likes to a listener, and hears what a client hears. */
