@@ -7,8 +7,9 @@ The library's part of a call is what the call costs less what it spends inside t
 (src/softhca, standing in for libibverbs and libmlx5): the cost of every edge from a function of the
 library to one of the adapter is taken off whole.
 
-usage: instructions.py PROGRAM [--functions] [--check]
+usage: instructions.py PROGRAM [--functions] [--checksum] [--check]
   --functions  also list where the instructions are
+  --checksum   with UCX_CHECKSUM=crc32c, where nothing goes in slices
   --check      fail if a limit is broken or memory allocated, skip (77) where counts would mean
                nothing
 """
@@ -176,8 +177,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--functions", action="store_true")
+    parser.add_argument("--checksum", action="store_true")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
+    common = {"UCX_CHECKSUM": "crc32c"} if arguments.checksum else {}
     if arguments.check:
         flags = os.environ.get("CXXFLAGS", "").split()
         optimised = [f for f in flags if re.match(r"-O", f)][-1:] == ["-O2"]
@@ -191,7 +194,7 @@ def main():
     sends, touched, receives = {}, {}, {}
     print(f"{'library instructions per 8-byte message':40} {'send':>8} {'receive':>8} {'progress':>8}")
     for name, lane, tracker, variables in CASES:
-        results = measure(arguments.program, tracker, lane, variables)
+        results = measure(arguments.program, tracker, lane, {**common, **variables})
         sends[name] = results["send"][0]
         receives[name] = results["receive"][0]
         touched[name] = set().union(*(functions for _, functions in results.values()))
@@ -202,6 +205,8 @@ def main():
                 for function, cost in sorted(functions.items(), key=lambda item: -item[1]):
                     if cost >= 0.05:
                         print(f"    {what:8} {cost:8.2f} {function}")
+    if arguments.checksum:
+        return 0
     parts = measure(arguments.program, "off", "bulk",
                     {"UCX_LANES": "scalable", "UCX_DYNAMIC_TL_SWITCH_INTERVAL": "inf"},
                     ("put", "progress"))

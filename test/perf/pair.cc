@@ -25,7 +25,9 @@ Pair::Pair(size_t estimated_endpoints, Over over)
         over == Over::kAdapters ? &uct::ib::component() : &uct::sm::component()};
     ucp::Config config;
     std::string error;
-    require(ucp::kConfigTable.load(ucs::config::Source(), config, error) == UCS_OK, "settings");
+    require(
+        ucp::kConfigTable.load(ucs::config::Source::from_environment(), config, error) == UCS_OK,
+        "settings");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
