@@ -160,9 +160,8 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
         return domain.open_interface(resource.transport, below, transport);
     };
     const ucs_status_t status =
-        errors_.corrupted == nullptr
-            ? open(params, &interface.transport)
-            : uct::CheckedInterface::create(params, open, {corrupted, this}, &interface.transport);
+        checked_ ? uct::CheckedInterface::create(params, open, *checked_, &interface.transport)
+                 : open(params, &interface.transport);
     if (status != UCS_OK) {
         ucs::log_warn("{} on {} cannot be opened: {}", resource.transport, resource.device,
                       ucs_status_string(status));
@@ -190,6 +189,8 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.admits_arg = this;
     handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
+    if (errors.corrupted != nullptr)
+        checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
     const uct::InterfaceParams params{context.clock(),
                                       random,
                                       handlers_,

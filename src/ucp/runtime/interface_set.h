@@ -15,6 +15,7 @@
 #include "ucp/runtime/peer_memory.h"
 #include "ucs/sys/time.h"
 #include "uct/api/interface.h"
+#include "uct/checked/checked_messages.h"
 
 namespace ucp {
 
@@ -165,6 +166,7 @@ class InterfaceSet {
     /** Workers of which nothing more is heard, whatever it comes over. */
     std::unordered_set<uint64_t> cut_off_;
     uint64_t uuid_ = 0;
+    std::optional<uct::CheckedMessages> checked_;  //!< if messages bear checksums
     uct::PeerIdentity* sender_ = nullptr;  //!< of the message that is being handled, if known
     std::vector<WorkerInterface> interfaces_;
     std::vector<WorkerInterface*> networks_;  //!< those to be polled seldom

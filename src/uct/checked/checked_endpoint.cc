@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: it is off by default, and shall not change what compilers inline of transports.
 #include "uct/checked/checked_endpoint.h"
 
 #include <array>

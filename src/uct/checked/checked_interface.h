@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <unordered_map>
 
 #include "uct/api/interface.h"
+#include "uct/checked/checked_messages.h"
 
 namespace uct {
 
@@ -26,16 +26,9 @@ class CheckedInterface final : public Interface {
   public:
     /** What is below it, opened with what the worker gives its interfaces. */
     using Open = std::function<ucs_status_t(const InterfaceParams&, std::unique_ptr<Interface>*)>;
-    /** Where messages that are not what was sent are told of. */
-    struct Report {
-        /** @param from  whose connection it came over; null: the transport does not know */
-        void (*corrupted)(void* arg, PeerIdentity* from) = nullptr;
-        void* arg = nullptr;
-    };
-
     /** @return as `open`; UCS_ERR_UNSUPPORTED: the transport's messages have no room */
     static ucs_status_t create(const InterfaceParams& params, const Open& open,
-                               const Report& report, std::unique_ptr<Interface>* interface);
+                               CheckedMessages& messages, std::unique_ptr<Interface>* interface);
 
     ucs_status_t get_device_address(std::span<std::byte> address) const override {
         return inner_->get_device_address(address);
@@ -48,7 +41,10 @@ class CheckedInterface final : public Interface {
     }
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override;
-    unsigned progress() override { return inner_->progress(); }
+    unsigned progress() override {
+        messages_.polled(attributes_);
+        return inner_->progress();
+    }
     void look_soon() override { inner_->look_soon(); }
     uint64_t name_of(const RemoteAddress& remote) const override { return inner_->name_of(remote); }
     ucs::Time next_deadline() const override { return inner_->next_deadline(); }
@@ -66,27 +62,18 @@ class CheckedInterface final : public Interface {
 
     void add(const Endpoint& inner, CheckedEndpoint& outer) { endpoints_[&inner] = &outer; }
     void remove(const Endpoint& inner) { endpoints_.erase(&inner); }
-    /** Is the message what was sent, and may its sender send it? If not, that is told. */
-    bool admits(uint8_t id, const void* data, size_t length);
+    bool admits(uint8_t id, const void* data, size_t length) {
+        return messages_.admits(id, data, length);
+    }
 
   private:
-    struct Slot {
-        CheckedInterface* self;
-        uint8_t id;
-    };
-
-    CheckedInterface(const InterfaceParams& params, const Report& report);
+    CheckedInterface(const InterfaceParams& params, CheckedMessages& messages)
+        : params_(params), messages_(messages) {}
     ucs_status_t adopt();
-    static ucs_status_t receive(void* slot, void* data, size_t length,
-                                ReceiveDescriptor* descriptor);
-    static void lost(void* self, uint8_t id, const void* data, size_t length);
     static void failed(void* self, Endpoint* inner, ucs_status_t status);
 
     const InterfaceParams params_;
-    const Report report_;
-    std::array<Slot, kMaxAmId> slots_;
-    AmTable table_;         //!< of the transport below
-    bool is_over_ = false;  //!< one was wrong, and the transport does not know whose it was
+    CheckedMessages& messages_;
     std::unordered_map<const Endpoint*, CheckedEndpoint*> endpoints_;
     std::unique_ptr<Interface> inner_;
 };

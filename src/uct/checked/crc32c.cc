@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Compiled alone: it is off by default, and shall not change what compilers inline of transports.
 #include "uct/checked/crc32c.h"
 
 #include <config.h>  // of the build
