@@ -239,8 +239,10 @@ def wrong_defaults(source):
                     said = cells[1].split(", ") if len(names) > 1 else [cells[1]]
                     said = said * len(names) if len(said) == 1 else said
                     for name, value in zip(names, said):
-                        value = re.sub(r"(:| \().*", "", value).replace("none", "")
-                        if defaults.get(prefix + name, "unknown") != value.replace("\\", ""):
+                        value = re.sub(r"(:| \().*", "", value).replace("\\", "")
+                        # "none" is a value, or says that there is no value.
+                        meant = {value, ""} if value == "none" else {value}
+                        if defaults.get(prefix + name, "unknown") not in meant:
                             yield os.path.relpath(path, source), prefix + name, value
 
 
