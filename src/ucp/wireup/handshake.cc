@@ -130,9 +130,9 @@ std::vector<std::byte> pack_frame(const Frame& frame) {
                              frame.client_id,
                              frame.stream,
                              static_cast<uint32_t>(frame.address.size())};
-    const auto head = std::as_bytes(std::span(&header, 1));
-    std::vector<std::byte> bytes(head.begin(), head.end());
-    bytes.insert(bytes.end(), frame.address.begin(), frame.address.end());
+    std::vector<std::byte> bytes(sizeof(header) + frame.address.size());
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::ranges::copy(frame.address, bytes.begin() + sizeof(header));
     return bytes;
 }
 
