@@ -318,9 +318,15 @@ class Interface {
     /** Complete when all operations of all endpoints are complete, as Endpoint::flush(). */
     virtual ucs_status_t flush(Completion* completion) = 0;
 
-    /** A descriptor that polls readable after arm() when progress() has something to do; or -1. */
+    /**
+     * A descriptor that polls readable after arm() when progress() has something to do, unless only
+     * time brings it (next_deadline()); or -1.
+     */
     virtual int event_fd() const { return -1; }
-    /** @return UCS_ERR_BUSY if events came meanwhile: progress first, then arm again */
+    /**
+     * @return UCS_ERR_BUSY if events came meanwhile: progress first, then arm again. Never for what
+     *         needs a peer's progress: the peer's may come after this one's sleep.
+     */
     virtual ucs_status_t arm() { return UCS_ERR_UNSUPPORTED; }
 
   protected:

@@ -133,6 +133,7 @@ ucs_status_t SmEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     if (may_post() && empty()) return UCS_ERR_BUSY;
     interface_.pending().add(*this, *pending);
+    interface_.wake_own_progress();
     return UCS_OK;
 }
 

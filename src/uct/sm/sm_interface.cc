@@ -19,6 +19,8 @@ constexpr size_t kMaxHeader = 64;
 constexpr size_t kWholeMemory = SIZE_MAX / 2;
 constexpr uint8_t kAllAtomics = 0x3f;
 constexpr ucs::Duration kWatchInterval = std::chrono::milliseconds(100);
+/** How soon a sleeping side looks again whether there is room: no signal says so. */
+constexpr ucs::Duration kRoomInterval = std::chrono::microseconds(50);
 constexpr unsigned kWatched = 4;  //!< peers looked at each time
 /** Of puts that are done when their call returns: no turn is worth much less (CopyQueue). */
 constexpr size_t kMaxShortPut = 64 * 1024;
@@ -88,10 +90,21 @@ ucs_status_t SmInterface::arm() {
     char bytes[256];
     while (read(wake_pipe_[0], bytes, sizeof(bytes)) == sizeof(bytes)) {
     }
-    // What waits for room is served by progress: no signal says that there is room.
-    if (!failures_.empty() || !pending_.empty() || !copies_.empty()) return UCS_ERR_BUSY;
+    // What waits for room in a peer's queue keeps nobody awake: a thread that serves the peer as
+    // well, after this side has gone to sleep, would never come to make room.
+    if (!failures_.empty() || copies_.needs_progress()) return UCS_ERR_BUSY;
     is_asleep_ = has_events_ = true;
     return fall_asleep();
+}
+
+ucs::Time SmInterface::next_deadline() const {
+    return pending_.empty() ? ucs::kNever : ucs::deadline(params_.clock.now(), kRoomInterval);
+}
+
+void SmInterface::rouse() const {
+    const char byte = 0;
+    // A full pipe wakes as well.
+    if (write(wake_pipe_[1], &byte, 1) < 0) return;
 }
 
 // --- peers
@@ -108,7 +121,10 @@ void SmInterface::remove(SmEndpoint& endpoint) {
 
 ucs_status_t SmInterface::copy(CopyGroup& group, const LocalCopy& copy, Completion* completion) {
     const ucs_status_t status = copies_.start(group, copy, completion);
-    if (copies_.needs_progress()) has_events_ = true;
+    if (copies_.needs_progress()) {
+        has_events_ = true;
+        wake_own_progress();
+    }
     return status;
 }
 
@@ -142,7 +158,9 @@ bool SmInterface::serve_waiting() {
     // No completion puts those without room in turn again.
     for (SmEndpoint* endpoint : refused_) pending_.schedule(*endpoint);
     refused_.clear();
-    return has_more;
+    // That the last one was served is an event: the program looks at its request before it sleeps.
+    // While others wait it does not sleep for long.
+    return has_more || pending_.empty();
 }
 
 void SmInterface::watch() {

@@ -58,6 +58,8 @@ class SmInterface : public Interface {
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
     int event_fd() const override { return wake_pipe_[0]; }
     ucs_status_t arm() override;
+    /** Soon, while somebody waits for room. */
+    ucs::Time next_deadline() const override;
 
     PendingQueue& pending() { return pending_; }
     void add(SmEndpoint& endpoint);
@@ -66,6 +68,15 @@ class SmInterface : public Interface {
     void report_later(SmEndpoint& endpoint, ucs_status_t status) {
         failures_.emplace_back(&endpoint, status);
         has_events_ = true;
+        wake_own_progress();
+    }
+    /**
+     * A call has left something to progress(): another thread may sleep on the descriptor since
+     * arm(), and no peer need ever wake it.
+     */
+    void wake_own_progress() const {
+        if (is_asleep_) [[unlikely]]
+            rouse();
     }
     /** Start a copy between this process and a peer's memory; see CopyQueue::start(). */
     ucs_status_t copy(CopyGroup& group, const LocalCopy& copy, Completion* completion);
@@ -116,6 +127,7 @@ class SmInterface : public Interface {
   private:
     static constexpr uint32_t kWatchPolls = 1024;
 
+    [[gnu::noinline]] void rouse() const;
     [[gnu::noinline]] unsigned serve();
     bool serve_waiting();
     void watch();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <poll.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "unit/uct/world.h"
@@ -173,6 +176,40 @@ TEST_P(PendingQueues, WhoHasRoomIsNotLeftWaitingWhenProgressHasNothingToDo) {
     });
     EXPECT_GT(looks, 10u);
     endpoint.pending_remove(&stream);
+}
+
+TEST_P(PendingQueues, WhoWaitsForAPeerInSharedMemoryMaySleep) {
+    // The peer's progress may be the same thread's, after this side has gone to sleep.
+    if (!is_shared_memory(GetParam().transport)) GTEST_SKIP() << "others are told of room";
+    World world(GetParam(), 2);
+    Endpoint& endpoint = world.connect(0, 1);
+    Interface& sender = *world.peer(0).interface;
+    const auto fall_asleep = [&] {
+        ucs_status_t status;
+        for (int i = 0; (status = sender.arm()) == UCS_ERR_BUSY && i < 10; ++i) sender.progress();
+        ASSERT_EQ(status, UCS_OK);
+    };
+    pollfd entry{sender.event_fd(), POLLIN, 0};
+    for (int round = 0; round < 2; ++round) {
+        fall_asleep();
+        EXPECT_EQ(poll(&entry, 1, 0), 0);
+        EXPECT_EQ(sender.next_deadline(), ucs::kNever);
+        Stream stream(endpoint, 0, 5000);
+        stream.start();
+        ASSERT_TRUE(stream.is_queued());
+        EXPECT_EQ(poll(&entry, 1, 0), 1) << "nobody wakes the thread that sleeps";
+        sender.progress();
+        fall_asleep();
+        EXPECT_EQ(poll(&entry, 1, 0), 0);
+        EXPECT_LE(sender.next_deadline(), world.clock.now() + std::chrono::milliseconds(1));
+        unsigned events = 0;
+        while (stream.is_queued() && !testing::Test::HasFailure()) {
+            while (world.peer(1).interface->progress() != 0) {
+            }
+            events = sender.progress();
+        }
+        EXPECT_NE(events, 0u) << "whoever asks for the request after it sleeps never wakes";
+    }
 }
 
 TEST_P(PendingQueues, BusyMeansThatThereIsRoom) {

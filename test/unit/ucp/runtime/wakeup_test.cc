@@ -10,30 +10,36 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <iterator>
 #include <thread>
+#include <vector>
 
 #include "ucp/base/handles.h"
 #include "ucp/context/context.h"
 #include "ucp/worker/worker.h"
 #include "uct/self/self_interface.h"
+#include "uct/sm/component.h"
 
 namespace ucp::test {
 namespace {
 
-/** A worker that may sleep, on a wall clock, over `self`. */
+/** A worker that may sleep, on a wall clock, over one transport. */
 class Sleeper {
   public:
-    explicit Sleeper(ucp_worker_params_t params = {}) {
+    explicit Sleeper(ucp_worker_params_t params = {},
+                     uct::Component& transport = uct::self::component()) {
         Config config;
         std::string error;
         EXPECT_EQ(kConfigTable.load(ucs::config::Source(), config, error), UCS_OK) << error;
         config.switch_interval = ucs::kForever;
-        uct::Component* component = &uct::self::component();
+        uct::Component* component = &transport;
         ContextSeams seams;
         seams.components = std::span<uct::Component* const>(&component, 1);
         ucp_params_t context_params{};
         context_params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        context_params.features = UCP_FEATURE_TAG | UCP_FEATURE_STREAM | UCP_FEATURE_WAKEUP;
+        context_params.features =
+            UCP_FEATURE_TAG | UCP_FEATURE_STREAM | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
         EXPECT_EQ(Context::create(context_params, config, seams, &context_), UCS_OK);
         params.field_mask |= UCP_WORKER_PARAM_FIELD_THREAD_MODE;
         params.thread_mode = UCS_THREAD_MODE_MULTI;
@@ -42,6 +48,18 @@ class Sleeper {
     }
     ~Sleeper() { ucp_worker_destroy(worker); }
 
+    ucp_ep_h connect(ucp_worker_h to) {
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(to, &address, &length), UCS_OK);
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address = address;
+        ucp_ep_h endpoint = nullptr;
+        EXPECT_EQ(ucp_ep_create(worker, &params, &endpoint), UCS_OK);
+        ucp_worker_release_address(to, address);
+        return endpoint;
+    }
     /** Until there is nothing left to do. */
     void settle() {
         while (ucp_worker_arm(worker) == UCS_ERR_BUSY) ucp_worker_progress(worker);
@@ -74,15 +92,7 @@ TEST(Wakeup, ASignalWakesOnce) {
 // asked whether it may sleep.
 TEST(Wakeup, WhatProgressFoundIsNotSleptOver) {
     Sleeper sleeper;
-    ucp_ep_h endpoint = nullptr;
-    ucp_address_t* address = nullptr;
-    size_t length = 0;
-    ASSERT_EQ(ucp_worker_get_address(sleeper.worker, &address, &length), UCS_OK);
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address = address;
-    ASSERT_EQ(ucp_ep_create(sleeper.worker, &params, &endpoint), UCS_OK);
-    ucp_worker_release_address(sleeper.worker, address);
+    ucp_ep_h endpoint = sleeper.connect(sleeper.worker);
     sleeper.settle();
     ucp_request_param_t flush{};
     flush.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -138,6 +148,66 @@ TEST(Wakeup, AnEventSetOfTheProgramReportsTheWorker) {
         EXPECT_EQ(epoll_wait(events, &event, 1, 0), 0) << "told twice of one event";
     }
     close(events);
+}
+
+// One thread serves two workers, each until that may sleep, and then sleeps itself; another sends
+// from one to the other, more than the queue holds. The worker that waits for room must not keep
+// the thread from the one that makes room, and what begins to wait while the thread sleeps wakes
+// it.
+TEST(Wakeup, OneThreadServesBothEndsOfAFullQueue) {
+    constexpr unsigned kRounds = 100, kMessages = 400;
+    Sleeper sender({}, uct::sm::component()), receiver({}, uct::sm::component());
+    std::atomic<unsigned> received{0};
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                         UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.arg = &received;
+    handler.cb = [](void* arg, const void*, size_t, void*, size_t, const ucp_am_recv_param_t*) {
+        ++*static_cast<std::atomic<unsigned>*>(arg);
+        return UCS_OK;
+    };
+    ASSERT_EQ(ucp_worker_set_am_recv_handler(receiver.worker, &handler), UCS_OK);
+    ucp_ep_h endpoint = sender.connect(receiver.worker);
+    std::atomic<bool> stopped{false};
+    std::thread server([&] {
+        Sleeper* const workers[] = {&sender, &receiver};
+        pollfd entries[] = {{sender.descriptor, POLLIN, POLLIN},
+                            {receiver.descriptor, POLLIN, POLLIN}};
+        while (!stopped) {
+            for (unsigned i = 0; i < std::size(workers); ++i) {
+                if (entries[i].revents == 0) continue;
+                do {
+                    while (ucp_worker_progress(workers[i]->worker) != 0) {
+                    }
+                } while (ucp_worker_arm(workers[i]->worker) == UCS_ERR_BUSY && !stopped);
+            }
+            poll(entries, std::size(entries), -1);
+        }
+    });
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const ucp_request_param_t param{};
+    std::vector<ucs_status_ptr_t> waiting;
+    for (unsigned round = 1; round <= kRounds && !testing::Test::HasFailure(); ++round) {
+        for (unsigned i = 0; i < kMessages; ++i) {
+            const uint64_t payload = i;
+            const ucs_status_ptr_t request =
+                ucp_am_send_nbx(endpoint, 0, nullptr, 0, &payload, sizeof(payload), &param);
+            ASSERT_FALSE(UCS_PTR_IS_ERR(request));
+            if (UCS_PTR_IS_PTR(request)) waiting.push_back(request);
+        }
+        while (received != round * kMessages && std::chrono::steady_clock::now() < limit)
+            std::this_thread::yield();
+        EXPECT_EQ(received, round * kMessages) << "in round " << round;
+    }
+    EXPECT_FALSE(waiting.empty()) << "the queue was never full";
+    stopped = true;
+    ucp_worker_signal(sender.worker);
+    server.join();
+    for (ucs_status_ptr_t request : waiting) ucp_request_free(request);
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    EXPECT_EQ(ucp_ep_close_nbx(endpoint, &force), nullptr);
 }
 
 // Both sides do nothing but sleep on their descriptors, and a connection comes about.
