@@ -186,10 +186,10 @@ TEST(Wakeup, OneThreadServesBothEndsOfAFullQueue) {
     });
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     const ucp_request_param_t param{};
+    const uint64_t payload = 7;  // of all: what waits reads it until its turn comes
     std::vector<ucs_status_ptr_t> waiting;
     for (unsigned round = 1; round <= kRounds && !testing::Test::HasFailure(); ++round) {
         for (unsigned i = 0; i < kMessages; ++i) {
-            const uint64_t payload = i;
             const ucs_status_ptr_t request =
                 ucp_am_send_nbx(endpoint, 0, nullptr, 0, &payload, sizeof(payload), &param);
             ASSERT_FALSE(UCS_PTR_IS_ERR(request));
