@@ -3,16 +3,14 @@
 
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "uct/api/interface.h"
 #include "uct/api/memory_domain.h"
+#include "uct/base/forwarding.h"
 
 /** Any component, whose transports change a bit of what they carry when a test says so. */
 namespace uct::test {
@@ -47,10 +45,9 @@ struct Flip {
 class FlippingInterface;
 
 /** Changes messages and what is put, as it is handed to the transport. Gets are left alone. */
-class FlippingEndpoint final : public Endpoint {
+class FlippingEndpoint final : public ForwardingEndpoint {
   public:
     FlippingEndpoint(FlippingInterface& interface, std::unique_ptr<Endpoint> inner);
-    ~FlippingEndpoint() override;
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                           uint32_t length) override {
@@ -59,61 +56,47 @@ class FlippingEndpoint final : public Endpoint {
         if (length != 0) std::memcpy(bytes.data() + sizeof(header), payload, length);
         flip(bytes);
         std::memcpy(&header, bytes.data(), sizeof(header));
-        return inner_->am_short(id, header, bytes.data() + sizeof(header), length);
+        return inner().am_short(id, header, bytes.data() + sizeof(header), length);
     }
     ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) override {
         Packed packed{*this, pack, arg};
-        return inner_->am_bcopy(id, Packed::flipped, &packed);
+        return inner().am_bcopy(id, Packed::flipped, &packed);
     }
     ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
                           Completion* completion) override {
         flip(iov);
-        return inner_->am_zcopy(id, header, iov, completion);
+        return inner().am_zcopy(id, header, iov, completion);
     }
     ucs_status_t put_short(const void* buffer, uint32_t length, uint64_t remote_address,
                            RemoteKey key) override {
         std::vector<std::byte> bytes(length);
         if (length != 0) std::memcpy(bytes.data(), buffer, length);
         flip(bytes);
-        return inner_->put_short(bytes.data(), length, remote_address, key);
+        return inner().put_short(bytes.data(), length, remote_address, key);
     }
     ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address,
                       RemoteKey key) override {
         Packed packed{*this, pack, arg};
-        return inner_->put_bcopy(Packed::flipped, &packed, remote_address, key);
+        return inner().put_bcopy(Packed::flipped, &packed, remote_address, key);
     }
     ucs_status_t put_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                            Completion* completion) override {
         flip(iov);
-        return inner_->put_zcopy(iov, remote_address, key, completion);
+        return inner().put_zcopy(iov, remote_address, key, completion);
     }
     ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length, uint64_t remote_address,
                            RemoteKey key, Completion* completion) override {
-        return inner_->get_bcopy(unpack, arg, length, remote_address, key, completion);
+        return inner().get_bcopy(unpack, arg, length, remote_address, key, completion);
     }
     ucs_status_t get_zcopy(std::span<const Iov> iov, uint64_t remote_address, RemoteKey key,
                            Completion* completion) override {
-        return inner_->get_zcopy(iov, remote_address, key, completion);
+        return inner().get_zcopy(iov, remote_address, key, completion);
     }
     ucs_status_t atomic(AtomicOp op, unsigned size, uint64_t operand, uint64_t compare,
                         void* result, uint64_t remote_address, RemoteKey key,
                         Completion* completion) override {
-        return inner_->atomic(op, size, operand, compare, result, remote_address, key, completion);
+        return inner().atomic(op, size, operand, compare, result, remote_address, key, completion);
     }
-    ucs_status_t fence() override { return inner_->fence(); }
-    ucs_status_t flush(Completion* completion) override { return inner_->flush(completion); }
-    ucs_status_t check(Completion* completion) override { return inner_->check(completion); }
-    ucs_status_t pending_add(Pending* pending) override { return inner_->pending_add(pending); }
-    void pending_remove(Pending* pending) override { inner_->pending_remove(pending); }
-    bool is_connected(const RemoteAddress& remote) const override {
-        return inner_->is_connected(remote);
-    }
-    ucs_status_t get_address(std::span<std::byte> address) const override {
-        return inner_->get_address(address);
-    }
-    ucs_status_t connect(const RemoteAddress& remote) override { return inner_->connect(remote); }
-    void set_peer(uint64_t worker) override { inner_->set_peer(worker); }
-    void set_receive_gate(ReceiveGate* gate) override { inner_->set_receive_gate(gate); }
 
   private:
     struct Packed {
@@ -128,90 +111,42 @@ class FlippingEndpoint final : public Endpoint {
             return length;
         }
     };
-    void flip(std::span<std::byte> bytes);
+    void flip(std::span<std::byte> bytes) {
+        if (flip_.takes(bytes.size())) flip_.change(bytes.data(), bytes.size());
+    }
     /** The memory that is sent from stays changed. */
     void flip(std::span<const Iov> iov) {
         if (!iov.empty()) flip({static_cast<std::byte*>(iov.back().buffer), iov.back().length});
     }
 
-    FlippingInterface& interface_;
-    std::unique_ptr<Endpoint> inner_;
+    Flip& flip_;
 };
 
-class FlippingInterface final : public Interface {
+class FlippingInterface final : public ForwardingInterface {
   public:
-    FlippingInterface(const InterfaceParams& params, Flip& flip) : params_(params), flip_(flip) {}
-    /** What the transport below is to be opened with. */
-    InterfaceParams below() {
-        return {params_.clock,
-                params_.random,
-                params_.am_table,
-                failed,
-                this,
-                params_.worker_id,
-                params_.estimated_endpoints,
-                params_.config};
-    }
-    void adopt(std::unique_ptr<Interface> inner) {
-        inner_ = std::move(inner);
-        attributes_ = inner_->attributes();
+    FlippingInterface(const InterfaceParams& params, Flip& flip)
+        : ForwardingInterface(params), flip_(flip) {}
+    ucs_status_t open(MemoryDomain& domain, std::string_view transport) {
+        std::unique_ptr<Interface> inner;
+        const ucs_status_t status = domain.open_interface(transport, below(am_table()), &inner);
+        if (status != UCS_OK) return status;
+        adopt(std::move(inner));
         attributes_.capabilities &= ~(kPutChain | kGetChain | kOrderedChain | kImmediate | kPieces);
-    }
-
-    ucs_status_t get_device_address(std::span<std::byte> address) const override {
-        return inner_->get_device_address(address);
-    }
-    ucs_status_t get_interface_address(std::span<std::byte> address) const override {
-        return inner_->get_interface_address(address);
-    }
-    bool is_reachable(const RemoteAddress& remote) const override {
-        return inner_->is_reachable(remote);
+        return UCS_OK;
     }
     ucs_status_t create_endpoint(const RemoteAddress& remote,
                                  std::unique_ptr<Endpoint>* endpoint) override {
-        std::unique_ptr<Endpoint> made;
-        const ucs_status_t status = inner_->create_endpoint(remote, &made);
-        if (status == UCS_OK)
-            *endpoint = std::make_unique<FlippingEndpoint>(*this, std::move(made));
-        return status;
+        return create_endpoint_of<FlippingEndpoint>(*this, remote, endpoint);
     }
-    unsigned progress() override { return inner_->progress(); }
-    void look_soon() override { inner_->look_soon(); }
-    uint64_t name_of(const RemoteAddress& remote) const override { return inner_->name_of(remote); }
-    ucs::Time next_deadline() const override { return inner_->next_deadline(); }
-    bool is_link_up() const override { return inner_->is_link_up(); }
-    GuestHost* guest_host() override { return inner_->guest_host(); }
-    ucs_status_t flush(Completion* completion) override { return inner_->flush(completion); }
-    int event_fd() const override { return inner_->event_fd(); }
-    ucs_status_t arm() override { return inner_->arm(); }
-
     Flip& flip() { return flip_; }
-    std::unordered_map<const Endpoint*, Endpoint*> endpoints;  //!< of this by those below
 
   private:
-    static void failed(void* arg, Endpoint* inner, ucs_status_t status) {
-        auto& self = *static_cast<FlippingInterface*>(arg);
-        const auto found = self.endpoints.find(inner);
-        if (found != self.endpoints.end())
-            self.params_.error_handler(self.params_.error_arg, found->second, status);
-    }
-
-    const InterfaceParams params_;
     Flip& flip_;
-    std::unique_ptr<Interface> inner_;
 };
 
 inline FlippingEndpoint::FlippingEndpoint(FlippingInterface& interface,
                                           std::unique_ptr<Endpoint> inner)
-    : interface_(interface), inner_(std::move(inner)) {
-    interface_.endpoints[inner_.get()] = this;
-}
-inline FlippingEndpoint::~FlippingEndpoint() {
-    interface_.endpoints.erase(inner_.get());
-}
-inline void FlippingEndpoint::flip(std::span<std::byte> bytes) {
-    if (interface_.flip().takes(bytes.size())) interface_.flip().change(bytes.data(), bytes.size());
-}
+    : ForwardingEndpoint(interface, std::move(inner)), flip_(interface.flip()) {}
 
 class FlippingDomain final : public MemoryDomain {
   public:
@@ -242,12 +177,9 @@ class FlippingDomain final : public MemoryDomain {
     ucs_status_t open_interface(std::string_view transport, const InterfaceParams& params,
                                 std::unique_ptr<Interface>* interface) override {
         auto made = std::make_unique<FlippingInterface>(params, flip_);
-        std::unique_ptr<Interface> inner;
-        const ucs_status_t status = inner_->open_interface(transport, made->below(), &inner);
-        if (status != UCS_OK) return status;
-        made->adopt(std::move(inner));
-        *interface = std::move(made);
-        return UCS_OK;
+        const ucs_status_t status = made->open(*inner_, transport);
+        if (status == UCS_OK) *interface = std::move(made);
+        return status;
     }
 
   private:

@@ -66,6 +66,7 @@ struct Config {
     std::optional<ucs::config::MemorySize> rndv_threshold;
     std::optional<ucs::config::MemorySize> peer_memory;  //!< auto: a quarter of the machine's
     Checksum checksum = Checksum::kNone;
+    bool has_checksums() const { return checksum != Checksum::kNone; }
     RndvScheme rndv_scheme = RndvScheme::kAuto;
     CostChoice costs;
     bool shows_protocols = false;

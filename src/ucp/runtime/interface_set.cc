@@ -91,8 +91,8 @@ void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     uint64_t worker = self.uuid_;
     if (from != nullptr) {
         from->is_over = true;
-        const uint64_t named = from->is_lane ? 0 : self.peers_.worker_of(from->name);
-        worker = named != 0 ? named : from->worker;
+        const uint64_t known = self.peers_.worker_of(*from);
+        worker = known != 0 ? known : from->worker;
     }
     if (worker == 0) {
         ucs::log_error("whose message that was is not known here: nothing more is heard of it");
@@ -100,13 +100,12 @@ void InterfaceSet::corrupted(void* arg, uct::PeerIdentity* from) {
     }
     self.cut_off_.insert(worker);
     self.handlers_.admits = admits_others;
-    self.errors_.corrupted(self.errors_.self, worker);
+    self.errors_.cut_off(self.errors_.self, worker, UCS_ERR_IO_ERROR);
 }
 
 uint64_t InterfaceSet::account_of(uint64_t claimed) const {
     if (sender_ == nullptr) return claimed;
-    if (sender_->is_lane) return sender_->worker;
-    const uint64_t worker = peers_.worker_of(sender_->name);
+    const uint64_t worker = peers_.worker_of(*sender_);
     return worker != 0 ? worker : sender_->name;
 }
 
@@ -117,7 +116,7 @@ void InterfaceSet::too_much(uint64_t account) {
         account, peer_memory_.held(account));
     if (sender_ != nullptr) sender_->is_over = true;
     handlers_.asked = ~uint32_t{0};  // also about short ones: whoever is cut off is not heard
-    errors_.too_much(errors_.self, account);
+    errors_.cut_off(errors_.self, account, UCS_ERR_EXCEEDS_LIMIT);
 }
 
 bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
@@ -139,8 +138,8 @@ bool InterfaceSet::admits(void* arg, uct::PeerIdentity& from, uint8_t id, const 
 bool InterfaceSet::admits_others(void* arg, uct::PeerIdentity& from, uint8_t id, const void* data,
                                  size_t length) {
     const auto& self = *static_cast<InterfaceSet*>(arg);
-    const uint64_t known = from.is_lane ? from.worker : self.peers_.worker_of(from.name);
-    return !self.cut_off_.contains(known) && admits(arg, from, id, data, length);
+    return !self.cut_off_.contains(self.peers_.worker_of(from)) &&
+           admits(arg, from, id, data, length);
 }
 
 ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
@@ -178,7 +177,7 @@ ucs_status_t InterfaceSet::open_one(Context& context, unsigned index,
 }
 
 ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& random,
-                                const ErrorHandler& errors) {
+                                const ErrorHandler& errors, bool has_checksums) {
     DomainLock lock(context.domains());
     errors_ = errors;
     uuid_ = uuid;
@@ -189,8 +188,7 @@ ucs_status_t InterfaceSet::open(Context& context, uint64_t uuid, ucs::Random& ra
     handlers_.admits_arg = this;
     handlers_.asked = ids_with_claims();
     handlers_.sender = &sender_;
-    if (errors.corrupted != nullptr)
-        checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
+    if (has_checksums) checked_.emplace(handlers_, uct::CheckedMessages::Report{corrupted, this});
     const uct::InterfaceParams params{context.clock(),
                                       random,
                                       handlers_,

@@ -41,6 +41,10 @@ class PeerNames {
         const auto known = workers_.find(name);
         return known == workers_.end() ? 0 : known->second;
     }
+    /** Whose the connection is; 0: nobody's that is known. */
+    uint64_t worker_of(const uct::PeerIdentity& peer) const {
+        return peer.is_lane ? peer.worker : worker_of(peer.name);
+    }
     /** Its worker is a guest, who has a say in nothing but his endpoint. Until forget(). */
     void set_guest(uint64_t name) { guests_.insert(name); }
     bool is_guest(uint64_t name) const { return !guests_.empty() && guests_.contains(name); }
@@ -79,10 +83,12 @@ class InterfaceSet {
         void (*callback)(void* self, uct::Endpoint* lane, ucs_status_t status);
         /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
         void (*message_lost)(void* self, std::optional<uint64_t> sender);
-        /** That worker has more here than it may: PeerMemory. */
-        void (*too_much)(void* self, uint64_t sender);
-        /** A message of that worker's is not what was sent. Null: there are no checksums. */
-        void (*corrupted)(void* self, uint64_t sender);
+        /**
+         * Nothing more is heard of that worker. @param why  UCS_ERR_EXCEEDS_LIMIT: it has more here
+         * than it may (PeerMemory); UCS_ERR_IO_ERROR: a message was not what was sent
+         * (UCX_CHECKSUM)
+         */
+        void (*cut_off)(void* self, uint64_t sender, ucs_status_t why);
         void* self;
     };
 
@@ -92,10 +98,11 @@ class InterfaceSet {
 
     /**
      * Opens what the context admits; handlers of messages may be set before and after.
+     * @param has_checksums  messages bear them (UCX_CHECKSUM)
      * @return UCS_ERR_NO_DEVICE if no scalable transport is among them
      */
     ucs_status_t open(Context& context, uint64_t uuid, ucs::Random& random,
-                      const ErrorHandler& errors);
+                      const ErrorHandler& errors, bool has_checksums);
 
     /** Before any such message can arrive. */
     void set_handler(AmId id, uct::AmHandler handler, void* argument) {

@@ -64,18 +64,20 @@ std::vector<std::byte> Connector::address_for_guest(uint64_t worker) const {
 }
 
 ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way) {
-    const bool agrees = remote.has_checksums == planner_.has_checksums();
-    std::vector<select::Candidate> ranked;
-    if (agrees) {
-        ranked = planner_.rank(remote);
-    } else {
+    const auto give_up = [&](ucs_status_t status) {
+        if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
+        return status;
+    };
+    if (remote.has_checksums != planner_.has_checksums()) {
         ucs::log_error(
             "worker {} ({:016x}) is refused: its messages {}, and those here {}: "
             "UCX_CHECKSUM must be the same at both ends",
             remote.name, remote.uuid, checksums(remote.has_checksums),
             checksums(planner_.has_checksums()));
+        return give_up(UCS_ERR_REJECTED);
     }
-    ucs_status_t status = agrees ? UCS_ERR_UNREACHABLE : UCS_ERR_REJECTED;
+    const std::vector<select::Candidate> ranked = planner_.rank(remote);
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
     for (size_t place = 0; place < ranked.size(); ++place) {
         const select::Candidate& candidate = ranked[place];
         WorkerInterface& local = interfaces_[planner_.interface(candidate)];
@@ -98,8 +100,7 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
         ++local.endpoints_made;
         return UCS_OK;
     }
-    if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
-    return status;
+    return give_up(status);
 }
 
 uint64_t Connector::name_of(const AddressEntry& remote) const {

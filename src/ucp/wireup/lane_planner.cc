@@ -55,13 +55,13 @@ SelectionRules rules_of(const Context& context, select::LearnedBook& learned) {
         if (config.costs.source == CostSource::kFile) learned.pin();
     }
     if (config.costs.source == CostSource::kLearned) rules.learned = &learned;
-    rules.thresholds = {.rendezvous = bytes(config.rndv_threshold),
-                        .zero_copy = bytes(config.zcopy_threshold),
-                        .bulk = bytes(config.bulk_threshold),
-                        // What devices read bears no checksum.
-                        .may_read = config.checksum == Checksum::kNone &&
-                                    (config.rndv_scheme == RndvScheme::kAuto ||
-                                     config.rndv_scheme == RndvScheme::kGet)};
+    rules.thresholds = {
+        .rendezvous = bytes(config.rndv_threshold),
+        .zero_copy = bytes(config.zcopy_threshold),
+        .bulk = bytes(config.bulk_threshold),
+        // What devices read bears no checksum.
+        .may_read = !config.has_checksums() && (config.rndv_scheme == RndvScheme::kAuto ||
+                                                config.rndv_scheme == RndvScheme::kGet)};
     if (config.bcopy_threshold) {
         const size_t threshold = *config.bcopy_threshold;
         rules.thresholds.short_limit = threshold == 0 ? 0 : threshold - 1;

@@ -39,7 +39,7 @@ class LanePlanner {
     /** The same with entries as they are edited. */
     std::vector<std::byte> edited_address(Edit edit) const { return pack_own(0, nullptr, edit); }
     /** Do the worker's messages bear checksums? Then those of its peers must. */
-    bool has_checksums() const { return context_.config().checksum != Checksum::kNone; }
+    bool has_checksums() const { return context_.config().has_checksums(); }
     /** Bytes of the longest message by am_short; SIZE_MAX: as many as the transport takes. */
     size_t short_limit() const { return rules_.thresholds.short_limit; }
 

@@ -105,10 +105,9 @@ ucs_status_t Worker::open() {
     interfaces_.peer_memory().set_limit(config().peer_memory ? config().peer_memory->bytes
                                                              : ucs::physical_memory() / 4);
     if (Trace* trace = Trace::active()) trace->name_track(host_.uuid, name_);
-    const bool has_checksums = config().checksum != Checksum::kNone;
-    ucs_status_t status = interfaces_.open(
-        context_, host_.uuid, random_,
-        {transport_failed, message_lost, too_much, has_checksums ? corrupted : nullptr, this});
+    ucs_status_t status =
+        interfaces_.open(context_, host_.uuid, random_,
+                         {transport_failed, message_lost, cut_off, this}, config().has_checksums());
     if (status == UCS_OK) {
         interfaces_.choose_atomics(config().atomics);
         status = planner_.adopt_address(&host_.address);

@@ -112,8 +112,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     /** Something is lost, and nobody knows whose it was: all endpoints fail. */
     void out_of_memory();
     static void message_lost(void* self, std::optional<uint64_t> sender);
-    static void too_much(void* self, uint64_t sender);
-    static void corrupted(void* self, uint64_t sender);
+    static void cut_off(void* self, uint64_t sender, ucs_status_t why);
     void free_doomed();
     bool holds_lanes() const { return lanes_.holds_lanes() || queue_pairs_.held() != 0; }
     void withdraw_lanes();

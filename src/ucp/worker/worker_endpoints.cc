@@ -229,14 +229,9 @@ void Worker::message_lost(void* arg, std::optional<uint64_t> sender) {
     }
 }
 
-void Worker::too_much(void* arg, uint64_t sender) {
+void Worker::cut_off(void* arg, uint64_t sender, ucs_status_t why) {
     auto& self = *static_cast<Worker*>(arg);
-    if (Endpoint* endpoint = self.endpoints_.find(sender)) endpoint->reset(UCS_ERR_EXCEEDS_LIMIT);
-}
-
-void Worker::corrupted(void* arg, uint64_t sender) {
-    auto& self = *static_cast<Worker*>(arg);
-    if (Endpoint* endpoint = self.endpoints_.find(sender)) endpoint->reset(UCS_ERR_IO_ERROR);
+    if (Endpoint* endpoint = self.endpoints_.find(sender)) endpoint->reset(why);
 }
 
 // Everything that holds a reference of a request of this endpoint gives it up. User callbacks run

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "uct/checked/checked_interface.h"
 #include "uct/checked/crc32c.h"
@@ -30,13 +31,7 @@ struct Packed {
 }  // namespace
 
 CheckedEndpoint::CheckedEndpoint(CheckedInterface& interface, std::unique_ptr<Endpoint> inner)
-    : interface_(interface), gate_(interface), inner_(std::move(inner)) {
-    interface_.add(*inner_, *this);
-}
-
-CheckedEndpoint::~CheckedEndpoint() {
-    interface_.remove(*inner_);
-}
+    : ForwardingEndpoint(interface, std::move(inner)), gate_(interface) {}
 
 ucs_status_t CheckedEndpoint::am_short(uint8_t id, uint64_t header, const void* payload,
                                        uint32_t length) {
@@ -48,12 +43,12 @@ ucs_status_t CheckedEndpoint::am_short(uint8_t id, uint64_t header, const void* 
     uint64_t in_front;
     static_assert(sizeof(in_front) == sizeof(word));
     std::memcpy(&in_front, &word, sizeof(word));
-    return inner_->am_short(id, in_front, message.data(), whole);
+    return inner().am_short(id, in_front, message.data(), whole);
 }
 
 ssize_t CheckedEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     Packed packed{id, pack, arg};
-    const ssize_t sent = inner_->am_bcopy(id, Packed::with_word, &packed);
+    const ssize_t sent = inner().am_bcopy(id, Packed::with_word, &packed);
     return sent < 0 ? sent : sent - static_cast<ssize_t>(sizeof(CheckWord));
 }
 
@@ -66,13 +61,13 @@ ucs_status_t CheckedEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> he
     std::array<std::byte, sizeof(word) + kMostHeader> front;
     std::memcpy(front.data(), &word, sizeof(word));
     if (!header.empty()) std::memcpy(front.data() + sizeof(word), header.data(), header.size());
-    return inner_->am_zcopy(id, std::span(front).first(sizeof(word) + header.size()), iov,
+    return inner().am_zcopy(id, std::span(front).first(sizeof(word) + header.size()), iov,
                             completion);
 }
 
 void CheckedEndpoint::set_receive_gate(ReceiveGate* gate) {
     gate_.set_next(gate);
-    inner_->set_receive_gate(gate != nullptr ? &gate_ : nullptr);
+    ForwardingEndpoint::set_receive_gate(gate != nullptr ? &gate_ : nullptr);
 }
 
 void CheckedEndpoint::Gate::hold(uint8_t id, const void* data, size_t length) {

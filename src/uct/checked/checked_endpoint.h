@@ -4,9 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
-#include "uct/base/refusing_endpoint.h"
+#include "uct/base/forwarding.h"
 
 namespace uct {
 
@@ -19,7 +18,7 @@ struct CheckWord {
 };
 
 /** An endpoint of a CheckedInterface: each message gets a CheckWord. Messages only. */
-class CheckedEndpoint final : public RefusingEndpoint {
+class CheckedEndpoint final : public ForwardingEndpoint {
   public:
     /** Bytes of a short message: it is put together on the stack. */
     static constexpr size_t kMostShort = 256;
@@ -27,7 +26,6 @@ class CheckedEndpoint final : public RefusingEndpoint {
     static constexpr size_t kMostHeader = 256;
 
     CheckedEndpoint(CheckedInterface& interface, std::unique_ptr<Endpoint> inner);
-    ~CheckedEndpoint() override;
 
     ucs_status_t am_short(uint8_t id, uint64_t header, const void* payload,
                           uint32_t length) override;
@@ -35,19 +33,6 @@ class CheckedEndpoint final : public RefusingEndpoint {
     ucs_status_t am_zcopy(uint8_t id, std::span<const std::byte> header, std::span<const Iov> iov,
                           Completion* completion) override;
 
-    ucs_status_t fence() override { return inner_->fence(); }
-    ucs_status_t flush(Completion* completion) override { return inner_->flush(completion); }
-    ucs_status_t check(Completion* completion) override { return inner_->check(completion); }
-    ucs_status_t pending_add(Pending* pending) override { return inner_->pending_add(pending); }
-    void pending_remove(Pending* pending) override { inner_->pending_remove(pending); }
-    bool is_connected(const RemoteAddress& remote) const override {
-        return inner_->is_connected(remote);
-    }
-    ucs_status_t get_address(std::span<std::byte> address) const override {
-        return inner_->get_address(address);
-    }
-    ucs_status_t connect(const RemoteAddress& remote) override { return inner_->connect(remote); }
-    void set_peer(uint64_t worker) override { inner_->set_peer(worker); }
     void set_receive_gate(ReceiveGate* gate) override;
 
   private:
@@ -63,9 +48,7 @@ class CheckedEndpoint final : public RefusingEndpoint {
         ReceiveGate* next_ = nullptr;
     };
 
-    CheckedInterface& interface_;
     Gate gate_;
-    std::unique_ptr<Endpoint> inner_;
 };
 
 }  // namespace uct

@@ -18,18 +18,17 @@ ucs_status_t CheckedInterface::create(const InterfaceParams& params, const Open&
                                       CheckedMessages& messages,
                                       std::unique_ptr<Interface>* interface) {
     std::unique_ptr<CheckedInterface> made(new CheckedInterface(params, messages));
-    const InterfaceParams below{
-        params.clock, params.random,    messages.table(),           failed,
-        made.get(),   params.worker_id, params.estimated_endpoints, params.config};
-    ucs_status_t status = open(below, &made->inner_);
-    if (status == UCS_OK) status = made->adopt();
+    std::unique_ptr<Interface> inner;
+    ucs_status_t status = open(made->below(messages.table()), &inner);
+    if (status != UCS_OK) return status;
+    made->adopt(std::move(inner));
+    status = made->limit();
     if (status == UCS_OK) *interface = std::move(made);
     return status;
 }
 
 /** The transport is open: what is left of it for messages with their words. */
-ucs_status_t CheckedInterface::adopt() {
-    attributes_ = inner_->attributes();
+ucs_status_t CheckedInterface::limit() {
     attributes_.capabilities &= kPasses;
     attributes_.atomic32_ops = attributes_.atomic64_ops = 0;
     attributes_.put = attributes_.get = {};
@@ -48,17 +47,7 @@ ucs_status_t CheckedInterface::adopt() {
 
 ucs_status_t CheckedInterface::create_endpoint(const RemoteAddress& remote,
                                                std::unique_ptr<Endpoint>* endpoint) {
-    std::unique_ptr<Endpoint> inner;
-    const ucs_status_t status = inner_->create_endpoint(remote, &inner);
-    if (status == UCS_OK) *endpoint = std::make_unique<CheckedEndpoint>(*this, std::move(inner));
-    return status;
-}
-
-void CheckedInterface::failed(void* arg, Endpoint* inner, ucs_status_t status) {
-    const auto& self = *static_cast<CheckedInterface*>(arg);
-    const auto found = self.endpoints_.find(inner);
-    if (found != self.endpoints_.end())
-        self.params_.error_handler(self.params_.error_arg, found->second, status);
+    return create_endpoint_of<CheckedEndpoint>(*this, remote, endpoint);
 }
 
 }  // namespace uct

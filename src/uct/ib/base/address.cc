@@ -2,7 +2,6 @@
 #include "uct/ib/base/address.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace uct::ib {
@@ -14,6 +13,7 @@ constexpr uint8_t kEthernet = 0x10, kRouted = 0x20;
 constexpr uint8_t kDctMark = 0xd2, kQpMark = 0xa1;
 constexpr uint32_t kMax24 = 0xffffff;
 constexpr uint16_t kFirstMulticastLid = 0xc000;
+constexpr size_t kMappedPrefix = 12;  //!< bytes before the IPv4 address
 
 uint8_t byte_at(std::span<const std::byte> bytes, size_t at) {
     return std::to_integer<uint8_t>(bytes[at]);
@@ -69,16 +69,19 @@ uint64_t PortAddress::subnet_prefix() const {
     return prefix;
 }
 
+bool is_mapped_ipv4(const uint8_t* gid) {
+    static constexpr uint8_t kPrefix[kMappedPrefix] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(gid, kPrefix, sizeof(kPrefix)) == 0;
+}
+
 bool PortAddress::is_source(uint16_t slid, std::span<const std::byte> grh) const {
     constexpr size_t kGrh = 40, kGrhSource = 8, kIpv4 = 20, kIpv4Source = kIpv4 + 12;
     // On Ethernet there always is one.
     if (grh.size() != kGrh) return !ethernet && slid == lid;
     // An IPv4 header's checksum need not be there: Soft-RoCE writes none for its own host. Without
     // it, a GRH could pass for one only where IPv6 leads to this port, and IPv4 to that one.
-    constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    const bool is_mapped = std::equal(kMapped.begin(), kMapped.end(), gid.begin());
-    if (is_mapped && byte_at(grh, kIpv4) == 0x45)
-        return std::memcmp(&grh[kIpv4Source], &gid[kMapped.size()], 4) == 0;
+    if (is_mapped_ipv4(gid.data()) && byte_at(grh, kIpv4) == 0x45)
+        return std::memcmp(&grh[kIpv4Source], &gid[kMappedPrefix], 4) == 0;
     return std::memcmp(&grh[kGrhSource], gid.data(), gid.size()) == 0;
 }
 

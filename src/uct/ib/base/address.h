@@ -14,6 +14,9 @@ namespace uct::ib {
 
 using Gid = std::array<uint8_t, 16>;
 
+/** The GID of an IPv4 address (RoCE v2; RFC 4291, section 2.5.5.2). @param gid  16 bytes */
+bool is_mapped_ipv4(const uint8_t* gid);
+
 /** Where a port is: what a packet needs to get there. The key of shared address handles. */
 struct PortAddress {
     bool ethernet = false;

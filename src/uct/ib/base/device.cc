@@ -67,11 +67,6 @@ unsigned lane_count(uint8_t active_width) {
     }
 }
 
-bool is_mapped_ipv4(const ibv_gid& gid) {
-    static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    return std::memcmp(gid.raw, kMapped, sizeof(kMapped)) == 0;
-}
-
 /** Of fe80::/10. */
 bool is_link_local(const ibv_gid& gid) {
     return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
@@ -79,7 +74,7 @@ bool is_link_local(const ibv_gid& gid) {
 
 int rank(const ibv_gid_entry& entry) {
     const int version = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 3 : 0;
-    if (is_mapped_ipv4(entry.gid)) return version + 2;
+    if (is_mapped_ipv4(entry.gid.raw)) return version + 2;
     return version + (is_link_local(entry.gid) ? 0 : 1);
 }
 

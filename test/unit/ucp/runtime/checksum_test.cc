@@ -16,6 +16,7 @@
 #include "ucs/log/log.h"
 #include "uct/self/self_interface.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucp/host_wire.h"
 #include "unit/ucp/region.h"
 #include "unit/ucp/runtime/sender_wires.h"
 
@@ -40,17 +41,6 @@ class FlippingWire final : public Wire {
   private:
     std::unique_ptr<Wire> inner_;
     uct::test::FlippingComponent component_;
-};
-
-/** A worker that sends to itself. */
-class SelfWire final : public Wire {
-  public:
-    uct::Component& component() override { return uct::self::component(); }
-    void enter(size_t) override {}
-    void leave(size_t) override {}
-    void advance_to(ucs::Time) override {}
-    void kill(size_t) override {}
-    size_t dedicated_endpoints(size_t) const override { return 0; }
 };
 
 enum class Kind { kTag, kActive, kActiveWithHeader, kStream, kPut, kGet, kAtomic };
@@ -93,7 +83,8 @@ constexpr unsigned kActiveId = 3;
 
 std::vector<SenderWire> wires() {
     std::vector<SenderWire> all = sender_wires();
-    all.push_back({"self", [] { return std::make_unique<SelfWire>(); }, false, {}});
+    const auto self = [] { return std::make_unique<HostWire>(uct::self::component()); };
+    all.push_back({"self", self, false, {}});
     return all;
 }
 

@@ -16,8 +16,9 @@
 #include "ucp/wireup/handshake.h"
 #include "ucs/log/log.h"
 #include "uct/sm/component.h"
+#include "uct/tcp/component.h"
 #include "uct/tcp/wire/address.h"
-#include "unit/ucp/tcp_wire.h"
+#include "unit/ucp/host_wire.h"
 #include "unit/ucp/wireup/server.h"
 
 namespace ucp::test {
@@ -75,7 +76,7 @@ class Guests : public testing::Test {
         return cluster_.inner(worker).address();
     }
 
-    TcpWire wire_;
+    HostWire wire_{uct::tcp::component()};
     Cluster cluster_;
     Server server_;
 };
@@ -164,22 +165,10 @@ class MemoryAndTcp final : public uct::Component {
     std::vector<uct::Resource> resources_;
 };
 
-class MemoryAndTcpWire final : public Wire {
-  public:
-    uct::Component& component() override { return component_; }
-    void enter(size_t) override {}
-    void leave(size_t) override {}
-    void advance_to(ucs::Time) override {}
-    void kill(size_t) override {}
-    size_t dedicated_endpoints(size_t) const override { return 0; }
-
-  private:
-    MemoryAndTcp component_;
-};
-
 // What a guest says of lanes is not heard, so neither end asks for one.
 TEST(GuestsOfTheHost, HaveNoDedicatedLanes) {
-    MemoryAndTcpWire wire;
+    MemoryAndTcp both;
+    HostWire wire(both);
     Cluster::Options options;
     options.wire = &wire;
     Cluster cluster(2, options);
