@@ -814,6 +814,17 @@ TEST_F(ProcessTest, PutsAndGetsAreDevicesCopiesOnceMemoryIsMapped) {
     EXPECT_EQ(cuda_test::calls_of("cuLaunchKernel"), kernels + 3);
     EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
 
+    // An empty one, and one that a device does not copy by itself, may stand among them.
+    Buffer heap(Kind::kHeap, kLong);
+    here.fill(++seed);
+    heap.fill(seed);
+    from[7] = heap.data() + 7 * kPiece;
+    from.insert(from.begin() + 100, here.data());
+    lengths.insert(lengths.begin() + 100, 0);
+    to.insert(to.begin() + 100, key.address);
+    ASSERT_EQ(peer->side().put_list(from, lengths, to, unpacked), UCS_OK);
+    EXPECT_EQ(peer->check(Kind::kDevice, seed, kLong, 1).is_right, 1u);
+
     // The owner knows that the memory is mapped: it is told of the end.
     const uint64_t closed = cuda_test::calls_of("cuIpcCloseMemHandle");
     ucp_rkey_destroy(unpacked);

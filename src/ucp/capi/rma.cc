@@ -82,10 +82,11 @@ ucs_status_t make_arguments(ucp_atomic_op_t opcode, uint64_t value, size_t size,
     std::vector<ucpx_piece_t> pieces;
     status = pieces_of_list(local, count, param, &pieces);
     OneSided& one_sided = worker_of(endpoint).one_sided();
-    if (status == UCS_OK) status = check_pieces(one_sided, pieces, false);
+    CheckedPieces checked;
+    if (status == UCS_OK) status = check_pieces(one_sided, pieces, false, &checked);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     GateLock lock(endpoint.gate());
-    return start_batch(one_sided, endpoint, pieces, is_put, {}, params);
+    return start_batch(one_sided, endpoint, checked, is_put, {}, params);
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
 }

@@ -238,13 +238,15 @@ ucs_status_ptr_t batch_nbx(ucp_ep_h ep, const ucpx_batch_t* batch, const ucp_req
         }
         pieces = known;
     }
-    const ucs_status_t status = check_pieces(worker_of(endpoint).one_sided(), pieces);
+    CheckedPieces checked;
+    const ucs_status_t status =
+        check_pieces(worker_of(endpoint).one_sided(), pieces, true, &checked);
     if (status != UCS_OK) return UCS_STATUS_PTR(status);
     std::optional<uint64_t> notification;
     if ((batch->field_mask & UCPX_BATCH_FIELD_NOTIFICATION) != 0)
         notification = batch->notification;
     GateLock lock(endpoint.gate());
-    return start_batch(worker_of(endpoint).one_sided(), endpoint, pieces, is_put, notification,
+    return start_batch(worker_of(endpoint).one_sided(), endpoint, checked, is_put, notification,
                        OpParams(param));
 } catch (const std::bad_alloc&) {
     return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);

@@ -76,10 +76,13 @@ bool CopyContext::make_events(Lane& lane) {
     });
 }
 
-bool CopyContext::is_alive() const {
+bool CopyContext::is_alive() {
+    if (error_.load(std::memory_order_relaxed) != UCS_OK) return false;
     unsigned long long id = 0;
-    return error_.load(std::memory_order_relaxed) == UCS_OK &&
-           driver_.context_get_id(handle_, &id) == abi::kSuccess && id == id_;
+    if (driver_.context_get_id(handle_, &id) == abi::kSuccess && id == id_) return true;
+    int none = UCS_OK;  // the program destroyed it: not to be asked again
+    error_.compare_exchange_strong(none, UCS_ERR_CANCELED);
+    return false;
 }
 
 ucs_status_t CopyContext::failed(abi::Result result, const char* what) {

@@ -41,7 +41,7 @@ class CopyContext {
     abi::Context handle() const { return handle_; }
     abi::Device device() const { return device_; }
     /** Is this still the context that the handle stood for, and does it still work? */
-    bool is_alive() const;
+    bool is_alive();
 
     /** Begin to copy; addresses of pinned or pageable host memory, or of devices. */
     ucs_status_t begin(Direction direction, void* to, const void* from, size_t length,

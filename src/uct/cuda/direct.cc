@@ -173,15 +173,14 @@ ucs_status_t DirectCopies::find_place(const ucs::MemoryExport& described, CopyCo
     return owner == nullptr ? UCS_ERR_UNSUPPORTED : mappings_.reach(context, *owner);
 }
 
-bool DirectCopies::is_sound(const ucs::MemoryExport& described, uint64_t offset, size_t length) {
+bool DirectCopies::is_sound(const ucs::MemoryExport& described, size_t length) {
     return described.version == ucs::kMemoryExportVersion && described.offset <= described.size &&
-           offset <= described.size - described.offset &&
-           length <= described.size - described.offset - offset;
+           length <= described.size - described.offset;
 }
 
 ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
                                  Way way, ucs::AsyncCopy** copy) {
-    if (!is_sound(described, 0, length)) return UCS_ERR_INVALID_PARAM;
+    if (!is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
     const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
     if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
@@ -234,6 +233,7 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
     Here here;
     const ucs::MemoryExport* there = nullptr;
     Place place;
+    uint64_t room = 0;  // bytes of it
     for (const ucs::DevicePiece& piece : pieces) {
         if (!here.holds(piece)) {
             here = find_here(piece);
@@ -250,16 +250,21 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
         } else if (&made->context() != here.context || made->direction() != direction) {
             break;  // another list's
         }
-        if (!is_sound(*piece.there, piece.offset, piece.length)) {
-            status = UCS_ERR_INVALID_PARAM;
-            break;
-        }
         if (piece.there != there) {
+            if (!is_sound(*piece.there, 0)) {
+                status = UCS_ERR_INVALID_PARAM;
+                break;
+            }
             place = {};
             status = find_place(*piece.there, *here.context, &place);
             if (status != UCS_OK) break;
             if (place.mapping != nullptr) made->hold(*place.mapping);
             there = piece.there;
+            room = there->size - there->offset;
+        }
+        if (piece.offset > room || piece.length > room - piece.offset) {
+            status = UCS_ERR_INVALID_PARAM;
+            break;
         }
         std::byte* const far = place.address + piece.offset;
         auto* const near = static_cast<std::byte*>(piece.here);

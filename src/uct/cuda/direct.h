@@ -149,7 +149,7 @@ class DirectCopies {
         }
     };
 
-    static bool is_sound(const ucs::MemoryExport& described, uint64_t offset, size_t length);
+    static bool is_sound(const ucs::MemoryExport& described, size_t length);
     /** Where a piece lies here; without a context: no device reaches it. */
     Here find_here(const ucs::DevicePiece& piece);
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length, Way way,

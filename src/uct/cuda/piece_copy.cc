@@ -17,26 +17,23 @@ bool PieceCopy::make_room() {
     std::byte* const chunk = context_.takes_lists() ? staging_.take() : nullptr;
     if (chunk == nullptr) return false;
     chunks_.push_back(chunk);
+    list_ = reinterpret_cast<KernelPiece*>(chunk);
     used_ = 0;
     return true;
 }
 
-void PieceCopy::add(std::byte* to, const std::byte* from, size_t length) {
+void PieceCopy::add_parts(std::byte* to, const std::byte* from, size_t length) {
     const size_t most = direction_ == Direction::kWithin ? kLongPiece : kLongHostPiece;
     if (length > most) return copy_alone(to, from, length);
     for (size_t at = 0; at < length; at += kCut) {
-        const size_t part = std::min(kCut, length - at);
         if (!make_room()) return copy_alone(to + at, from + at, length - at);
-        reinterpret_cast<KernelPiece*>(chunks_.back())[used_++] = {
-            reinterpret_cast<uint64_t>(to + at), reinterpret_cast<uint64_t>(from + at), part};
-        if (++waiting_ == kMost) launch();
+        append(to + at, from + at, std::min(kCut, length - at));
     }
 }
 
 void PieceCopy::launch() {
     if (waiting_ == 0) return;
-    const auto* const list = reinterpret_cast<const KernelPiece*>(chunks_.back());
-    const std::span<const KernelPiece> pieces(list + used_ - waiting_, waiting_);
+    const std::span<const KernelPiece> pieces(list_ + used_ - waiting_, waiting_);
     waiting_ = 0;
     if (pieces.size() >= kLeast) {
         const ucs_status_t status = context_.begin_list(direction_, pieces, &ticket_);

@@ -29,7 +29,12 @@ class PieceCopy final : public ucs::AsyncCopy {
     /** A mapping that pieces lie in: given back at the end. */
     void hold(Mapping& mapping) { mappings_held_.push_back(&mapping); }
     /** Addresses as the context's device sees them. What fails is said at the end. */
-    void add(std::byte* to, const std::byte* from, size_t length);
+    void add(std::byte* to, const std::byte* from, size_t length) {
+        if (length <= kCut && used_ < kInChunk) [[likely]]
+            append(to, from, length);
+        else
+            add_parts(to, from, length);
+    }
     /** Nothing is added any more. */
     void close() { launch(); }
     /** At the end the object is gone. */
@@ -45,6 +50,12 @@ class PieceCopy final : public ucs::AsyncCopy {
     static constexpr size_t kInChunk = StagingPool::kChunk / sizeof(KernelPiece);
     static constexpr uint32_t kPollsPerQuery = 1024;
 
+    /** There is room in the list. */
+    void append(std::byte* to, const std::byte* from, size_t length) {
+        list_[used_++] = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), length};
+        if (++waiting_ == kMost) launch();
+    }
+    void add_parts(std::byte* to, const std::byte* from, size_t length);
     bool make_room();
     void launch();
     void copy_alone(std::byte* to, const std::byte* from, size_t length);
@@ -55,7 +66,8 @@ class PieceCopy final : public ucs::AsyncCopy {
     Mappings& mappings_;
     std::vector<Mapping*> mappings_held_;
     std::vector<std::byte*> chunks_;  //!< hold the lists until all is copied
-    size_t used_ = kInChunk;          //!< pieces in the last chunk
+    KernelPiece* list_ = nullptr;     //!< in the last chunk
+    size_t used_ = kInChunk;          //!< pieces in it
     size_t waiting_ = 0;              //!< of those, the last ones that no kernel has yet
     CopyContext::Ticket ticket_;      //!< of the last that was begun
     ucs_status_t status_ = UCS_OK;

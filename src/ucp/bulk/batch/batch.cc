@@ -24,8 +24,8 @@ struct BatchPart {
     OneSided* one_sided;
     Direction direction;
     Notification notification;
-    Piece* pieces;  //!< without the empty ones
-    size_t count;
+    Piece* pieces = nullptr;  //!< the batch's own list, without the empty ones
+    size_t count = 0;
     size_t next = 0;                        //!< the first that is not begun
     size_t under_way = 0;                   //!< pieces that go on their own
     bool needs_flush = false;               //!< some of a put did
@@ -162,21 +162,35 @@ void abort_device_pieces(Request& request, ucs_status_t status) {
     request.complete(status);
 }
 
+const Piece& as_piece(const Piece& piece) {
+    return piece;
+}
+Piece as_piece(const ucpx_piece_t& piece) {
+    return {piece.local_addr, piece.remote_addr, piece.length,
+            reinterpret_cast<Memory*>(piece.memh), &unwrap(piece.rkey)};
+}
+
 /**
- * The next pieces that devices copy together.
+ * The first of these pieces, the batch's next ones, that devices copy together.
  * @return how many; 0: the next one does not go that way; or a negative status
  */
-ssize_t copy_by_devices(Request& batch) {
+template <typename AnyPiece>
+ssize_t copy_by_devices(Request& batch, std::span<const AnyPiece> pieces) {
     BatchPart& part = batch.part<BatchPart>();
     std::vector<ucs::DevicePiece> together;
-    const size_t most = std::min(part.count - part.next, kMostDevicePieces);
-    for (const Piece& piece : std::span(part.pieces + part.next, most)) {
-        const ucs::MemoryExport* const there =
-            piece.key == part.refused ? nullptr : reach_directly(*batch.endpoint, *piece.key);
-        if (there == nullptr) break;
+    const RemoteMemory* key = nullptr;  // of the piece before
+    const ucs::MemoryExport* there = nullptr;
+    const size_t most = std::min(pieces.size(), kMostDevicePieces);
+    for (const AnyPiece& any : pieces.first(most)) {
+        const Piece& piece = as_piece(any);
+        if (piece.key != key) {
+            key = piece.key;
+            there = key == part.refused ? nullptr : reach_directly(*batch.endpoint, *key);
+        }
+        if (there == nullptr || piece.length == 0) break;
         if (together.empty()) together.reserve(most);
         together.push_back(
-            {there, piece.remote - piece.key->header().address, piece.local, piece.length});
+            {there, piece.remote - key->header().address, piece.local, piece.length});
     }
     if (together.empty()) return 0;
     Request* const request =
@@ -186,7 +200,7 @@ ssize_t copy_by_devices(Request& batch) {
     const size_t begun = direct.transfer(*request, together, part.direction == Direction::kPut);
     if (begun == 0) {
         batch.pool->recycle(*request);
-        part.refused = part.pieces[part.next].key;
+        part.refused = as_piece(pieces.front()).key;
         return 0;
     }
     request->endpoint = batch.endpoint;
@@ -201,7 +215,8 @@ ssize_t copy_by_devices(Request& batch) {
 ucs_status_t post_pieces(Request& batch, const Lane& lane) {
     BatchPart& part = batch.part<BatchPart>();
     while (part.next < part.count && batch.status == UCS_OK) {
-        const ssize_t by_devices = copy_by_devices(batch);
+        const ssize_t by_devices = copy_by_devices(
+            batch, std::span<const Piece>(part.pieces + part.next, part.count - part.next));
         if (by_devices > 0) {
             part.next += static_cast<size_t>(by_devices);
             continue;
@@ -228,11 +243,32 @@ ucs_status_t post_pieces(Request& batch, const Lane& lane) {
     return UCS_OK;
 }
 
+/** Devices begin with the caller's list, as far as they take it; of the rest there is a copy. */
+ucs_status_t take_pieces(Request& batch, std::span<const ucpx_piece_t> pieces) try {
+    BatchPart& part = batch.part<BatchPart>();
+    while (!pieces.empty() && batch.endpoint->one_sided_ready()) {
+        const ssize_t begun = copy_by_devices(batch, pieces);
+        if (begun < 0) return static_cast<ucs_status_t>(begun);
+        if (begun == 0) break;
+        pieces = pieces.subspan(static_cast<size_t>(begun));
+    }
+    if (pieces.empty()) return UCS_OK;
+    part.pieces = new Piece[pieces.size()];
+    for (const ucpx_piece_t& piece : pieces) {
+        if (piece.length != 0) part.pieces[part.count++] = as_piece(piece);
+    }
+    return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
+}
+
 ucs_status_t post_batch(Request& batch, const Lane& lane) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = part.one_sided->bulk;
-    if (part.next != 0 || !engine.can_serve(*batch.endpoint, part.direction, pieces))
+    // What was begun piece by piece goes on so.
+    if (part.next != 0 || part.under_way != 0 ||
+        !engine.can_serve(*batch.endpoint, part.direction, pieces))
         return post_pieces(batch, lane);
     const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
     return engine.start(batch, part.direction, pieces, tells ? &part.notification : nullptr);
@@ -241,14 +277,17 @@ ucs_status_t post_batch(Request& batch, const Lane& lane) {
 }  // namespace
 
 ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_t> pieces,
-                          bool needs_memory) {
+                          bool needs_memory, CheckedPieces* checked) {
     size_t total = 0;
+    const Memory* memory = nullptr;  // of the piece before
     for (const ucpx_piece_t& piece : pieces) {
         if (piece.rkey == nullptr) return UCS_ERR_INVALID_PARAM;
         if (piece.memh != nullptr) {
-            const Memory& memory = unwrap(piece.memh);
-            if (&memory.domains() != &one_sided.domains ||
-                !memory.covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length))
+            if (const Memory* const own = &unwrap(piece.memh); own != memory) {
+                if (&own->domains() != &one_sided.domains) return UCS_ERR_INVALID_PARAM;
+                memory = own;
+            }
+            if (!memory->covers(reinterpret_cast<uintptr_t>(piece.local_addr), piece.length))
                 return UCS_ERR_INVALID_PARAM;
         } else if (needs_memory || (piece.local_addr == nullptr && piece.length != 0)) {
             return UCS_ERR_INVALID_PARAM;
@@ -257,6 +296,7 @@ ucs_status_t check_pieces(const OneSided& one_sided, std::span<const ucpx_piece_
             __builtin_add_overflow(total, piece.length, &total))
             return UCS_ERR_INVALID_PARAM;
     }
+    *checked = {pieces, total};
     return UCS_OK;
 }
 
@@ -289,37 +329,30 @@ ucs_status_t pieces_of_list(const void* local, size_t count, const ucp_request_p
     return UCS_OK;
 }
 
-ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint,
-                             std::span<const ucpx_piece_t> pieces, bool is_put,
-                             std::optional<uint64_t> notification, const OpParams& params) {
+ucs_status_ptr_t start_batch(OneSided& one_sided, Endpoint& endpoint, const CheckedPieces& checked,
+                             bool is_put, std::optional<uint64_t> notification,
+                             const OpParams& params) {
     if (endpoint.is_failed()) return UCS_STATUS_PTR(endpoint.status());
-    auto* copy = new (std::nothrow) Piece[pieces.size()];
-    Request* request =
-        copy == nullptr ? nullptr : one_sided.requests.begin(params, Request::CallbackKind::kSend);
-    if (request == nullptr) {
-        delete[] copy;
-        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-    }
-    size_t count = 0;
-    size_t total = 0;
-    for (const ucpx_piece_t& piece : pieces) {
-        if (piece.length == 0) continue;
-        total += piece.length;
-        copy[count++] = {piece.local_addr, piece.remote_addr, piece.length,
-                         reinterpret_cast<Memory*>(piece.memh), &unwrap(piece.rkey)};
-    }
-    request->emplace<BatchPart>(BatchPart{&one_sided,
-                                          is_put ? Direction::kPut : Direction::kGet,
-                                          {notification.value_or(0), notification.has_value()},
-                                          copy,
-                                          count});
+    Request* request = one_sided.requests.begin(params, Request::CallbackKind::kSend);
+    if (request == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    BatchPart& part = request->emplace<BatchPart>(
+        BatchPart{&one_sided,
+                  is_put ? Direction::kPut : Direction::kGet,
+                  {notification.value_or(0), notification.has_value()}});
     request->endpoint = &endpoint;
     request->protocol = is_put ? "put of pieces" : "get of pieces";
-    request->length = total;
-    endpoint.count_send(total);
+    request->length = checked.total;
     request->order = Request::Order::kOneSided;
     request->post = post_batch;
     request->cleanup = finish_batch;
+    if (const ucs_status_t status = take_pieces(*request, checked.pieces); status != UCS_OK) {
+        if (part.under_way == 0) {
+            one_sided.requests.recycle(*request);
+            return UCS_STATUS_PTR(status);
+        }
+        request->status = status;
+    }
+    endpoint.count_send(checked.total);
     return endpoint.submit(*request, params);
 }
 
