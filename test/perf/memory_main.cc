@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kFew = 100;
 constexpr size_t kMany = 10000;
-constexpr size_t kLimit = 400;  // bytes of heap, the allocator's own included
+constexpr size_t kLimit = 280;  // bytes of heap, the allocator's own included
 
 size_t heap() {
     const struct mallinfo2 info = mallinfo2();

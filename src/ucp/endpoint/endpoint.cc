@@ -175,19 +175,21 @@ ucs_status_t Endpoint::modify(const ucp_ep_params_t& params) {
 void Endpoint::set_handlers(const ucp_ep_params_t& params) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
     if (has(UCP_EP_PARAM_FIELD_ERR_HANDLER)) {
-        error_callback_ = params.err_handler.cb;
-        error_argument_ = params.err_handler.arg;
+        EndpointExtras& extras = make_extras();
+        extras.error_callback = params.err_handler.cb;
+        extras.user_argument = params.err_handler.arg;
     }
-    if (has(UCP_EP_PARAM_FIELD_USER_DATA)) error_argument_ = params.user_data;
+    if (has(UCP_EP_PARAM_FIELD_USER_DATA)) make_extras().user_argument = params.user_data;
     if (has(UCP_EP_PARAM_FIELD_NAME) && params.name != nullptr) make_extras().name = params.name;
 }
 
 void Endpoint::take_from_user() {
     clear_flag(kUser);
     clear_flag(kPeerErrors);
-    error_callback_ = nullptr;
-    error_argument_ = nullptr;
-    if (extras_ != nullptr && extras_->stream != nullptr) extras_->stream->close();
+    if (extras_ == nullptr) return;
+    extras_->error_callback = nullptr;
+    extras_->user_argument = nullptr;
+    if (extras_->stream != nullptr) extras_->stream->close();
 }
 
 void Endpoint::update_fast_path() {
@@ -256,14 +258,13 @@ void Endpoint::end_waiting() {
 }
 
 void Endpoint::tell_failure() {
-    if (error_callback_ == nullptr || !is_users() || !has_flag(kPeerErrors)) return;
-    const auto callback = error_callback_;
-    error_callback_ = nullptr;
-    callback(error_argument_, wrap(this), status_);
+    if (!has_error_callback() || !is_users() || !has_flag(kPeerErrors)) return;
+    const auto callback = std::exchange(extras_->error_callback, nullptr);
+    callback(extras_->user_argument, wrap(this), status_);
 }
 
 void Endpoint::log_failure() const {
-    if (is_users() && error_callback_ == nullptr && has_flag(kPeerErrors)) {
+    if (is_users() && !has_error_callback() && has_flag(kPeerErrors)) {
         ucs::log_warn("endpoint to worker {:016x} failed: {}", remote_uuid_,
                       ucs_status_string(status_));
     } else {

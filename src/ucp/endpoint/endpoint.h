@@ -272,7 +272,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
      */
     void take_lanes(Endpoint& made);
     /** The argument of the error callback, and what stream polls report. */
-    void* user_argument() const { return error_argument_; }
+    void* user_argument() const { return extras_ == nullptr ? nullptr : extras_->user_argument; }
     bool owns(const uct::Endpoint* lane) const;
     /**
      * The domains of its lanes and of its rails, as many as `pairs` takes: what the keys of a bulk
@@ -399,6 +399,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         one_sided_fenced_ &= static_cast<uint8_t>(~bit);
     }
     void set_handlers(const ucp_ep_params_t& params);
+    bool has_error_callback() const {
+        return extras_ != nullptr && extras_->error_callback != nullptr;
+    }
     void update_fast_path();
     static ucs_status_t serve_requests(uct::Pending* pending);
     static ucs_status_t serve_controls(uct::Pending* pending);
@@ -429,8 +432,6 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint32_t remote_finished_ = 0;
     Greeting greeting_ = Greeting::kNone;
     Life life_ = Life::kOpen;
-    ucp_err_handler_cb_t error_callback_ = nullptr;
-    void* error_argument_ = nullptr;
 };
 
 }  // namespace ucp

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ucp/api/ucp.h"
 #include "ucs/type/status.h"
 
 namespace ucp {
@@ -86,8 +87,10 @@ class SocketConnection {
 
 /** What only some endpoints have: apart, so that the others stay small. */
 struct EndpointExtras {
-    std::string name;                              //!< from ucp_ep_params_t
-    std::unique_ptr<StreamReceiver> stream;        //!< null: nothing was received or read yet
+    ucp_err_handler_cb_t error_callback = nullptr;
+    void* user_argument = nullptr;           //!< of the callback, and what stream polls report
+    std::string name;                        //!< from ucp_ep_params_t
+    std::unique_ptr<StreamReceiver> stream;  //!< null: nothing was received or read yet
     std::unique_ptr<SocketConnection> connection;  //!< null: the peer is known by its address
     std::vector<uint32_t> finished_early;          //!< remote operations that earlier ones outlast
     uint16_t partner = 0;                          //!< Loopbacks::add(); 0: none

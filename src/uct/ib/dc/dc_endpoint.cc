@@ -7,7 +7,7 @@ DcEndpoint::DcEndpoint(DcInterface& interface, const DcTarget& target, const DcT
                        bool is_internal)
     : interface_(interface),
       target_(target),
-      front_{tokens.outgoing, 0},
+      token_(tokens.outgoing),
       incoming_(tokens.incoming),
       credits_(static_cast<int16_t>(interface.credit_window())),
       dci_(interface.pool().assign()),

@@ -44,20 +44,14 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     /** A message begins with its sender's token and its id. */
     static constexpr size_t kFront = sizeof(uint64_t);
     struct Front {
-        uint64_t token;
+        uint64_t token;  //!< with the id in the highest byte
         uint64_t header;
-        /** The highest byte of the token's word is the id's. */
-        void set_id(uint8_t id) { reinterpret_cast<uint8_t*>(&token)[kFront - 1] = id; }
     };
-    const Front& plain_front(uint8_t id, uint64_t header) {
-        front_.set_id(id);
-        front_.header = header;
-        return front_;
-    }
-    const Front& front(uint8_t id, uint64_t header) { return plain_front(id, header); }
-    void write_front(std::byte* to, uint8_t id) {
-        front_.set_id(id);
-        std::memcpy(to, &front_.token, sizeof(front_.token));
+    Front plain_front(uint8_t id, uint64_t header) const { return {with_id(id), header}; }
+    Front front(uint8_t id, uint64_t header) const { return plain_front(id, header); }
+    void write_front(std::byte* to, uint8_t id) const {
+        const uint64_t token = with_id(id);
+        std::memcpy(to, &token, sizeof(token));
     }
     void message_posted() {
         if (has_flow_control_ && --credits_ <= interface_.hard_threshold()) [[unlikely]] {
@@ -73,10 +67,9 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
             return nullptr;
         DciPool& pool = interface_.pool();
         Dci& dci = pool.at(dci_);
-        if (pool.is_special() || !dci.queue.has_plain_room() || pool.is_over_quota(dci))
-            [[unlikely]] {
+        // As long as initiators are left nobody waits for one, and no owner has to give way.
+        if (pool.is_special() || !dci.queue.has_plain_room()) [[unlikely]]
             return nullptr;
-        }
         return &dci.queue;
     }
     bool post_plain(SendQueue& queue, std::span<const ibv_data_buf, 2> pieces) {
@@ -111,13 +104,13 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
      */
     template <typename Message>
     bool send_control(Message message) {
-        static_assert(sizeof(message.token) == sizeof(front_.token));
-        front_.set_id(Message::kHeader);
-        message.token = front_.token;
+        static_assert(sizeof(message.token) == sizeof(token_));
+        message.token = with_id(Message::kHeader);
         return send_control(&message, sizeof(message));
     }
 
   private:
+    uint64_t with_id(uint8_t id) const { return token_ | uint64_t{id} << DcTokens::kBits; }
     bool send_control(const void* message, size_t length);
     ucs_status_t no_room(Dci* dci);
     ucs_status_t wait_for_grant();
@@ -125,7 +118,7 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
 
     DcInterface& interface_;
     DcTarget target_;
-    Front front_;              //!< of the message that is sent; the token is this endpoint's
+    uint64_t token_;           //!< DcTokens::outgoing
     uint64_t incoming_;        //!< DcTokens::incoming
     uint32_t last_ = 0;        //!< number of the last work request, on its initiator
     uint32_t last_chain_ = 0;  //!< likewise of a chain, while has_chain_
@@ -139,6 +132,6 @@ class DcEndpoint final : public Operations<DcEndpoint>, public PendingQueue::Gro
     bool has_chain_ : 1 = false;  //!< one was posted since the endpoint got its initiator
     uint64_t grant_ = 0;          //!< id of the request that is under way
 };
-static_assert(sizeof(DcEndpoint) <= 120);
+static_assert(sizeof(DcEndpoint) <= 104);
 
 }  // namespace uct::ib
