@@ -2,13 +2,35 @@
 #include "ucs/sys/process.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
 namespace ucs {
+
+namespace {
+
+std::atomic<uint32_t> known_number{0};  //!< of this process; 0: to be asked for
+
+uint32_t ask_for_number() {
+    static const bool is_forgotten_in_children =
+        pthread_atfork(nullptr, nullptr,
+                       [] { known_number.store(0, std::memory_order_relaxed); }) == 0;
+    const auto number = static_cast<uint32_t>(getpid());
+    if (is_forgotten_in_children) known_number.store(number, std::memory_order_relaxed);
+    return number;
+}
+
+}  // namespace
+
+uint32_t Process::own_number() {
+    const uint32_t number = known_number.load(std::memory_order_relaxed);
+    return number != 0 ? number : ask_for_number();
+}
 
 std::optional<Process> Process::find(uint32_t pid) {
     char path[32], text[1024];
@@ -36,12 +58,12 @@ std::optional<Process> Process::find(uint32_t pid) {
 }
 
 Process Process::self() {
-    const auto pid = static_cast<uint32_t>(getpid());
+    const uint32_t pid = own_number();
     return find(pid).value_or(Process{pid, 0});
 }
 
 bool Process::is_alive() const {
-    if (pid == static_cast<uint32_t>(getpid())) return true;
+    if (pid == own_number()) return true;
     const std::optional<Process> now = find(pid);
     return now && (start_time == 0 || now->start_time == start_time);
 }

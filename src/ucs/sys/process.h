@@ -12,6 +12,8 @@ struct Process {
     uint64_t start_time = 0;  //!< in clock ticks since boot; 0: not known
 
     static Process self();
+    /** The number of this process. Only the first call asks the system; a forked child's does. */
+    static uint32_t own_number();
     /** The process that has that number now. */
     static std::optional<Process> find(uint32_t pid);
     /** A zombie is dead. A system call or three: not for fast paths. */

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <span>
 
 namespace ucs {
 
@@ -73,6 +74,10 @@ class Entropy {
   public:
     // 64 random bits. Any thread may call it.
     virtual uint64_t draw() = 0;
+    // As many times 64 bits. Who keeps them for later draws anew in a forked child.
+    virtual void fill(std::span<uint64_t> words) {
+        for (uint64_t& word : words) word = draw();
+    }
 
   protected:
     constexpr Entropy() = default;
@@ -84,6 +89,8 @@ class SystemEntropy final : public Entropy {
   public:
     constexpr SystemEntropy() = default;
     uint64_t draw() override;
+    // One system call for up to 32 words, which take little longer than one.
+    void fill(std::span<uint64_t> words) override;
 };
 
 // A function of its seed: for tests and the simulator.

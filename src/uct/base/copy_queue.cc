@@ -142,7 +142,7 @@ unsigned CopyQueue::progress() {
         LocalCopy& copy = record.copy;
         const bool is_alone = turns_.empty();
         const ucs_status_t status =
-            advance(copy, is_alone ? piece_of(copy.left()) : std::min(copy.left(), kSlice));
+            advance(copy, is_alone ? piece_of(copy.left()) : std::min(copy.left(), slice()));
         if (status == UCS_OK && copy.left() != 0) {
             turns_.push_back(record);
             continue;

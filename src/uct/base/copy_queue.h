@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <cstddef>
@@ -67,14 +68,16 @@ class CopyGroup {
  * How many bytes a turn is worth follows from the rate of the copies so far. Copies of up to kSlice
  * bytes are done at once while the turn is worth anything yet, also before long ones that wait: a
  * turn leaves one slice for them.
- * Copies of a group may end in any order; who needs one waits for the others.
+ * Several have a slice at a time each, which is worth a quarter of a turn: where copies are fast,
+ * to cut one in many would cost calls of the system and nothing would be the sooner for it. Copies
+ * of a group may end in any order; who needs one waits for the others.
  *
  * One thread at a time, that of the interface.
  */
 class CopyQueue {
   public:
     static constexpr ucs::Duration kTurn = std::chrono::microseconds(40);
-    static constexpr size_t kSlice = 128 * 1024;           //!< what one of several has at a time
+    static constexpr size_t kSlice = 128 * 1024;           //!< the least of slice()
     static constexpr size_t kMostBytes = 2 * 1024 * 1024;  //!< of a turn, however fast copies are
     /** Bytes a second, until one was timed. */
     static constexpr double kAssumedRate = 8e9;
@@ -112,6 +115,8 @@ class CopyQueue {
 
     /** What a turn is worth, in bytes. */
     size_t turn_bytes() const { return turn_; }
+    /** What one of several has at a time. */
+    size_t slice() const { return std::max(kSlice, turn_ / 4); }
 
   private:
     using Turns = boost::intrusive::list<

@@ -72,15 +72,26 @@ KeyTable::Key KeyTable::add(const Grant& grant) {
     }
     KeySlot& slot = slots()[index];
     slot.grant = grant;
-    uint64_t number = 0;
-    while (number == 0) number = ucs::unique_id();
+    const uint64_t number = draw_number();
     slot.number.store(number, std::memory_order_release);
     return {index, number};
 }
 
+uint64_t KeyTable::draw_number() {
+    for (;;) {
+        if (drawn_ == 0) {
+            ucs::runtime().entropy->fill(numbers_);
+            drawn_ = numbers_.size();
+        }
+        if (const uint64_t number = numbers_[--drawn_]; number != 0) return number;
+    }
+}
+
 void KeyTable::remove(const Key& key) {
     if (key.slot == kNoSlot) return;
-    slots()[key.slot].number.store(0, std::memory_order_seq_cst);
+    // Seen before any message that is sent from now on. Nobody waits here for the line, which the
+    // peer has: the owner of a message that was announced would do so for each.
+    slots()[key.slot].number.store(0, std::memory_order_release);
     try {
         free_.push_back(key.slot);
     } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -70,12 +71,17 @@ class KeyTable {
     }
 
   private:
+    /** Not 0. */
+    uint64_t draw_number();
     KeySlot* slots() { return reinterpret_cast<KeySlot*>(segment_->base()); }
 
     std::unique_ptr<SharedSegment> segment_;
     bool is_refused_ = false;  //!< there is no shared memory: not asked for again
     uint32_t used_ = 0;        //!< slots from here on were never used
     std::vector<uint32_t> free_;
+    /** Drawn ahead: a system call for each would take as long as a short message. */
+    std::array<uint64_t, 32> numbers_;
+    size_t drawn_ = 0;  //!< of these, from the front, still to be used
 };
 
 /** What a key names in a mapped table. @return false if the key is not good */

@@ -90,7 +90,7 @@ ucs_status_t SmDomain::register_memory(void* address, size_t length, PeerRights 
 void SmDomain::deregister_memory(MemoryHandle* handle) {
     auto* const region = static_cast<LocalRegion*>(handle);
     // A child of fork() has a copy of all but the table, which is its parent's.
-    if (static_cast<uint32_t>(getpid()) == self_.pid) keys_.remove(region->key);
+    if (Process::own_number() == self_.pid) keys_.remove(region->key);
     regions_.destroy(region);
 }
 

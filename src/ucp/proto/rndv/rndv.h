@@ -75,7 +75,9 @@ class Rendezvous {
                     uint64_t envelope, const RndvHeader* am, Memory* user_memory,
                     uint64_t stamp = 0);
     /** Fetch announced data into a request made by open_receive(); its end may come at once. */
-    void receive(Request& request, std::span<const std::byte> announcement);
+    void receive(Request& request, const Announcement& announcement);
+    /** The same of an announcement that was kept as it came. */
+    void receive(Request& request, std::span<const std::byte> bytes);
     /** What the table of protocols is to be asked for: as ucp::buffer_class(), or kMapped. */
     select::BufferClass buffer_class(Endpoint& endpoint, select::Operation operation,
                                      const Packer& buffer, const Memory* memory) {

@@ -296,6 +296,10 @@ void Rendezvous::receive(Request& request, std::span<const std::byte> bytes) {
     Announcement announcement;
     // The bytes were checked when they came.
     if (!parse_announcement(bytes, &announcement)) return request.complete(UCS_ERR_IO_ERROR);
+    receive(request, announcement);
+}
+
+void Rendezvous::receive(Request& request, const Announcement& announcement) {
     const RndvRts& rts = announcement.rts;
     TagReceive& receive = request.part<TagReceive>();
     receive.sender = rts.sender;

@@ -274,7 +274,7 @@ ucs_status_t TagEngine::on_announcement(void* arg, void* data, size_t length,
     if (Request* request = self.take_expected(tag)) {
         self.time_announced(*request, announcement.rts);
         matched(*request, tag, announcement.rts.length);
-        self.rndv_.receive(*request, bytes);
+        self.rndv_.receive(*request, announcement);
         return UCS_OK;
     }
     TagMessage* message = self.allocate(tag, TagMessageKind::kRendezvous, length);

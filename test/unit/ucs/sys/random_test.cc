@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -54,6 +55,22 @@ TEST(Entropy, TheSystemsDiffersEachTime) {
     std::set<uint64_t> drawn;
     for (int count = 0; count < 1000; ++count) drawn.insert(entropy.draw());
     EXPECT_EQ(drawn.size(), 1000u);
+}
+
+TEST(Entropy, TheSystemFillsAnyNumberOfWords) {
+    SystemEntropy entropy;
+    // More than the kernel gives at a time.
+    std::array<uint64_t, 1000> words{};
+    entropy.fill(words);
+    EXPECT_EQ(std::set<uint64_t>(words.begin(), words.end()).size(), words.size());
+    EXPECT_EQ(std::ranges::count(words, 0u), 0);
+}
+
+TEST(Entropy, FillingIsDrawing) {
+    SeededEntropy entropy(6), same(6);
+    std::array<uint64_t, 3> words{};
+    entropy.fill(words);
+    for (const uint64_t word : words) EXPECT_EQ(word, same.draw());
 }
 
 }  // namespace

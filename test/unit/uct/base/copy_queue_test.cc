@@ -157,6 +157,29 @@ TEST_F(CopyQueueTest, SeveralShareTurnsByBytes) {
     EXPECT_EQ(small.there, small.here);
 }
 
+TEST_F(CopyQueueTest, FastCopiesAreNotCutSmall) {
+    machine_.rate = 40e9;
+    Bytes timed(64 << 20);
+    Done timed_done;
+    EXPECT_EQ(queue.start(group, timed.put(), &timed_done), UCS_INPROGRESS);
+    while (!timed_done.is_done) progress();
+    // As much as before takes a quarter of a turn now, so several of 256 KiB go in one piece each.
+    std::vector<std::unique_ptr<Bytes>> bytes;
+    std::vector<std::unique_ptr<Done>> done;
+    size_t under_way = 0;
+    for (int i = 0; i < 16; ++i) {
+        bytes.push_back(std::make_unique<Bytes>(256 << 10));
+        done.push_back(std::make_unique<Done>());
+        if (queue.start(group, bytes.back()->put(), done.back().get()) == UCS_INPROGRESS)
+            ++under_way;
+    }
+    ASSERT_GT(under_way, 2u);
+    machine_.pieces.clear();
+    while (!queue.empty()) queue.progress();
+    EXPECT_EQ(machine_.pieces.size(), under_way);
+    for (const auto& each : bytes) EXPECT_EQ(each->there, each->here);
+}
+
 TEST_F(CopyQueueTest, ShortCopiesDoNotWaitForLongOnes) {
     Bytes large(64 << 20), small(64 << 10);
     Done large_done, small_done;
