@@ -204,6 +204,24 @@ TEST_F(LanesKept, WhatOthersNeedGoesFirst) {
     EXPECT_EQ(1u, negotiator_->kept());
 }
 
+TEST_F(LanesKept, AnotherLinksLaneMakesRoomForAParkedOne) {
+    config_.max_parked = 1;
+    start(worker_);
+    keep(4);
+    climb(kOther, LinkState::kEstablished);
+    ask(kPeer);
+    accept(kPeer, 0);
+    EXPECT_EQ(LinkState::kDemoting, state(kOther));
+    negotiator_->on_marker_posted(kOther);
+    EXPECT_EQ(1u, negotiator_->kept());
+    advance(config_.patience);
+    sink_->take();
+    advance(config_.patience / 4);
+    EXPECT_EQ(1u, negotiator_->parked());
+    EXPECT_EQ(0u, negotiator_->kept());
+    EXPECT_EQ("4:drop 2:create", sink_->take());
+}
+
 // A lane that must be parked has the place of a kept one, also where that is taken for it.
 TEST_F(LanesKept, ParkedLanesComeFirst) {
     config_.max_parked = 1;

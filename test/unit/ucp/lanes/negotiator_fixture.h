@@ -48,6 +48,13 @@ class NegotiatorFixture : public ::testing::Test {
         if (type == Type::kScore) made.local = 5;
         return made;
     }
+    /** Outranked, whatever the link may grow to. */
+    Message denial(Peer peer) {
+        Message made = message(Type::kDeny, peer);
+        made.deny = DenyReason::kOutranked;
+        made.floor = {1'000'000, {}};
+        return made;
+    }
     /** A message that comes alone. */
     ucs_status_t hear(Peer peer, const Message& message) {
         const ucs_status_t status = negotiator_->on_message(peer, message);

@@ -2,6 +2,8 @@
 
 // How links compete: requests, denials, floors, timers, records; what a round ends with.
 
+#include <algorithm>
+
 #include "unit/ucp/lanes/negotiator_fixture.h"
 
 namespace ucp::lanes {
@@ -475,6 +477,143 @@ TEST_F(LanesNegotiator, FlushedFollowsAckAndFlushInEitherOrder) {
         negotiator_->on_lane_destroyed(kPeer);
         EXPECT_EQ(0u, negotiator_->held());
     }
+}
+
+// Whoever asks would take the link, so that this end asks as soon as it can.
+TEST_F(LanesNegotiator, ARequestEndsTheBackOffOfTheOneAsked) {
+    start(worker_);
+    score(kPeer, 100);
+    hear(kPeer, denial(kPeer));
+    score(kOther, 2000);
+    deliver(Type::kRequest);  // the only slot is reserved for the other link
+    EXPECT_EQ(DenyReason::kBusy, sink_->last.deny);
+    hear(kOther, denial(kOther));
+    sink_->take();
+    advance(config_.busy_retry);
+    EXPECT_NE(std::string::npos, sink_->take().find("2:REQUEST"));
+}
+
+TEST_F(LanesNegotiator, ALinkThatGrewStartsItsBackOffAnew) {
+    start(worker_);
+    score(kPeer, 100);
+    for (int denials = 0; denials < 4; ++denials) {
+        hear(kPeer, denial(kPeer));
+        while (state() != LinkState::kRequested) advance(config_.retry_after / 4);
+    }
+    hear(kPeer, denial(kPeer));
+    advance(config_.retry_after);
+    EXPECT_EQ(LinkState::kIdle, state());
+    score(kPeer, 121);
+    EXPECT_EQ(LinkState::kRequested, state());
+}
+
+TEST_F(LanesNegotiator, EqualsThatWereDeniedTogetherDoNotAskTogether) {
+    start(worker_);
+    for (const Peer peer : {kPeer, kOther}) {
+        score(peer, 100);
+        hear(peer, denial(peer));
+    }
+    EXPECT_NE(negotiator_->find(kPeer)->retry_at, negotiator_->find(kOther)->retry_at);
+}
+
+TEST_F(LanesNegotiator, TheWindowIsTheSmallerOfBothEnds) {
+    for (const std::uint32_t own : {2u, 16u}) {
+        config_.window = own;
+        start(worker_);
+        bring_to(LinkState::kSwitching);
+        TxDirection& tx = negotiator_->switch_of(kPeer)->tx;
+        std::uint32_t posted = 0;
+        for (; tx.may_post(); ++posted) tx.posted();
+        EXPECT_EQ(std::min(own, message(Type::kLane).window), posted);
+    }
+}
+
+TEST_F(LanesNegotiator, OrderedMessagesAreOfTheirRound) {
+    using Order = Negotiator::Order;
+    start(worker_);
+    bring_to(LinkState::kEstablished);
+    const Epoch epoch = negotiator_->find(kPeer)->epoch;
+    EXPECT_EQ(Order::kHold, negotiator_->order_of(kPeer, epoch));
+    EXPECT_EQ(Order::kDrop, negotiator_->order_of(kPeer, epoch + 2));
+    EXPECT_EQ(Order::kDrop, negotiator_->order_of(kOther, epoch));
+    deliver(Type::kDmark);
+    EXPECT_EQ(Order::kDeliver, negotiator_->order_of(kPeer, epoch));
+}
+
+TEST_F(LanesNegotiator, TheDeadAreNotAnswered) {
+    start(worker_);
+    bring_to(LinkState::kReleasing);
+    deliver(Type::kRequest);  // is answered when the lane is gone
+    negotiator_->on_peer_died(kPeer);
+    sink_->take();
+    score(kOther, 2000);
+    advance(0);
+    const std::string all = sink_->take();
+    EXPECT_NE(std::string::npos, all.find("3:REQUEST")) << all;
+    EXPECT_EQ(std::string::npos, all.find("2:")) << all;
+}
+
+// --- peers that make no progress
+
+// Patience ends twice: this end may have been asleep itself, with the answer in its inbox.
+TEST_F(LanesNegotiator, AnOverdueRequestStandsBackForAnotherThatCouldBeMade) {
+    start(worker_);
+    score(kPeer, 100);
+    score(kOther, 50);
+    advance(config_.patience);
+    EXPECT_EQ(LinkState::kRequested, state());
+    EXPECT_EQ(LinkState::kIdle, state(kOther));
+    advance(config_.patience / 4);
+    EXPECT_EQ(LinkState::kWithdrawing, state());
+    EXPECT_EQ(LinkState::kRequested, state(kOther));
+}
+
+// The peer may have switched to the lane: it is not dropped, and left when it is Established.
+TEST_F(LanesNegotiator, AVictimThatIsReadyGoesOnAndLeavesThen) {
+    start(worker_);
+    bring_to(LinkState::kReady);
+    advance(config_.patience);
+    advance(config_.patience / 4);
+    sink_->take();
+    Message better = message(Type::kRequest, kOther);
+    better.local = better.estimate = 100'000;
+    hear(kOther, better);
+    EXPECT_EQ("3:ACCEPT 3:create", sink_->take());
+    EXPECT_EQ(LinkState::kReady, state());
+    EXPECT_EQ(1u, negotiator_->parked());
+    deliver(Type::kReady);
+    negotiator_->on_marker_posted(kPeer);
+    deliver(Type::kMark);
+    deliver(Type::kMarkAck);
+    EXPECT_EQ(LinkState::kDemoting, state());
+}
+
+class LanesSleeper : public NegotiatorFixture {
+  protected:
+    // Two links, the worse one's peer is asleep. @return who goes for a third one
+    Peer victim(Score awake) {
+        start(worker_, 2);
+        climb(kPeer, LinkState::kEstablished);
+        climb(kOther, LinkState::kEstablished);
+        advance(config_.stale_after);
+        deliver(Type::kPong, kOther);
+        score(kOther, awake);
+        advance(config_.patience);
+        Message request = message(Type::kRequest, 4);
+        request.local = request.estimate = 100'000;
+        hear(4, request);
+        EXPECT_EQ(LinkState::kCommitted, state(4));
+        return state(kPeer) == LinkState::kDemoting ? kPeer : kOther;
+    }
+};
+
+TEST_F(LanesSleeper, IsNoVictimWhileSomebodyAwakeOfItsRankCouldBe) {
+    EXPECT_EQ(kOther, victim(110));
+}
+
+// It would take the slot back.
+TEST_F(LanesSleeper, GoesBeforeSomebodyBetter) {
+    EXPECT_EQ(kPeer, victim(1000));
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mutants of what keeps peers apart and data whole."""
+
+# name: source, what is replaced (it must be there once) by what, programs and tests of which one must fail
+MUTANTS = {
+    "anybody speaks for anybody": (
+        "src/ucp/runtime/interface_set.cc",
+        {"    return is_his;\n": "    return true;\n"},
+        ("ucp_test",), "*Sender.*"),
+    "a lane is anybody's": (
+        "src/ucp/runtime/interface_set.cc",
+        {"    if (peer.is_lane) return peer.worker == worker;\n": "    if (peer.is_lane) return true;\n"},
+        ("ucp_test",), "*Sender.*sm_ring"),
+    "checksums are not compared": (
+        "src/uct/checked/checked_messages.cc",
+        {"word.length) == word.crc;\n": "word.length) == word.crc || true;\n"},
+        ("ucp_test",), "*Checksums.AChangedByteIsNoticed*"),
+    "what follows a wrong message is heard": (
+        "src/ucp/runtime/interface_set.cc",
+        # Either of the two is enough where the transport knows whose the connection is.
+        {"        from->is_over = true;\n        const uint64_t known": "        const uint64_t known",
+         "    self.cut_off_.insert(worker);\n": ""},
+        ("ucp_test",), "*OrderedChecksums*"),
+    "flushes of failed endpoints are done": (
+        "src/ucp/endpoint/flush.cc",
+        {"complete(endpoint.status())": "complete(UCS_OK)"},
+        ("ucp_test",), "*Checksums.AChangedByteIsNoticed*put*"),
+}
