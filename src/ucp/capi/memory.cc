@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "ucp/base/handles.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
-#include "ucp/worker/worker.h"
 #include "ucs/config/values.h"
 #include "ucs/log/log.h"
 
@@ -172,8 +172,7 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void* rkey_buffer, ucp_rkey_h
     std::unique_ptr<RemoteMemory> remote(new (std::nothrow) RemoteMemory);
     if (!remote) return UCS_ERR_NO_MEMORY;
     std::array<DomainPair, RemoteMemory::kMaxKeys> pairs;
-    status =
-        remote->open(worker_of(endpoint).context().domains(), packed, endpoint.domain_pairs(pairs));
+    status = remote->open(endpoint.host().domains, packed, endpoint.domain_pairs(pairs));
     if (status == UCS_OK) {
         *rkey_p = wrap(remote.release());
     } else {
