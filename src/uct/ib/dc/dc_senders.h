@@ -32,8 +32,11 @@ struct DcTokens {
  */
 class DcKeys {
   public:
+    /** Throws std::bad_alloc: without a key of its own a worker would be a stranger to all. */
+    DcKeys();
+
     const ucs::net::PublicKey& public_key() const { return keys_.public_key(); }
-    /** Of the worker with that key; computed, or known from not long ago. */
+    /** Of the worker with that key; computed, or known from not long ago. Throws std::bad_alloc. */
     DcTokens tokens_of(const ucs::net::PublicKey& theirs);
 
   private:
