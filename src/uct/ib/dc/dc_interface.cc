@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 
 #include "ucs/config/table.h"
 #include "ucs/log/log.h"
@@ -189,15 +190,24 @@ void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint64_t token = first & DcTokens::kMask;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
         const uint8_t id = header & am_header::kIdMask;
-        if (!sender_.admits(peers_.sender(token), id, data, length) ||
-            !dispatch_am(params_.am_table, id, data, length, buffer)) {
-            receives_.recycle(buffer);
+        const AmTable& table = params_.am_table;
+        bool is_kept = false;
+        try {
+            is_kept = sender_.admits(peers_.sender(token), id, data, length) &&
+                      dispatch_am(table, id, data, length, buffer);
+        } catch (const std::bad_alloc&) {
+            if (table.lost != nullptr) table.lost(table.lost_arg, id, data, length);
         }
+        if (!is_kept) receives_.recycle(buffer);
         return;
     }
     const std::span<const std::byte> message(data - kFront, size_t{length} + kFront);
     if (header == GrantRequest::kHeader) {
-        answer(token, message);
+        try {
+            answer(token, message);
+        } catch (const std::bad_alloc&) {
+            ucs::log_debug("{}: no memory for a grant: it is asked for again", device().name());
+        }
     } else if (header == Grant::kHeader) {
         granted(token, message);
     } else {
