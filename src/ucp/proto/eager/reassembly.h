@@ -69,7 +69,7 @@ class Reassembly {
     /**
      * No endpoint leads to the sender any more. What has arrived of it may lie in queues still, and
      * must not be overtaken: its messages end with the error only when nothing has come of it for a
-     * second, and for some looks.
+     * second, and for some looks. Throws std::bad_alloc, without effect.
      */
     void sender_failed(uint64_t sender, ucs_status_t status) {
         failed_.insert_or_assign(sender, FailedSender{status, {}, 0});
