@@ -232,11 +232,9 @@ void Worker::out_of_memory() {
 void Worker::message_lost(void* arg, std::optional<uint64_t> sender) {
     auto& self = *static_cast<Worker*>(arg);
     Endpoint* const endpoint = sender ? self.endpoints_.find(*sender) : nullptr;
-    if (!sender) {
-        self.out_of_memory();
-    } else if (endpoint != nullptr) {
-        endpoint->reset(UCS_ERR_NO_MEMORY);
-    }
+    if (!sender) return self.out_of_memory();
+    if (endpoint != nullptr) endpoint->reset(UCS_ERR_NO_MEMORY);
+    self.reassembly_.end_all_of(*sender, UCS_ERR_NO_MEMORY);
 }
 
 void Worker::cut_off(void* arg, uint64_t sender, ucs_status_t why) {

@@ -74,6 +74,8 @@ class Reassembly {
     void sender_failed(uint64_t sender, ucs_status_t status) {
         failed_.insert_or_assign(sender, FailedSender{status, {}, 0});
     }
+    /** Something of what the sender has sent is lost here: its messages end now. */
+    void end_all_of(uint64_t sender, ucs_status_t status);
     /** Now and then, behind looks at the transports. */
     void advance(ucs::Time now) {
         if (!failed_.empty()) [[unlikely]]
@@ -109,7 +111,6 @@ class Reassembly {
     static ucs_status_t on_fragment(void* self, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
     void give_up(ucs::Time now);
-    void finish_all_of(uint64_t sender, ucs_status_t status);
 
     InterfaceSet& interfaces_;
     std::unordered_map<uint64_t, FailedSender> failed_;  //!< by uuid
