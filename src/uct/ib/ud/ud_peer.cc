@@ -219,7 +219,9 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
         } catch (const std::bad_alloc&) {
             assembly_.reset();
             assembling_ = Assembling::kLost;
-            if (table.lost != nullptr) table.lost(table.lost_arg, header.id, payload, length);
+            SenderScope sender(table);
+            if (sender.admits(identity_, header.id, payload, length) && table.lost != nullptr)
+                table.lost(table.lost_arg, header.id, payload, length);
         }
     }
     // A correct peer sends no more; the rest of a longer message is dropped.
