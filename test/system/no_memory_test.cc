@@ -299,10 +299,13 @@ class Pair {
         return ucp_worker_create(wrap(sides_[index].context.get()), &params, &sides_[index].worker);
     }
     ucs_status_t connect(size_t from) {
-        Side& side = sides_[from];
+        return connect(sides_[from].worker, peer(from).worker, &errors_, &sides_[from].endpoint);
+    }
+    static ucs_status_t connect(ucp_worker_h from, ucp_worker_h to, int* errors,
+                                ucp_ep_h* endpoint) {
         ucp_address_t* address = nullptr;
         size_t length = 0;
-        ucs_status_t status = ucp_worker_get_address(peer(from).worker, &address, &length);
+        ucs_status_t status = ucp_worker_get_address(to, &address, &length);
         if (status != UCS_OK) return status;
         ucp_ep_params_t params{};
         params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -310,9 +313,9 @@ class Pair {
         params.address = address;
         params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
-                              &errors_};
-        status = ucp_ep_create(side.worker, &params, &side.endpoint);
-        ucp_worker_release_address(side.worker, address);
+                              errors};
+        status = ucp_ep_create(from, &params, endpoint);
+        ucp_worker_release_address(from, address);
         return status;
     }
     void open() {
@@ -324,24 +327,34 @@ class Pair {
     void open_and_connect() {
         open();
         for (size_t index = 0; index < size(); ++index) ASSERT_EQ(connect(index), UCS_OK);
-        for (size_t from = 0; from < size(); ++from) {
-            uint64_t sent = 7, received = 0;
-            void* receive = ucp_tag_recv_nbx(peer(from).worker, &received, sizeof(received), 99,
-                                             UINT64_MAX, &kNothing);
-            ASSERT_EQ(
-                finish(ucp_tag_send_nbx(sides_[from].endpoint, &sent, sizeof(sent), 99, &kNothing)),
-                UCS_OK);
-            ASSERT_EQ(finish(receive), UCS_OK);
-        }
+        for (size_t from = 0; from < size(); ++from)
+            ASSERT_TRUE(brings_word(sides_[from].endpoint, peer(from).worker));
+        if (is_self_) return;
+        const ucp_worker_h receiver = worker(target());
+        ASSERT_EQ(connect(receiver, receiver, &bystander_errors_, &bystander_), UCS_OK);
+        ASSERT_TRUE(brings_word(bystander_, receiver));
+    }
+    bool brings_word(ucp_ep_h endpoint, ucp_worker_h to) {
+        uint64_t sent = 7, received = 0;
+        void* receive =
+            ucp_tag_recv_nbx(to, &received, sizeof(received), 99, UINT64_MAX, &kNothing);
+        return finish(ucp_tag_send_nbx(endpoint, &sent, sizeof(sent), 99, &kNothing)) == UCS_OK &&
+               finish(receive) == UCS_OK && received == sent;
+    }
+    /** Another endpoint of the receiver, to itself, goes on whatever becomes of the others. */
+    void check_bystander() {
+        if (bystander_ == nullptr || worker(target()) == nullptr) return;
+        EXPECT_EQ(bystander_errors_, 0) << "an endpoint that had no part in it has failed";
+        EXPECT_TRUE(brings_word(bystander_, worker(target())));
     }
     /** Endpoints by force; so that what they hold ends. */
     void close() {
         ucp_request_param_t force{};
         force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
         force.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        for (auto& side : sides_) {
-            if (side.endpoint == nullptr) continue;
-            void* const closing = ucp_ep_close_nbx(std::exchange(side.endpoint, nullptr), &force);
+        for (ucp_ep_h* endpoint : {&sides_[0].endpoint, &sides_[1].endpoint, &bystander_}) {
+            if (*endpoint == nullptr) continue;
+            void* const closing = ucp_ep_close_nbx(std::exchange(*endpoint, nullptr), &force);
             if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
         }
         for (int round = 0; round < 10; ++round) step();
@@ -430,6 +443,8 @@ class Pair {
     ucs::VirtualClock clock_;
     std::unique_ptr<SoftWire> wire_;
     uct::Component* component_ = nullptr;
+    ucp_ep_h bystander_ = nullptr;
+    int bystander_errors_ = 0;
     int errors_ = 0;
     bool has_failed_ = false;
     Side sides_[2];
@@ -464,6 +479,7 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
             }
             was_hit = injection.failed != 0;
             injection.failures = 0;
+            pair.check_bystander();
             if (HasFailure()) return;
         }
         RecordProperty("positions", static_cast<int>(k - 2));
