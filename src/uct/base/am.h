@@ -26,8 +26,8 @@ inline bool dispatch_am(const AmTable& table, uint8_t id, void* data, size_t len
 
 /** May a message of that sender be handed over? One that there is no memory to ask about is lost.
  */
-inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id, const void* data,
-                        size_t length) {
+[[gnu::noinline]] inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id,
+                                          const void* data, size_t length) {
     try {
         return table.admits(table.admits_arg, from, id, data, length);
     } catch (const std::bad_alloc&) {

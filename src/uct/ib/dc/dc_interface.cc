@@ -190,15 +190,10 @@ void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint64_t token = first & DcTokens::kMask;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
         const uint8_t id = header & am_header::kIdMask;
-        const AmTable& table = params_.am_table;
-        bool is_kept = false;
-        try {
-            is_kept = sender_.admits(peers_.sender(token), id, data, length) &&
-                      dispatch_am(table, id, data, length, buffer);
-        } catch (const std::bad_alloc&) {
-            if (table.lost != nullptr) table.lost(table.lost_arg, id, data, length);
+        if (!sender_.admits(peers_.sender(token), id, data, length) ||
+            !dispatch_am(params_.am_table, id, data, length, buffer)) {
+            receives_.recycle(buffer);
         }
-        if (!is_kept) receives_.recycle(buffer);
         return;
     }
     const std::span<const std::byte> message(data - kFront, size_t{length} + kFront);

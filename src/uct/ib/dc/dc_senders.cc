@@ -45,10 +45,15 @@ PeerIdentity& DcSenders::sender_slow(uint64_t token) {
         senders_.clear();
         recent_ = {};
     }
-    PeerIdentity& sender =
-        senders_.try_emplace(token, PeerIdentity{.name = DcTokens::name(token)}).first->second;
-    recent_[token % kRecent] = {token, &sender};
-    return sender;
+    PeerIdentity named{.name = DcTokens::name(token)};
+    try {
+        PeerIdentity& sender = senders_.try_emplace(token, named).first->second;
+        recent_[token % kRecent] = {token, &sender};
+        return sender;
+    } catch (const std::bad_alloc&) {
+        passing_ = named;
+        return passing_;
+    }
 }
 
 }  // namespace uct::ib

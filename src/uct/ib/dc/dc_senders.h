@@ -73,6 +73,7 @@ class DcSenders {
 
     std::unordered_map<uint64_t, PeerIdentity> senders_;  //!< by token
     std::array<Recent, kRecent> recent_{};
+    PeerIdentity passing_{};  //!< one that there was no memory to keep
 };
 
 }  // namespace uct::ib
