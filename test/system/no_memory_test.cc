@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Memory runs out: of all that a step allocates, the k-th allocation fails, for each k until the
-// step gets by without. In start-up and connecting the same is done to system calls. No exception
-// may leave the C interface, and nothing may hang: what is lost ends its operation or its endpoint.
+// step gets by without. In start-up, connecting and transfers the same is done to system calls. No
+// exception may leave the C interface, and nothing may hang: what is lost ends its operation or its
+// endpoint.
 
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -137,6 +139,34 @@ int setsockopt(int socket, int level, int name, const void* value, socklen_t len
     static auto* const real = next<int(int, int, int, const void*, socklen_t)>("setsockopt");
     return call_fails(ENOMEM) ? -1 : real(socket, level, name, value, length);
 }
+ssize_t send(int socket, const void* bytes, size_t length, int flags) {
+    static auto* const real = next<ssize_t(int, const void*, size_t, int)>("send");
+    return call_fails(ENOBUFS) ? -1 : real(socket, bytes, length, flags);
+}
+ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+    static auto* const real = next<ssize_t(int, const msghdr*, int)>("sendmsg");
+    return call_fails(ENOBUFS) ? -1 : real(socket, message, flags);
+}
+ssize_t recv(int socket, void* bytes, size_t room, int flags) {
+    static auto* const real = next<ssize_t(int, void*, size_t, int)>("recv");
+    return call_fails(ENOMEM) ? -1 : real(socket, bytes, room, flags);
+}
+ssize_t recvmsg(int socket, msghdr* message, int flags) {
+    static auto* const real = next<ssize_t(int, msghdr*, int)>("recvmsg");
+    return call_fails(ENOMEM) ? -1 : real(socket, message, flags);
+}
+ssize_t process_vm_readv(pid_t process, const iovec* here, unsigned long here_count,
+                         const iovec* there, unsigned long there_count,
+                         unsigned long flags) noexcept {
+    static auto* const real = next<decltype(process_vm_readv)>("process_vm_readv");
+    return call_fails(ENOMEM) ? -1 : real(process, here, here_count, there, there_count, flags);
+}
+ssize_t process_vm_writev(pid_t process, const iovec* here, unsigned long here_count,
+                          const iovec* there, unsigned long there_count,
+                          unsigned long flags) noexcept {
+    static auto* const real = next<decltype(process_vm_writev)>("process_vm_writev");
+    return call_fails(ENOMEM) ? -1 : real(process, here, here_count, there, there_count, flags);
+}
 int epoll_create1(int flags) noexcept {
     static auto* const real = next<int(int)>("epoll_create1");
     return call_fails(EMFILE) ? -1 : real(flags);
@@ -216,8 +246,9 @@ constexpr size_t kLongest = 300'000;  //!< is announced
 /** Two workers, or one that talks to itself, over one component. */
 class Pair {
   public:
-    explicit Pair(const std::string& transport) : is_self_(transport == "self") {
-        if (transport == "dc") {
+    explicit Pair(const std::string& transport)
+        : is_self_(transport == "self"), is_ud_(transport == "ud") {
+        if (transport == "dc" || transport == "ud") {
             softhca::Model model = softhca::Model::instant();
             wire_ =
                 std::make_unique<SoftWire>(2, model, softhca::FaultPlan{}, SoftWire::Variables{});
@@ -244,6 +275,7 @@ class Pair {
             const Disarmed disarmed;
             config = quiet_config();
             config.rndv_threshold.emplace().bytes = 65536;
+            if (is_ud_) config.transports = {false, {"ud_verbs", "rc_verbs"}};
         }
         ContextSeams seams;
         if (wire_ != nullptr) {
@@ -267,10 +299,13 @@ class Pair {
         return ucp_worker_create(wrap(sides_[index].context.get()), &params, &sides_[index].worker);
     }
     ucs_status_t connect(size_t from) {
-        Side& side = sides_[from];
+        return connect(sides_[from].worker, peer(from).worker, &errors_, &sides_[from].endpoint);
+    }
+    static ucs_status_t connect(ucp_worker_h from, ucp_worker_h to, int* errors,
+                                ucp_ep_h* endpoint) {
         ucp_address_t* address = nullptr;
         size_t length = 0;
-        ucs_status_t status = ucp_worker_get_address(peer(from).worker, &address, &length);
+        ucs_status_t status = ucp_worker_get_address(to, &address, &length);
         if (status != UCS_OK) return status;
         ucp_ep_params_t params{};
         params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -278,9 +313,9 @@ class Pair {
         params.address = address;
         params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
-                              &errors_};
-        status = ucp_ep_create(side.worker, &params, &side.endpoint);
-        ucp_worker_release_address(side.worker, address);
+                              errors};
+        status = ucp_ep_create(from, &params, endpoint);
+        ucp_worker_release_address(from, address);
         return status;
     }
     void open() {
@@ -292,24 +327,34 @@ class Pair {
     void open_and_connect() {
         open();
         for (size_t index = 0; index < size(); ++index) ASSERT_EQ(connect(index), UCS_OK);
-        for (size_t from = 0; from < size(); ++from) {
-            uint64_t sent = 7, received = 0;
-            void* receive = ucp_tag_recv_nbx(peer(from).worker, &received, sizeof(received), 99,
-                                             UINT64_MAX, &kNothing);
-            ASSERT_EQ(
-                finish(ucp_tag_send_nbx(sides_[from].endpoint, &sent, sizeof(sent), 99, &kNothing)),
-                UCS_OK);
-            ASSERT_EQ(finish(receive), UCS_OK);
-        }
+        for (size_t from = 0; from < size(); ++from)
+            ASSERT_TRUE(brings_word(sides_[from].endpoint, peer(from).worker));
+        if (is_self_) return;
+        const ucp_worker_h receiver = worker(target());
+        ASSERT_EQ(connect(receiver, receiver, &bystander_errors_, &bystander_), UCS_OK);
+        ASSERT_TRUE(brings_word(bystander_, receiver));
+    }
+    bool brings_word(ucp_ep_h endpoint, ucp_worker_h to) {
+        uint64_t sent = 7, received = 0;
+        void* receive =
+            ucp_tag_recv_nbx(to, &received, sizeof(received), 99, UINT64_MAX, &kNothing);
+        return finish(ucp_tag_send_nbx(endpoint, &sent, sizeof(sent), 99, &kNothing)) == UCS_OK &&
+               finish(receive) == UCS_OK && received == sent;
+    }
+    /** Another endpoint of the receiver, to itself, goes on whatever becomes of the others. */
+    void check_bystander() {
+        if (bystander_ == nullptr || worker(target()) == nullptr) return;
+        EXPECT_EQ(bystander_errors_, 0) << "an endpoint that had no part in it has failed";
+        EXPECT_TRUE(brings_word(bystander_, worker(target())));
     }
     /** Endpoints by force; so that what they hold ends. */
     void close() {
         ucp_request_param_t force{};
         force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
         force.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        for (auto& side : sides_) {
-            if (side.endpoint == nullptr) continue;
-            void* const closing = ucp_ep_close_nbx(std::exchange(side.endpoint, nullptr), &force);
+        for (ucp_ep_h* endpoint : {&sides_[0].endpoint, &sides_[1].endpoint, &bystander_}) {
+            if (*endpoint == nullptr) continue;
+            void* const closing = ucp_ep_close_nbx(std::exchange(*endpoint, nullptr), &force);
             if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
         }
         for (int round = 0; round < 10; ++round) step();
@@ -394,10 +439,12 @@ class Pair {
     };
     Side& peer(size_t index) { return sides_[is_self_ ? 0 : 1 - index]; }
 
-    const bool is_self_;
+    const bool is_self_, is_ud_;
     ucs::VirtualClock clock_;
     std::unique_ptr<SoftWire> wire_;
     uct::Component* component_ = nullptr;
+    ucp_ep_h bystander_ = nullptr;
+    int bystander_errors_ = 0;
     int errors_ = 0;
     bool has_failed_ = false;
     Side sides_[2];
@@ -410,14 +457,6 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
     static void SetUpTestSuite() { ASSERT_TRUE(ucs::net::can_authenticate()); }
     void SetUp() override {
         if (!kCanInject) GTEST_SKIP() << "a sanitizer has the allocator";
-    }
-    /**
-     * What goes by bulk transfers over a network: an end of the transfer that fails for lack of
-     * memory does not always end what waits for it at the other end yet.
-     */
-    bool goes_by_bulk() const {
-        const std::string transport = GetParam();
-        return transport == "tcp" || transport == "dc";
     }
     /**
      * Runs `step` on a new pair, prepared by `prepare`, with the k-th allocation failing and
@@ -440,10 +479,14 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
             }
             was_hit = injection.failed != 0;
             injection.failures = 0;
+            pair.check_bystander();
             if (HasFailure()) return;
         }
-        RecordProperty("positions", static_cast<int>(k - 2));
+        positions_ += static_cast<int>(k - 2);
+        RecordProperty("positions", positions_);
     }
+
+    int positions_ = 0;  //!< at which something has failed, in all steps of the test
 };
 
 TEST_P(NoMemory, Context) {
@@ -492,7 +535,6 @@ void exchange_words(Pair& pair) {
 }
 
 TEST_P(NoMemory, Connect) {
-    if (GetParam() == std::string("dc")) GTEST_SKIP() << "not over this transport yet";
     each([](Pair& pair) { pair.open(); },
          [](Pair& pair) {
              for (size_t index = 0; index < pair.size(); ++index) {
@@ -562,7 +604,6 @@ TEST_P(NoMemory, Synchronous) {
 }
 
 TEST_P(NoMemory, Rendezvous) {
-    if (GetParam() == std::string("tcp")) GTEST_SKIP() << "not over this transport yet";
     for (const bool is_expected : {true, false}) {
         each([](Pair& pair) { pair.open_and_connect(); },
              [&](Pair& pair) { send_tagged(pair, kLongest, is_expected, false); });
@@ -570,7 +611,6 @@ TEST_P(NoMemory, Rendezvous) {
 }
 
 TEST_P(NoMemory, ForAWhile) {
-    if (goes_by_bulk()) GTEST_SKIP() << "not over this transport yet";
     each([](Pair& pair) { pair.open_and_connect(); },
          [&](Pair& pair) { send_tagged(pair, kLong, false, false); }, 20);
     each([](Pair& pair) { pair.open_and_connect(); },
@@ -662,7 +702,6 @@ void send_active(Pair& pair, size_t length, bool is_early) {
 
 TEST_P(NoMemory, ActiveMessages) {
     for (const size_t length : {size_t{8}, kLong, kLongest}) {
-        if (length == kLongest && goes_by_bulk()) continue;
         for (const bool is_early : {false, true}) {
             SCOPED_TRACE(testing::Message() << length << " bytes, early: " << is_early);
             each([](Pair& pair) { pair.open_and_connect(); },
@@ -701,75 +740,93 @@ TEST_P(NoMemory, Streams) {
          });
 }
 
+void access_remote_memory(Pair& pair) {
+    std::vector<uint8_t> here, there, back;
+    {
+        const Disarmed disarmed;
+        here = pattern(kLongest, 4);
+        there.resize(kLongest);
+        back.resize(kLongest);
+    }
+    ucp_mem_map_params_t map{};
+    map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    map.address = there.data();
+    map.length = there.size();
+    ucp_mem_h memory = nullptr;
+    if (ucp_mem_map(pair.context(pair.target()), &map, &memory) != UCS_OK) return;
+    void* packed = nullptr;
+    size_t size = 0;
+    ucp_rkey_h key = nullptr;
+    ucs_status_t status = ucp_rkey_pack(pair.context(pair.target()), memory, &packed, &size);
+    if (status == UCS_OK) status = ucp_ep_rkey_unpack(pair.endpoint(0), packed, &key);
+    const auto address = reinterpret_cast<uintptr_t>(there.data());
+    if (status == UCS_OK) {
+        status = pair.finish(
+            ucp_put_nbx(pair.endpoint(0), here.data(), kLongest, address, key, &kNothing));
+    }
+    if (status == UCS_OK) {
+        status = pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
+    }
+    if (status == UCS_OK) {
+        status = pair.finish(
+            ucp_get_nbx(pair.endpoint(0), back.data(), kLongest, address, key, &kNothing));
+    }
+    if (status == UCS_OK) {
+        const Disarmed disarmed;
+        EXPECT_EQ(back, here);
+    }
+    uint64_t added = 1;
+    ucp_request_param_t word{};
+    word.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
+    word.datatype = ucp_dt_make_contig(8);
+    if (status == UCS_OK) {
+        status = pair.finish(
+            ucp_atomic_op_nbx(pair.endpoint(0), UCP_ATOMIC_OP_ADD, &added, 1, address, key, &word));
+    }
+    if (status == UCS_OK) pair.finish(ucp_worker_flush_nbx(pair.worker(0), &kNothing));
+    if (key != nullptr) ucp_rkey_destroy(key);
+    if (packed != nullptr) ucp_rkey_buffer_release(packed);
+    {
+        const Disarmed disarmed;
+        pair.close();
+    }
+    EXPECT_EQ(ucp_mem_unmap(pair.context(pair.target()), memory), UCS_OK);
+}
+
 TEST_P(NoMemory, RemoteMemory) {
-    if (GetParam() == std::string("dc")) GTEST_SKIP() << "not over this transport yet";
-    each([](Pair& pair) { pair.open_and_connect(); },
-         [](Pair& pair) {
-             std::vector<uint8_t> here, there, back;
-             {
-                 const Disarmed disarmed;
-                 here = pattern(kLongest, 4);
-                 there.resize(kLongest);
-                 back.resize(kLongest);
-             }
-             ucp_mem_map_params_t map{};
-             map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-             map.address = there.data();
-             map.length = there.size();
-             ucp_mem_h memory = nullptr;
-             if (ucp_mem_map(pair.context(pair.target()), &map, &memory) != UCS_OK) return;
-             void* packed = nullptr;
-             size_t size = 0;
-             ucp_rkey_h key = nullptr;
-             ucs_status_t status =
-                 ucp_rkey_pack(pair.context(pair.target()), memory, &packed, &size);
-             if (status == UCS_OK) status = ucp_ep_rkey_unpack(pair.endpoint(0), packed, &key);
-             const auto address = reinterpret_cast<uintptr_t>(there.data());
-             if (status == UCS_OK) {
-                 status = pair.finish(
-                     ucp_put_nbx(pair.endpoint(0), here.data(), kLongest, address, key, &kNothing));
-             }
-             if (status == UCS_OK) {
-                 status = pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
-             }
-             if (status == UCS_OK) {
-                 status = pair.finish(
-                     ucp_get_nbx(pair.endpoint(0), back.data(), kLongest, address, key, &kNothing));
-             }
-             if (status == UCS_OK) {
-                 const Disarmed disarmed;
-                 EXPECT_EQ(back, here);
-             }
-             uint64_t added = 1;
-             ucp_request_param_t word{};
-             word.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE;
-             word.datatype = ucp_dt_make_contig(8);
-             if (status == UCS_OK) {
-                 status = pair.finish(ucp_atomic_op_nbx(pair.endpoint(0), UCP_ATOMIC_OP_ADD, &added,
-                                                        1, address, key, &word));
-             }
-             if (status == UCS_OK) pair.finish(ucp_worker_flush_nbx(pair.worker(0), &kNothing));
-             if (key != nullptr) ucp_rkey_destroy(key);
-             if (packed != nullptr) ucp_rkey_buffer_release(packed);
-             {
-                 const Disarmed disarmed;
-                 pair.close();
-             }
-             EXPECT_EQ(ucp_mem_unmap(pair.context(pair.target()), memory), UCS_OK);
-         });
+    each([](Pair& pair) { pair.open_and_connect(); }, access_remote_memory);
+}
+
+void close_in_peace(Pair& pair) {
+    uint64_t word = 1;
+    pair.finish(ucp_tag_send_nbx(pair.endpoint(0), &word, sizeof(word), 5, &kNothing));
+    pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
+    pair.leave(0);
 }
 
 TEST_P(NoMemory, Close) {
-    each([](Pair& pair) { pair.open_and_connect(); },
-         [](Pair& pair) {
-             uint64_t word = 1;
-             pair.finish(ucp_tag_send_nbx(pair.endpoint(0), &word, sizeof(word), 5, &kNothing));
-             pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing));
-             pair.leave(0);
-         });
+    each([](Pair& pair) { pair.open_and_connect(); }, close_in_peace);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, NoMemory, ::testing::Values("self", "sm", "tcp", "dc"),
+TEST_P(NoMemory, SystemCallsOfTransfers) {
+    const std::string transport = GetParam();
+    if (transport != "tcp" && transport != "sm") GTEST_SKIP() << "transfers ask no system";
+    const std::function<void(Pair&)> transfers[] = {
+        [](Pair& pair) { send_tagged(pair, 8, true, false); },
+        [](Pair& pair) { send_tagged(pair, kLong, false, false); },
+        [](Pair& pair) { send_tagged(pair, kLongest, true, false); },
+        access_remote_memory,
+        close_in_peace,
+    };
+    for (const auto& transfer : transfers) {
+        SCOPED_TRACE(testing::Message() << "transfer " << &transfer - transfers);
+        each([](Pair& pair) { pair.open_and_connect(); }, transfer, 1, Resource::kSystem);
+        if (HasFailure()) return;
+    }
+    EXPECT_GT(positions_, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, NoMemory, ::testing::Values("self", "sm", "tcp", "dc", "ud"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

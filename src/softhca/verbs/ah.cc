@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "softhca/verbs/verbs_ops.h"
 
@@ -14,7 +15,8 @@ SOFTHCA_API ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     }
     if (!has_source_gid(*attr)) return refuse(ENODATA);
     if (fabric.faults.fail_create()) return refuse(ENOMEM);
-    auto* ah = new Ah;
+    auto* ah = new (std::nothrow) Ah;
+    if (ah == nullptr) return refuse(ENOMEM);
     ah->verbs.context = pd->context;
     ah->verbs.pd = pd;
     ah->attr = *attr;

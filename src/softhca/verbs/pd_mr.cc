@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
+#include <new>
 
 #include "softhca/verbs/verbs_ops.h"
 
@@ -56,9 +58,9 @@ ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned ac
         --fabric.mr_count;
         return refuse(ENOMEM);
     }
-    auto mr = std::make_unique<Mr>();
-    mr->record = fabric.segment.allocate_mr();
-    if (mr->record == nullptr) {
+    std::unique_ptr<Mr> mr(new (std::nothrow) Mr);
+    if (mr != nullptr) mr->record = fabric.segment.allocate_mr();
+    if (mr == nullptr || mr->record == nullptr) {
         --fabric.mr_count;
         return refuse(ENOMEM);
     }

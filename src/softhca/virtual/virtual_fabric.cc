@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "softhca/virtual/virtual_fabric.h"
 
+#include <functional>
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace softhca {
 namespace {
@@ -53,6 +56,11 @@ VirtualFabricImpl::VirtualFabricImpl(const VirtualFabric::Options& options)
     : options_(options), nodes_(options.nodes) {
     create_segment(segment);
     set_up_tables();
+    // What is posted takes no memory of the program's, as with an adapter.
+    constexpr size_t kEvents = 1024;
+    std::vector<Event> room;
+    room.reserve(kEvents);
+    events_ = decltype(events_)(std::greater<>(), std::move(room));
     limits = options.limits;
     faults.set(options.faults);
     ports_.resize(1 + options.nodes * ports_per_node());

@@ -153,13 +153,19 @@ struct Request : uct::Completion {
     /**
      * Account for a transport operation that was given this request as its completion:
      * `status = request.call([&](uct::Completion* c) { return lane.endpoint.am_zcopy(..., c); })`.
+     * One that throws has not begun.
      */
     template <typename Operation>
     ucs_status_t call(Operation operation) {
         ++count;
-        const ucs_status_t result = operation(static_cast<uct::Completion*>(this));
-        if (result != UCS_INPROGRESS) --count;
-        return result;
+        try {
+            const ucs_status_t result = operation(static_cast<uct::Completion*>(this));
+            if (result != UCS_INPROGRESS) --count;
+            return result;
+        } catch (...) {
+            --count;
+            throw;
+        }
     }
 
     /** Count reached 0, cleanup done. Programs ask this from any thread, without the lock. */

@@ -159,6 +159,7 @@ unsigned ucp_worker_progress(ucp_worker_h worker_h) {
     Worker& worker = unwrap(worker_h);
     if (worker.gate().has_threads()) [[unlikely]] {
         GateLock lock(worker.gate());
+        worker.gate().set_sleeper(nullptr);
         return worker.progress();
     }
     return worker.progress();

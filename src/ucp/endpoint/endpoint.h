@@ -188,9 +188,13 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void fail(ucs_status_t status);
     /**
      * The same where the peer lives and its messages get here, and would wait for answers: it is
-     * told, if the lane has room, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
+     * told, so that its endpoint fails with UCS_ERR_CONNECTION_RESET.
      */
     void reset(ucs_status_t status);
+    /** reset() has found no room, or no memory, to tell the peer so far. */
+    bool is_untold() const { return has_flag(kUntold); }
+    /** In each progress, as long as it is untold. */
+    void tell_peer();
     void log_failure() const;
     /** It has failed: what waits in it ends with its status. */
     void end_waiting();
@@ -322,6 +326,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPumpLater = 1u << 5,
         kPurged = 1u << 6,     //!< failed, and nothing is left in it
         kMakingWay = 1u << 7,  //!< control messages go before a request that is being posted
+        kUntold = 1u << 9,     //!< failed, and its peer is still to be told
         kStranger = 1u << 8,   //!< there is no key: this worker's address is not for the peer
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
@@ -363,6 +368,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
+    void control_lost(ucs_status_t status);
     ucs_status_t post_controls();
     void queue_hello();
     void queue_control(AmId id, std::span<const std::byte> message, uint8_t then);

@@ -58,12 +58,17 @@ void Endpoint::start(Request& request) {
         return;
     }
     if (!has_backlog_) {
+        bool has_begun = false;  // the greeting, or pieces of a message
         while (auto step = step_of(request)) {
             const ucs_status_t status = step->kind == Step::Kind::kRequest
                                             ? try_post(request, step->lane)
                                             : UCS_ERR_NO_RESOURCE;
-            if (status == UCS_INPROGRESS) continue;
+            if (status == UCS_INPROGRESS) {
+                has_begun = request.order == Request::Order::kMessage;
+                continue;
+            }
             if (status == UCS_ERR_NO_RESOURCE) break;
+            if (status == UCS_ERR_NO_MEMORY && has_begun) out_of_memory();
             end_posting(request, status);
             return;
         }
@@ -82,16 +87,23 @@ void Endpoint::out_of_memory() {
 
 void Endpoint::reset(ucs_status_t status) {
     if (is_failed()) return;
-    const ResetHeader header{local_uuid()};
-    try {
-        if (!is_waiting()) {
-            ControlMessage::post(scalable_lane(), AmId::kReset,
-                                 std::as_bytes(std::span(&header, 1)));
-        }
-    } catch (const std::bad_alloc&) {
-        ucs::log_debug("worker {:016x} is not told that its endpoint fails", remote_uuid_);
-    }
+    if (!is_waiting()) set_flag(kUntold);
     fail(status);
+    tell_peer();
+}
+
+void Endpoint::tell_peer() {
+    if (!is_untold()) return;
+    const ResetHeader header{local_uuid()};
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    try {
+        status = ControlMessage::post(scalable_lane(), AmId::kReset,
+                                      std::as_bytes(std::span(&header, 1)));
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("worker {:016x} is not told yet that its endpoint fails", remote_uuid_);
+    }
+    // Where the lane has failed as well, the peer learns it by that.
+    if (status != UCS_ERR_NO_RESOURCE && status != UCS_ERR_NO_MEMORY) clear_flag(kUntold);
 }
 
 void Endpoint::start_within(Request& part, Request& whole) {
@@ -265,7 +277,10 @@ ucs_status_t Endpoint::take_request(Request& request, const Lane& lane) {
     const ucs_status_t status = try_post(request, lane);
     if (status == UCS_INPROGRESS) return UCS_OK;
     if (status == UCS_ERR_NO_RESOURCE) return status;
-    if (dequeue(request)) end_posting(request, status);
+    if (!dequeue(request)) return UCS_OK;
+    // Its call has told the program that it would go.
+    if (status == UCS_ERR_NO_MEMORY && request.order == Request::Order::kMessage) out_of_memory();
+    end_posting(request, status);
     return UCS_OK;
 }
 
@@ -391,7 +406,11 @@ void Endpoint::queue_control(AmId id, std::span<const std::byte> message, uint8_
         return UCS_ERR_NO_RESOURCE;
     });
     if (status == UCS_ERR_NO_RESOURCE) return pump_controls();
-    if (status != UCS_OK) fail(status);
+    if (status != UCS_OK) control_lost(status);
+}
+
+void Endpoint::control_lost(ucs_status_t status) {
+    status == UCS_ERR_NO_MEMORY ? out_of_memory() : fail(status);
 }
 
 ucs_status_t Endpoint::post_first_control() {
@@ -405,7 +424,7 @@ ucs_status_t Endpoint::post_first_control() {
     backlog_->controls.pop_front();
     ControlMessage::free(&message);
     if (status != UCS_OK) {
-        fail(status);
+        control_lost(status);
         return UCS_OK;
     }
     if (then == ControlMessage::Then::kGreeted) greeting_ = Greeting::kPosted;

@@ -26,6 +26,16 @@ class Gate {
     };
     static constexpr uint32_t kAnyTracker = kTracker | kTrackerLocked;
 
+    /** Who sleeps for the worker while other threads may call it. */
+    class Sleeper {
+      public:
+        /** A call of a thread that holds the lock is about to end: it may have left work behind. */
+        virtual void look_at_call() = 0;
+
+      protected:
+        ~Sleeper() = default;
+    };
+
     Gate() { ucs::MemoryGate::instance().watch(bits_); }
     ~Gate() { ucs::MemoryGate::instance().unwatch(bits_); }
     Gate(const Gate&) = delete;
@@ -37,6 +47,12 @@ class Gate {
 
     /** Several threads use the worker. Before any of them does. */
     void set_threads() { set(kThreads, true); }
+    /** Under the lock. Null: nobody sleeps. */
+    void set_sleeper(Sleeper* sleeper) { sleeper_ = sleeper; }
+    void end_call() {
+        if (sleeper_ != nullptr) [[unlikely]]
+            sleeper_->look_at_call();
+    }
     /** Null: sends are never counted. */
     void set_tracker(ucs::UsageTracker* tracker) { tracker_ = tracker; }
     ucs::UsageTracker* tracker() const { return tracker_; }
@@ -74,23 +90,26 @@ class Gate {
     // Written under the lock, read before it is taken.
     std::atomic<uint32_t> bits_{0};
     ucs::UsageTracker* tracker_ = nullptr;
+    Sleeper* sleeper_ = nullptr;
     std::recursive_mutex mutex_;
 };
 
 /** Takes the gate's lock for a scope, if several threads use the worker. */
 class GateLock {
   public:
-    explicit GateLock(Gate& gate) : mutex_(gate.has_threads() ? &gate.mutex() : nullptr) {
-        if (mutex_ != nullptr) mutex_->lock();
+    explicit GateLock(Gate& gate) : gate_(gate.has_threads() ? &gate : nullptr) {
+        if (gate_ != nullptr) gate_->mutex().lock();
     }
     ~GateLock() {
-        if (mutex_ != nullptr) mutex_->unlock();
+        if (gate_ == nullptr) return;
+        gate_->end_call();
+        gate_->mutex().unlock();
     }
     GateLock(const GateLock&) = delete;
     GateLock& operator=(const GateLock&) = delete;
 
   private:
-    std::recursive_mutex* mutex_;
+    Gate* gate_;
 };
 
 }  // namespace ucp

@@ -66,7 +66,12 @@ void InterfaceSet::lost(void* arg, uint8_t id, const void* data, size_t length) 
     const auto& self = *static_cast<InterfaceSet*>(arg);
     const std::span bytes(static_cast<const std::byte*>(data), length);
     ucs::log_error("no memory for a message of {} bytes", length);
-    self.errors_.message_lost(self.errors_.self, claimed_sender(static_cast<AmId>(id), bytes));
+    std::optional<uint64_t> sender = claimed_sender(static_cast<AmId>(id), bytes);
+    if (!sender && self.sender_ != nullptr) {
+        const uint64_t worker = self.peers_.worker_of(*self.sender_);
+        if (worker != 0) sender = worker;
+    }
+    self.errors_.message_lost(self.errors_.self, sender);
 }
 
 void InterfaceSet::refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed) {

@@ -35,9 +35,9 @@ ucs_status_t Wakeup::watch(int descriptor) {
     return done ? UCS_OK : UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t Wakeup::create(Source& source, InterfaceSet& interfaces, const External& external,
-                            std::unique_ptr<Wakeup>* wakeup) {
-    std::unique_ptr<Wakeup> made(new Wakeup(source, interfaces));
+ucs_status_t Wakeup::create(Source& source, Gate& gate, InterfaceSet& interfaces,
+                            const External& external, std::unique_ptr<Wakeup>* wakeup) {
+    std::unique_ptr<Wakeup> made(new Wakeup(source, gate, interfaces));
     made->poll_ = epoll_create1(EPOLL_CLOEXEC);
     made->signal_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     made->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -67,6 +67,7 @@ ucs_status_t Wakeup::create(Source& source, InterfaceSet& interfaces, const Exte
 }
 
 Wakeup::~Wakeup() {
+    gate_.set_sleeper(nullptr);
     if (external_ >= 0) epoll_ctl(external_, EPOLL_CTL_DEL, poll_, nullptr);
     for (const int descriptor : {poll_, signal_, timer_}) {
         if (descriptor >= 0) close(descriptor);
@@ -74,11 +75,12 @@ Wakeup::~Wakeup() {
 }
 
 void Wakeup::set_timer() {
-    const ucs::Time deadline = source_.next_deadline();
+    deadline_ = source_.next_deadline();
     itimerspec when{};
-    if (deadline != ucs::kNever) {
+    if (deadline_ != ucs::kNever) {
         constexpr ucs::Duration kLongest = std::chrono::hours(1);
-        const ucs::Duration wait = std::clamp(deadline - source_.now(), ucs::Duration(1), kLongest);
+        const ucs::Duration wait =
+            std::clamp(deadline_ - source_.now(), ucs::Duration(1), kLongest);
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
         when.it_value.tv_sec = seconds.count();
         when.it_value.tv_nsec = std::chrono::nanoseconds(wait - seconds).count();
@@ -87,6 +89,7 @@ void Wakeup::set_timer() {
 }
 
 ucs_status_t Wakeup::arm() {
+    gate_.set_sleeper(nullptr);
     const bool is_signalled = take(signal_);
     const bool is_due = take(timer_);
     const bool is_called = source_.has_callers();
@@ -103,7 +106,15 @@ ucs_status_t Wakeup::arm() {
         if (status != UCS_OK) return status;
     }
     set_timer();
+    if (gate_.has_threads()) gate_.set_sleeper(this);
     return UCS_OK;
+}
+
+// Once is enough: the descriptor stays readable until arm() is called again.
+void Wakeup::look_at_call() {
+    if (!source_.has_work() && source_.next_deadline() >= deadline_) return;
+    gate_.set_sleeper(nullptr);
+    (void)signal();
 }
 
 ucs_status_t Wakeup::wait() const {

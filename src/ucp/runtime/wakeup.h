@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "ucp/runtime/gate.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucs/sys/time.h"
 #include "ucs/type/status.h"
@@ -14,10 +15,11 @@ namespace ucp {
  * connections by socket address, of a timer for what is due later, and of signal().
  *
  * arm() and the sleep do not race: what happens between them leaves the descriptor readable, and
- * what had happened before makes arm() say UCS_ERR_BUSY. Which events the program wants to wake up
- * for is not told apart: it may wake up for nothing.
+ * what had happened before makes arm() say UCS_ERR_BUSY. What a call of another thread leaves to
+ * progress, or to a time before the timer's, leaves it readable as well. Which events the program
+ * wants to wake up for is not told apart: it may wake up for nothing.
  */
-class Wakeup {
+class Wakeup final : public Gate::Sleeper {
   public:
     /** An event set of the program's own that is to report this worker. */
     struct External {
@@ -46,8 +48,8 @@ class Wakeup {
     };
 
     /** @return UCS_ERR_UNSUPPORTED if a transport in use cannot wake anybody; UCS_ERR_IO_ERROR */
-    static ucs_status_t create(Source& source, InterfaceSet& interfaces, const External& external,
-                               std::unique_ptr<Wakeup>* wakeup);
+    static ucs_status_t create(Source& source, Gate& gate, InterfaceSet& interfaces,
+                               const External& external, std::unique_ptr<Wakeup>* wakeup);
     ~Wakeup();
     Wakeup(const Wakeup&) = delete;
 
@@ -64,16 +66,20 @@ class Wakeup {
     ucs_status_t wait() const;
     /** Make the descriptor readable once. Any thread. */
     ucs_status_t signal() const;
+    void look_at_call() override;
 
   private:
-    Wakeup(Source& source, InterfaceSet& interfaces) : source_(source), interfaces_(interfaces) {}
+    Wakeup(Source& source, Gate& gate, InterfaceSet& interfaces)
+        : source_(source), gate_(gate), interfaces_(interfaces) {}
     void set_timer();
 
     Source& source_;
+    Gate& gate_;
     InterfaceSet& interfaces_;
     int poll_ = -1;
     int signal_ = -1;
     int timer_ = -1;
+    ucs::Time deadline_{};  //!< that the timer was set to
     int external_ = -1;
 };
 

@@ -261,7 +261,7 @@ unsigned Worker::run_deferred() {
 
 ucs_status_t Worker::wakeup(Wakeup** wakeup) {
     if (wakeup_ == nullptr) {
-        ucs_status_t status = Wakeup::create(*this, interfaces_, external_, &wakeup_);
+        ucs_status_t status = Wakeup::create(*this, host_.gate, interfaces_, external_, &wakeup_);
         if (status == UCS_OK && connections_ != nullptr)
             status = wakeup_->watch(connections_->descriptor());
         if (status != UCS_OK) return status;

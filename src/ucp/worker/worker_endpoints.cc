@@ -100,9 +100,9 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
 
 void Worker::free_doomed() {
     for (Endpoint* endpoint : endpoints_.take_doomed()) {
-        const bool is_busy = endpoint->is_to_be_pumped() ||
-                             (!endpoint->is_failed() && endpoint->has_backlog()) ||
-                             (endpoint->is_failed() && !endpoint->is_purged());
+        const bool is_busy =
+            endpoint->is_to_be_pumped() || (!endpoint->is_failed() && endpoint->has_backlog()) ||
+            (endpoint->is_failed() && !endpoint->is_purged()) || endpoint->is_untold();
         const auto is_in_use = [&] {
             queue_pairs_.forget(*endpoint);
             bulk_.forget(*endpoint);
@@ -201,12 +201,22 @@ unsigned Worker::purge_failed() {
             host_.work.notify();
         }
     };
+    const auto try_to_tell = [&](Endpoint& endpoint) {
+        endpoint.tell_peer();
+        if (!endpoint.is_untold()) return;
+        has_unlisted_ = true;
+        host_.work.notify();
+    };
     const auto failed = std::exchange(to_purge_, {});
     const bool is_complete = !std::exchange(has_unlisted_, false);
-    for (Endpoint* endpoint : failed) try_purge(*endpoint);
+    for (Endpoint* endpoint : failed) {
+        try_to_tell(*endpoint);
+        try_purge(*endpoint);
+    }
     if (is_complete) [[likely]]
         return purged;
     endpoints_.for_each([&](Endpoint& endpoint) {
+        if (endpoint.is_untold()) try_to_tell(endpoint);
         if (endpoint.is_failed() && !endpoint.is_purged()) try_purge(endpoint);
     });
     return purged;
@@ -222,11 +232,9 @@ void Worker::out_of_memory() {
 void Worker::message_lost(void* arg, std::optional<uint64_t> sender) {
     auto& self = *static_cast<Worker*>(arg);
     Endpoint* const endpoint = sender ? self.endpoints_.find(*sender) : nullptr;
-    if (!sender) {
-        self.out_of_memory();
-    } else if (endpoint != nullptr) {
-        endpoint->reset(UCS_ERR_NO_MEMORY);
-    }
+    if (!sender) return self.out_of_memory();
+    if (endpoint != nullptr) endpoint->reset(UCS_ERR_NO_MEMORY);
+    self.reassembly_.end_all_of(*sender, UCS_ERR_NO_MEMORY);
 }
 
 void Worker::cut_off(void* arg, uint64_t sender, ucs_status_t why) {
@@ -248,9 +256,10 @@ void Worker::purge(Endpoint& endpoint) {
     flush_endpoint_failed(endpoint, status);
     const EndpointExtras* extras = endpoint.extras();
     if (extras != nullptr && extras->stream != nullptr) extras->stream->cancel_receives(status);
-    if (endpoints_.find(endpoint.remote_uuid()) == nullptr)
-        reassembly_.sender_failed(endpoint.remote_uuid(), status);
+    const bool was_last = endpoints_.find(endpoint.remote_uuid()) == nullptr;
     endpoint.tell_failure();
+    // Last: where it finds no memory, nobody else has to wait for it.
+    if (was_last) reassembly_.sender_failed(endpoint.remote_uuid(), status);
 }
 
 }  // namespace ucp

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <atomic>
+#include <new>
 
 #include "ucs/net/mac.h"
 
@@ -43,22 +44,24 @@ KeyPair::KeyPair() {
 KeyPair::~KeyPair() = default;
 
 std::optional<SharedSecret> KeyPair::share_with(const PublicKey& theirs) const {
+    if (!has_key()) return std::nullopt;
     const std::unique_ptr<EVP_PKEY, Free> peer(EVP_PKEY_new_raw_public_key(
         EVP_PKEY_X25519, nullptr, octets(theirs.data()), theirs.size()));
-    const std::unique_ptr<EVP_PKEY_CTX, FreeContext> context(
-        key_ != nullptr ? EVP_PKEY_CTX_new(key_.get(), nullptr) : nullptr);
+    const std::unique_ptr<EVP_PKEY_CTX, FreeContext> context(EVP_PKEY_CTX_new(key_.get(), nullptr));
+    // The library that has made the one key makes the other, of any bytes.
+    const bool is_ready = peer != nullptr && context != nullptr &&
+                          EVP_PKEY_derive_init(context.get()) == 1 &&
+                          EVP_PKEY_derive_set_peer(context.get(), peer.get()) == 1;
+    if (!is_ready) throw std::bad_alloc();
     SharedSecret secret;
     size_t length = secret.size();
     // Points of small order, with which the secret would be known to all, are refused.
-    const bool is_done = peer != nullptr && context != nullptr &&
-                         EVP_PKEY_derive_init(context.get()) == 1 &&
-                         EVP_PKEY_derive_set_peer(context.get(), peer.get()) == 1 &&
-                         EVP_PKEY_derive(context.get(), octets(secret.data()), &length) == 1 &&
+    const bool is_done = EVP_PKEY_derive(context.get(), octets(secret.data()), &length) == 1 &&
                          length == secret.size();
     return is_done ? std::optional(secret) : std::nullopt;
 }
 
-bool can_authenticate() {
+bool can_authenticate() try {
     static std::atomic<bool> has_worked = false;
     if (has_worked) return true;
     const KeyPair one, other;
@@ -69,6 +72,8 @@ bool can_authenticate() {
     const auto mac = [&] { return MacWriter(*here).add("a text").end(); };
     has_worked = are_equal(mac(), mac());
     return has_worked;
+} catch (const std::bad_alloc&) {
+    return false;
 }
 
 }  // namespace ucs::net

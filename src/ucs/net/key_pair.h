@@ -24,7 +24,12 @@ class KeyPair {
     KeyPair& operator=(const KeyPair&) = delete;
 
     const PublicKey& public_key() const { return public_key_; }
-    /** Takes some 50 us. @return nothing: no memory, or `theirs` is no key */
+    /** Whether there is one: not without memory, or if the cryptographic library refuses. */
+    bool has_key() const { return key_ != nullptr; }
+    /**
+     * Takes some 50 us. Throws std::bad_alloc.
+     * @return nothing: there is no key, or `theirs` is none
+     */
     std::optional<SharedSecret> share_with(const PublicKey& theirs) const;
 
   private:

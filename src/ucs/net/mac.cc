@@ -32,13 +32,13 @@ MacWriter& MacWriter::add(std::span<const std::byte> bytes) {
     return *this;
 }
 
-Mac MacWriter::end() {
+std::optional<Mac> MacWriter::end_if_possible() {
     Mac mac;
     unsigned length = 0;
     const unsigned char* const done =
         HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), octets(message_),
              message_.size(), reinterpret_cast<unsigned char*>(mac.data()), &length);
-    return done != nullptr && length == mac.size() ? mac : new_nonce();
+    return done != nullptr && length == mac.size() ? std::optional(mac) : std::nullopt;
 }
 
 bool are_equal(const Mac& left, const Mac& right) {

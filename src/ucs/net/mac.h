@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -32,7 +33,9 @@ class MacWriter {
         return add(std::as_bytes(std::span(&object, 1)));
     }
     /** @return something that nobody can guess if the cryptographic library refuses the work */
-    Mac end();
+    Mac end() { return end_if_possible().value_or(new_nonce()); }
+    /** @return nothing if it refuses: for lack of memory, where keys can be made at all */
+    std::optional<Mac> end_if_possible();
 
   private:
     std::vector<std::byte> key_;

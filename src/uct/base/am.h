@@ -24,11 +24,24 @@ inline bool dispatch_am(const AmTable& table, uint8_t id, void* data, size_t len
     }
 }
 
-/** The same for a message whose sender the transport knows. */
+/** May a message of that sender be handed over? One that there is no memory to ask about is lost.
+ */
+[[gnu::noinline]] inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id,
+                                          const void* data, size_t length) {
+    try {
+        return table.admits(table.admits_arg, from, id, data, length);
+    } catch (const std::bad_alloc&) {
+        if (table.lost == nullptr) throw;
+        table.lost(table.lost_arg, id, data, length);
+        return false;
+    }
+}
+
+/** As dispatch_am(), a message whose sender the transport knows. */
 inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t id, void* data,
                              size_t length, ReceiveDescriptor* descriptor) {
     if (table.admits == nullptr) return dispatch_am(table, id, data, length, descriptor);
-    if (!table.admits(table.admits_arg, from, id, data, length)) return false;
+    if (!is_admitted(table, from, id, data, length)) return false;
     // However the handler ends: one of the program's may throw.
     struct Sender {
         Sender(PeerIdentity** place, PeerIdentity& from) : place_(place) { *place_ = &from; }
@@ -60,8 +73,7 @@ class SenderPlace {
     /** May the message be handed over? Whom it is from is known until the next one. */
     bool admits(PeerIdentity& from, uint8_t id, const void* data, size_t length) {
         *place_ = &from;
-        return (table_.asked >> id & 1) == 0 ||
-               table_.admits(table_.admits_arg, from, id, data, length);
+        return (table_.asked >> id & 1) == 0 || is_admitted(table_, from, id, data, length);
     }
 
   private:

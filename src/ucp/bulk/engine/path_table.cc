@@ -30,6 +30,7 @@ std::unique_ptr<Path> PathTable::make_path(PathGroup& group, Path::Kind kind, un
 
 PathGroup& PathTable::find_or_make(Endpoint& endpoint) {
     if (PathGroup* const known = find(endpoint)) return *known;
+    run_queue_.make_room(groups_.size() + 1);
     auto made = std::make_unique<PathGroup>(endpoint, run_queue_);
     PathGroup& group = *made;
     const Lane lane = endpoint.one_sided_lane();

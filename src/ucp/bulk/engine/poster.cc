@@ -237,11 +237,12 @@ bool Poster::post(Transfer& transfer, Path& path, size_t bytes, ucs::Time now) {
         path.wait_for_room();
         return path.is_linked();
     }
-    if (posted == UCS_ERR_NO_MEMORY) {
+    if (posted == UCS_ERR_NO_MEMORY && transfer.chains != 0) {
+        // What is under way gives some back.
         path.group.wake();
         return false;
     }
-    if (path.kind == Path::Kind::kLane) {
+    if (posted == UCS_ERR_NO_MEMORY || path.kind == Path::Kind::kLane) {
         transfer.slices.fail(static_cast<ucs_status_t>(posted));
     } else {
         path.failure = static_cast<ucs_status_t>(posted);

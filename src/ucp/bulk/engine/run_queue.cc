@@ -6,6 +6,13 @@
 #include "ucp/bulk/engine/path.h"
 
 namespace ucp::bulk {
+
+void RunQueue::make_room(size_t groups) {
+    for (auto* list : {&awake_, &running_, &watched_}) {
+        if (list->capacity() < groups) list->reserve(2 * groups);
+    }
+}
+
 void RunQueue::wake(PathGroup& group) {
     if (group.is_awake) return;
     group.is_awake = true;

@@ -25,6 +25,9 @@ class RunQueue {
 
     /** Something is to be done in the next progress. */
     void run_later() { work_.notify(); }
+    /** For so many groups, before there are: completions find memory, or cannot say what they
+     * have found out. */
+    void make_room(size_t groups);
     void wake(PathGroup& group);
     void watch(PathGroup& group);
     /** Its memory goes. */

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "ucp/bulk/engine/engine.h"
 #include "ucp/bulk/queue_pairs/queue_pair_set.h"
@@ -165,23 +166,34 @@ void QueuePairDriver::run_deferred() {
         events_.clear();
         for (const Event& event : events) {
             if (event.endpoint->is_failed()) continue;
-            QueuePairNegotiation& negotiation = set_of(*event.endpoint).negotiation;
-            switch (event.kind) {
-                case Event::Kind::kWanted:
-                    negotiation.on_wanted();
-                    break;
-                case Event::Kind::kUp:
-                    negotiation.on_lane_up();
-                    break;
-                case Event::Kind::kDown:
-                    negotiation.on_lane_down();
-                    break;
-                case Event::Kind::kMessage:
-                    if (event.message.is_answer) set_of(*event.endpoint).answer_due = ucs::kNever;
-                    negotiation.on_message(event.message);
-                    break;
+            try {
+                handle(event);
+            } catch (const std::bad_alloc&) {
+                // Who has none yet can do without.
+                ucs::log_debug("no memory for queue pairs for bulk");
+                if (sets_.contains(event.endpoint->serial()))
+                    event.endpoint->reset(UCS_ERR_NO_MEMORY);
             }
         }
+    }
+}
+
+void QueuePairDriver::handle(const Event& event) {
+    QueuePairNegotiation& negotiation = set_of(*event.endpoint).negotiation;
+    switch (event.kind) {
+        case Event::Kind::kWanted:
+            negotiation.on_wanted();
+            break;
+        case Event::Kind::kUp:
+            negotiation.on_lane_up();
+            break;
+        case Event::Kind::kDown:
+            negotiation.on_lane_down();
+            break;
+        case Event::Kind::kMessage:
+            if (event.message.is_answer) set_of(*event.endpoint).answer_due = ucs::kNever;
+            negotiation.on_message(event.message);
+            break;
     }
 }
 

@@ -109,6 +109,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     static ucs_status_t on_message(void* worker, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
     void put_aside(Event event);
+    void handle(const Event& event);
     /** The endpoint to that peer that a message of that round is for; null: nobody is known. */
     Endpoint* find_round(uint64_t peer, uint32_t epoch) const;
     QueuePairSet& set_of(Endpoint& endpoint);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/schedule/slice_queue.h"
 
+#include <new>
 #include <utility>
 
 namespace ucp::bulk {
@@ -85,8 +86,12 @@ void SliceQueue::failed(const Run& run) {
 void SliceQueue::returned(const Run& run) {
     under_way_ -= run.bytes;
     if (status_ != UCS_OK) return;
-    waiting_ += run.bytes;
-    failed_.push_back(run);
+    try {
+        failed_.push_back(run);
+        waiting_ += run.bytes;
+    } catch (const std::bad_alloc&) {
+        fail(UCS_ERR_NO_MEMORY);
+    }
 }
 
 void SliceQueue::hand_over(SliceQueue& to) {
@@ -103,9 +108,13 @@ uint64_t SliceQueue::take_back(SliceQueue& from) {
     const uint64_t bytes = from.waiting_;
     under_way_ -= bytes;
     if (status_ == UCS_OK) {
-        waiting_ += bytes;
-        failed_.insert(failed_.end(), from.failed_.begin(), from.failed_.end());
-        if (from.next_.piece != from.end().piece) next_ = from.next_;
+        try {
+            failed_.insert(failed_.end(), from.failed_.begin(), from.failed_.end());
+            waiting_ += bytes;
+            if (from.next_.piece != from.end().piece) next_ = from.next_;
+        } catch (const std::bad_alloc&) {
+            fail(UCS_ERR_NO_MEMORY);
+        }
     }
     from.waiting_ = 0;
     from.failed_.clear();

@@ -93,7 +93,7 @@ class SliceQueue {
     /** The `slices` from cursor() up to `end` are posted. */
     Run take(const Cursor& end, uint32_t slices);
     void completed(const Run& run) { under_way_ -= run.bytes; }
-    /** To be posted again, unless the transfer has failed. */
+    /** To be posted again, unless the transfer has failed, or there is no memory to note it. */
     void failed(const Run& run);
     /** The same without counting a failure: it was not posted after all. */
     void returned(const Run& run);

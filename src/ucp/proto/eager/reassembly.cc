@@ -52,18 +52,19 @@ void Reassembly::redirect(MessageId id, Sink sink) {
 
 void Reassembly::give_up(ucs::Time now) {
     constexpr unsigned kLooks = 8;
-    std::vector<std::pair<uint64_t, ucs_status_t>> over;
-    for (auto it = failed_.begin(); it != failed_.end();) {
-        FailedSender& failed = it->second;
+    for (auto& [sender, failed] : failed_) {
         if (failed.looks++ == 0) failed.since = now;
-        if (failed.looks < kLooks || now - failed.since < kPatience) {
-            ++it;
-            continue;
-        }
-        over.emplace_back(it->first, failed.status);
-        it = failed_.erase(it);
     }
-    for (const auto& [sender, status] : over) finish_all_of(sender, status);
+    const auto is_over = [now](const auto& entry) {
+        return entry.second.looks >= kLooks && now - entry.second.since >= kPatience;
+    };
+    // The end of a message may bring anything about.
+    for (auto over = std::ranges::find_if(failed_, is_over); over != failed_.end();
+         over = std::ranges::find_if(failed_, is_over)) {
+        const auto [sender, failed] = *over;
+        failed_.erase(over);
+        end_all_of(sender, failed.status);
+    }
 }
 
 ucs::Time Reassembly::next_deadline() const {
@@ -72,15 +73,11 @@ ucs::Time Reassembly::next_deadline() const {
     return next;
 }
 
-void Reassembly::finish_all_of(uint64_t sender, ucs_status_t status) {
-    std::vector<MessageId> over;
-    for (const auto& [id, message] : messages_) {
-        if (id.sender == sender) over.push_back(id);
-    }
-    for (const MessageId& id : over) {
-        // The end of one may be the end of another.
-        const auto found = messages_.find(id);
-        if (found == messages_.end()) continue;
+void Reassembly::end_all_of(uint64_t sender, ucs_status_t status) {
+    const auto is_his = [sender](const auto& entry) { return entry.first.sender == sender; };
+    // The end of one may be the end of another.
+    for (auto found = std::ranges::find_if(messages_, is_his); found != messages_.end();
+         found = std::ranges::find_if(messages_, is_his)) {
         const Sink sink = found->second.sink;
         messages_.erase(found);
         sink.finish(sink.target, status);

@@ -69,11 +69,13 @@ class Reassembly {
     /**
      * No endpoint leads to the sender any more. What has arrived of it may lie in queues still, and
      * must not be overtaken: its messages end with the error only when nothing has come of it for a
-     * second, and for some looks.
+     * second, and for some looks. Throws std::bad_alloc, without effect.
      */
     void sender_failed(uint64_t sender, ucs_status_t status) {
         failed_.insert_or_assign(sender, FailedSender{status, {}, 0});
     }
+    /** Something of what the sender has sent is lost here: its messages end now. */
+    void end_all_of(uint64_t sender, ucs_status_t status);
     /** Now and then, behind looks at the transports. */
     void advance(ucs::Time now) {
         if (!failed_.empty()) [[unlikely]]
@@ -109,7 +111,6 @@ class Reassembly {
     static ucs_status_t on_fragment(void* self, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);
     void give_up(ucs::Time now);
-    void finish_all_of(uint64_t sender, ucs_status_t status);
 
     InterfaceSet& interfaces_;
     std::unordered_map<uint64_t, FailedSender> failed_;  //!< by uuid

@@ -160,9 +160,20 @@ void IbInterface::remove_queue(uint32_t token) {
 void IbInterface::reclaim_credits() {
     if (reclaiming_ || credits_.available > 0) return;
     reclaiming_ = true;  // until a completion comes
+    signal_all();
+}
+
+void IbInterface::signal_all() {
     for (SendQueue* queue : queues_) {
         if (queue != nullptr) queue->owner().signal_rest(*queue);
     }
+}
+
+ucs_status_t IbInterface::none_left(const ucs::MemoryPool& pool) {
+    if (pool.in_use() == 0) return UCS_ERR_NO_MEMORY;
+    waits_for_objects_ = true;
+    signal_all();
+    return UCS_ERR_NO_RESOURCE;
 }
 
 ibv_ah* IbInterface::find_address_handle(const PortAddress& remote) const {
@@ -268,7 +279,7 @@ void IbInterface::completed(const ibv_wc& completion) {
         if (slot >= queues_.size() || tokens_[slot] != token) return nullptr;
         return queues_[slot];
     };
-    reclaiming_ = false;
+    reclaiming_ = waits_for_objects_ = false;
     // A queue that was destroyed or reset may have left completions behind.
     SendQueue* queue = find();
     if (queue == nullptr) return;

@@ -67,6 +67,15 @@ class IbInterface : public Interface {
     ucs::MemoryPool& operation_pool() { return *operations_; }
     SendOperation* operation() { return static_cast<SendOperation*>(take(*operations_)); }
 
+    /**
+     * A pool is empty, and there is no memory for more.
+     * @return UCS_ERR_NO_RESOURCE: what is under way gives some back when it is complete, which
+     *         will be known; UCS_ERR_NO_MEMORY: nothing is
+     */
+    ucs_status_t none_left(const ucs::MemoryPool& pool);
+    /** Since none_left() no completion has come: who waits for room waits for one. */
+    bool waits_for_objects() const { return waits_for_objects_; }
+
     /** Completions with the token reach the queue until remove_queue(). */
     uint32_t add_queue(SendQueue& queue);
     void remove_queue(uint32_t token);
@@ -134,6 +143,7 @@ class IbInterface : public Interface {
 
   private:
     void* take(ucs::MemoryPool& pool) { return pool.allocate(); }
+    void signal_all();
     unsigned poll_receives();
     unsigned poll_sends();
     void arrived(const ibv_wc& completion);
@@ -157,6 +167,7 @@ class IbInterface : public Interface {
     ucs::Time next_request_{};
     CompletionCredits credits_;
     bool reclaiming_ = false;
+    bool waits_for_objects_ = false;
     bool is_link_up_ = true;  //!< as the events that were looked at say
     std::unique_ptr<RegisteredChunks> bounce_chunks_;
     std::unique_ptr<ucs::MemoryPool> bounce_, operations_;

@@ -58,7 +58,7 @@ class Operations : public Endpoint {
             return status;
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().bounce_pool());
         // The packed bytes lie aligned, what goes before them right before.
         constexpr size_t kFront = Derived::kFront;
         const size_t length = pack(buffer->data + kAligned, arg);
@@ -83,7 +83,7 @@ class Operations : public Endpoint {
             return status;
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().bounce_pool());
         constexpr size_t kFront = Derived::kFront;
         self().write_front(buffer->data, id);
         if (!header.empty()) std::memcpy(buffer->data + kFront, header.data(), header.size());
@@ -107,7 +107,7 @@ class Operations : public Endpoint {
         WorkRequest request = remote(Opcode::kWrite, remote_address, key);
         if (self().keeps_requests()) [[unlikely]] {
             BounceBuffer* buffer = base().bounce_buffer();
-            if (buffer == nullptr) return UCS_ERR_NO_RESOURCE;
+            if (buffer == nullptr) return base().none_left(base().bounce_pool());
             std::memcpy(buffer->data, data, length);
             request.add(buffer->data, length, buffer->local_key);
             return post_copied(*queue, request, *buffer) ? UCS_OK : UCS_ERR_IO_ERROR;
@@ -124,7 +124,7 @@ class Operations : public Endpoint {
             return status;
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().bounce_pool());
         const size_t length = pack(buffer->data, arg);
         WorkRequest request = remote(Opcode::kWrite, remote_address, key);
         if (length > 0) request.add(buffer->data, length, buffer->local_key);
@@ -146,7 +146,7 @@ class Operations : public Endpoint {
             return status;
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().bounce_pool());
         WorkRequest request = remote(Opcode::kRead, remote_address, key);
         request.signaled = true;
         if (length > 0) request.add(buffer->data, length, buffer->local_key);
@@ -176,7 +176,7 @@ class Operations : public Endpoint {
             return status;
         BounceBuffer* buffer = base().bounce_buffer();
         if (buffer == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().bounce_pool());
         WorkRequest request = remote(
             op == AtomicOp::kAdd ? Opcode::kFetchAdd : Opcode::kCompareSwap, remote_address, key);
         request.operand = operand;
@@ -215,7 +215,7 @@ class Operations : public Endpoint {
             return UCS_INPROGRESS;
         }
         SendOperation* operation = base().operation();
-        if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+        if (operation == nullptr) return base().none_left(base().operation_pool());
         operation->pool = &base().operation_pool();
         operation->finish = finish::complete;
         operation->completion = completion;
@@ -237,8 +237,10 @@ class Operations : public Endpoint {
         SendQueue* queue = self().acquire(&status);
         if (queue == nullptr) return status == UCS_ERR_NO_RESOURCE ? 0 : status;
         SendOperation* operation = base().operation();
-        if (operation == nullptr) [[unlikely]]
-            return 0;
+        if (operation == nullptr) [[unlikely]] {
+            status = base().none_left(base().operation_pool());
+            return status == UCS_ERR_NO_RESOURCE ? 0 : status;
+        }
         operation->pool = &base().operation_pool();
         operation->finish = finish::complete;
         operation->completion = completion;
@@ -305,7 +307,7 @@ class Operations : public Endpoint {
     ucs_status_t message_copied(SendQueue& queue, uint8_t id, const uint64_t* header,
                                 const void* payload, uint32_t length) {
         BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) return UCS_ERR_NO_RESOURCE;
+        if (buffer == nullptr) return base().none_left(base().bounce_pool());
         constexpr size_t kFront = Derived::kFront;
         self().write_front(buffer->data, id);
         std::memcpy(buffer->data + kFront, header, sizeof(*header));
@@ -326,7 +328,7 @@ class Operations : public Endpoint {
             return status;
         SendOperation* operation = base().operation();
         if (operation == nullptr) [[unlikely]]
-            return UCS_ERR_NO_RESOURCE;
+            return base().none_left(base().operation_pool());
         WorkRequest request = remote(opcode, remote_address, key);
         request.signaled = completion != nullptr;
         request.inlined = iov.empty();

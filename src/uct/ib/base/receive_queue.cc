@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 #include "ucs/memory/pages.h"
@@ -33,6 +34,16 @@ void RegisteredChunks::release(const Chunk& chunk, size_t bytes) {
 void RegisteredChunks::prepare(void* object, const Chunk& chunk) {
     const uint32_t key = static_cast<ibv_mr*>(chunk.context)->lkey;
     std::memcpy(static_cast<std::byte*>(object) + key_offset_, &key, sizeof(key));
+}
+
+ucs::ChunkSource::Chunk ReceiveChunks::allocate(size_t bytes) {
+    try {
+        if (objects_.capacity() < objects_.size() + kObjects)
+            objects_.reserve(2 * (objects_.size() + kObjects));
+    } catch (const std::bad_alloc&) {
+        return {};
+    }
+    return RegisteredChunks::allocate(bytes);
 }
 
 void ReceiveChunks::prepare(void* object, const Chunk& chunk) {
@@ -65,7 +76,7 @@ bool ReceiveQueue::open(ibv_pd* pd, unsigned capacity, unsigned initial, size_t 
         ucs::MemoryPool::Options{.name = "receive buffers",
                                  .object_size = front + message_size,
                                  .alignment = 64,
-                                 .objects_per_chunk = 64,
+                                 .objects_per_chunk = ReceiveChunks::kObjects,
                                  .source = chunks_.get()});
     ibv_srq_init_attr attributes{};
     attributes.attr.max_wr = capacity_;

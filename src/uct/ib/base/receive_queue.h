@@ -27,7 +27,10 @@ class RegisteredChunks : public ucs::ChunkSource {
  */
 class ReceiveChunks final : public RegisteredChunks {
   public:
+    static constexpr size_t kObjects = 64;  //!< of a chunk
+
     using RegisteredChunks::RegisteredChunks;
+    Chunk allocate(size_t bytes) override;
     void prepare(void* object, const Chunk& chunk) override;
     const std::vector<void*>& objects() const { return objects_; }
 

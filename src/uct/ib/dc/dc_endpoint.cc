@@ -97,8 +97,9 @@ ucs_status_t DcEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
     DciPool& pool = interface_.pool();
     Dci* dci = dci_ != DciPool::kNone ? &pool.at(dci_) : pool.find_free();
-    if (empty() && !waits_for_grant_ && has_own_room() && dci != nullptr && dci->queue.has_room())
-        return UCS_ERR_BUSY;
+    const bool has_room = dci != nullptr && dci->queue.has_room() && has_own_room() &&
+                          !interface_.waits_for_objects();
+    if (empty() && credits_ > 0 && has_room) return UCS_ERR_BUSY;
     push_back(*pending);
     pool.wait(*this);
     return UCS_OK;
@@ -153,7 +154,12 @@ bool DcEndpoint::send_control(const void* message, size_t length) {
 
 void DcEndpoint::request_grant() {
     if (grant_ != 0) return;
-    const uint64_t id = interface_.await_grant(*this);
+    uint64_t id = 0;
+    try {
+        id = interface_.await_grant(*this);
+    } catch (const std::bad_alloc&) {
+        return;  // the next message tries again
+    }
     if (send_control(interface_.make_request(id))) {
         grant_ = id;
     } else {

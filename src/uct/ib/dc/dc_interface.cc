@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 
 #include "ucs/config/table.h"
 #include "ucs/log/log.h"
@@ -197,7 +198,11 @@ void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     }
     const std::span<const std::byte> message(data - kFront, size_t{length} + kFront);
     if (header == GrantRequest::kHeader) {
-        answer(token, message);
+        try {
+            answer(token, message);
+        } catch (const std::bad_alloc&) {
+            ucs::log_debug("{}: no memory for a grant: it is asked for again", device().name());
+        }
     } else if (header == Grant::kHeader) {
         granted(token, message);
     } else {

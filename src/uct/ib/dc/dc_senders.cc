@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/dc/dc_senders.h"
 
+#include <new>
+
 #include "ucs/net/mac.h"
 #include "ucs/runtime/runtime.h"
 
@@ -11,14 +13,19 @@ namespace {
 /** Of messages from the owner of one key to that of the other. */
 uint64_t token(const ucs::net::SharedSecret& secret, const ucs::net::PublicKey& from,
                const ucs::net::PublicKey& to) {
-    const ucs::net::Mac mac =
-        ucs::net::MacWriter(secret).add("swiftlane dc sender").add(from).add(to).end();
+    const auto mac =
+        ucs::net::MacWriter(secret).add("swiftlane dc sender").add(from).add(to).end_if_possible();
+    if (!mac) throw std::bad_alloc();
     uint64_t bits;
-    std::memcpy(&bits, mac.data(), sizeof(bits));
+    std::memcpy(&bits, mac->data(), sizeof(bits));
     return bits & DcTokens::kMask;
 }
 
 }  // namespace
+
+DcKeys::DcKeys() {
+    if (!keys_.has_key() && ucs::net::can_authenticate()) throw std::bad_alloc();
+}
 
 DcTokens DcKeys::tokens_of(const ucs::net::PublicKey& theirs) {
     uint64_t place;
@@ -26,7 +33,7 @@ DcTokens DcKeys::tokens_of(const ucs::net::PublicKey& theirs) {
     Known& known = known_[place % kRecent];
     if (known.key == theirs && known.tokens.outgoing != 0) return known.tokens;
     const auto secret = keys_.share_with(theirs);
-    // Whoever has no proper key, and all of a process without memory, are strangers.
+    // Whoever has no proper key is a stranger.
     if (!secret) return {ucs::unique_id() & DcTokens::kMask, ucs::unique_id() & DcTokens::kMask};
     known = {theirs, {token(*secret, public_key(), theirs), token(*secret, theirs, public_key())}};
     return known.tokens;
@@ -38,10 +45,15 @@ PeerIdentity& DcSenders::sender_slow(uint64_t token) {
         senders_.clear();
         recent_ = {};
     }
-    PeerIdentity& sender =
-        senders_.try_emplace(token, PeerIdentity{.name = DcTokens::name(token)}).first->second;
-    recent_[token % kRecent] = {token, &sender};
-    return sender;
+    PeerIdentity named{.name = DcTokens::name(token)};
+    try {
+        PeerIdentity& sender = senders_.try_emplace(token, named).first->second;
+        recent_[token % kRecent] = {token, &sender};
+        return sender;
+    } catch (const std::bad_alloc&) {
+        passing_ = named;
+        return passing_;
+    }
 }
 
 }  // namespace uct::ib

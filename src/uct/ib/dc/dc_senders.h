@@ -32,8 +32,11 @@ struct DcTokens {
  */
 class DcKeys {
   public:
+    /** Throws std::bad_alloc: without a key of its own a worker would be a stranger to all. */
+    DcKeys();
+
     const ucs::net::PublicKey& public_key() const { return keys_.public_key(); }
-    /** Of the worker with that key; computed, or known from not long ago. */
+    /** Of the worker with that key; computed, or known from not long ago. Throws std::bad_alloc. */
     DcTokens tokens_of(const ucs::net::PublicKey& theirs);
 
   private:
@@ -70,6 +73,7 @@ class DcSenders {
 
     std::unordered_map<uint64_t, PeerIdentity> senders_;  //!< by token
     std::array<Recent, kRecent> recent_{};
+    PeerIdentity passing_{};  //!< one that there was no memory to keep
 };
 
 }  // namespace uct::ib

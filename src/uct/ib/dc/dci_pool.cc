@@ -279,7 +279,7 @@ ucs_status_t DciPool::flush(Completion* completion) {
         SendOperation* operation = interface_.operation();
         if (operation == nullptr) {
             gather->abandon();
-            return UCS_ERR_NO_RESOURCE;
+            return interface_.none_left(interface_.operation_pool());
         }
         operation->pool = &interface_.operation_pool();
         operation->finish = finish::complete;

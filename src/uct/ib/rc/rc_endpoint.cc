@@ -92,7 +92,8 @@ ucs_status_t RcEndpoint::flush(Completion* completion) {
 
 ucs_status_t RcEndpoint::pending_add(Pending* pending) {
     if (status_ != UCS_OK) return status_;
-    if (queue_->has_room() && !waits_for_grant_ && empty()) return UCS_ERR_BUSY;
+    const bool has_room = queue_->has_room() && !interface_.waits_for_objects();
+    if (has_room && !waits_for_grant_ && empty()) return UCS_ERR_BUSY;
     push_back(*pending);
     interface_.pending().schedule(*this);
     return UCS_OK;

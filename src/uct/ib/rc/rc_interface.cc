@@ -102,7 +102,7 @@ ucs_status_t RcInterface::flush(Completion* completion) {
     for (auto& [number, endpoint] : endpoints_) {
         const ucs_status_t status = endpoint->flush(gather->add());
         if (status != UCS_INPROGRESS) gather->cancel();
-        if (status == UCS_ERR_NO_RESOURCE) {
+        if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) {
             // What was started ends without the caller, who will call again.
             gather->abandon();
             return status;

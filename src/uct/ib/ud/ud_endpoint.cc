@@ -25,7 +25,7 @@ ucs_status_t UdEndpoint::am_short(uint8_t id, uint64_t header, const void* paylo
         return peer_.no_room();
     Packet* packet = peer_.interface().short_packet();
     if (packet == nullptr) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
+        return UCS_ERR_NO_MEMORY;
     std::byte* const data = packet->payload();
     std::memcpy(data, &header, sizeof(header));
     if (length > 0) std::memcpy(data + sizeof(header), payload, length);
@@ -53,6 +53,14 @@ ucs_status_t UdEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
     const ucs_status_t status = peer_.begin_message(&packet);
     if (status != UCS_OK) [[unlikely]]
         return status;
+    AcknowledgementWaiter* waiter = nullptr;
+    if (completion != nullptr) {
+        waiter = peer_.interface().waiters().create();
+        if (waiter == nullptr) {
+            packet->drop();
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
     std::byte* end = packet->payload();
     const auto append = [&](const void* from, size_t length) {
         if (length > 0) std::memcpy(end, from, length);
@@ -61,7 +69,7 @@ ucs_status_t UdEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header,
     append(header.data(), header.size());
     for (const Iov& piece : iov) append(piece.buffer, piece.length);
     peer_.send(*packet, id, static_cast<size_t>(end - packet->payload()));
-    peer_.await_acknowledgement(completion);
+    if (waiter != nullptr) peer_.await_acknowledgement(*waiter, completion);
     return UCS_INPROGRESS;
 }
 
@@ -77,7 +85,7 @@ ucs_status_t UdEndpoint::check(Completion* completion) {
     if (peer_.status() != UCS_OK) return peer_.status();
     if (peer_.connection().sender().is_idle()) {
         Packet* packet = peer_.interface().short_packet();
-        if (packet == nullptr) return UCS_ERR_NO_RESOURCE;
+        if (packet == nullptr) return UCS_ERR_NO_MEMORY;
         packet->is_ping = true;
         peer_.send(*packet, 0, 0);
     }

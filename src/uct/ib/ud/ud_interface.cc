@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
@@ -240,6 +241,13 @@ Peer* UdInterface::peer_named(uint32_t name) const {
 uint32_t UdInterface::add_name(Peer* peer) {
     if (free_names_.empty()) {
         if (names_.size() == kSlots) return 0;
+        const auto make_room = [&](auto& list) {
+            if (list.capacity() <= names_.size())
+                list.reserve(std::max<size_t>(2 * names_.size(), 8));
+        };
+        make_room(generations_);
+        make_room(free_names_);
+        make_room(names_);
         free_names_.push_back(static_cast<uint32_t>(names_.size()));
         names_.push_back(nullptr);
         generations_.push_back(free_names_.back());
@@ -269,14 +277,27 @@ Peer* UdInterface::peer_at(const PortAddress& port, const UdAddress& address) {
     const auto found = by_target_.find(target);
     if (found != by_target_.end()) return &*found;
     const size_t mtu = std::min(mtu_bytes(port.mtu), mtu_bytes(path_.mtu));
+    grow_table();
+    make_room_for_peer();
     const uint32_t name = add_name(nullptr);
     if (name == 0) return nullptr;
-    auto* peer = new Peer(*this, target, {port, name_of(port, address)}, mtu - Header::kMaxLength,
-                          name, new_start());
+    auto* peer = new (std::nothrow) Peer(*this, target, {port, name_of(port, address)},
+                                         mtu - Header::kMaxLength, name, new_start());
+    if (peer == nullptr) {
+        remove_name(name);
+        throw std::bad_alloc();
+    }
     names_[name % kSlots] = peer;
-    grow_table();
     by_target_.insert(*peer);
     return peer;
+}
+
+/** So that later nothing that befalls a peer takes memory. */
+void UdInterface::make_room_for_peer() {
+    const size_t peers = by_target_.size() + failed_.size() + 1;
+    for (auto* list : {&failed_, &ready_, &due_}) {
+        if (list->capacity() < peers) list->reserve(2 * peers);
+    }
 }
 
 void UdInterface::grow_table() {
@@ -341,7 +362,12 @@ void UdInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint32_t length =
         completion.byte_len > kGrh ? completion.byte_len - static_cast<uint32_t>(kGrh) : 0;
     const auto header = Header::read({data, length});
-    Peer* const peer = header ? find(*header, completion, data - kGrh) : nullptr;
+    Peer* peer = nullptr;
+    try {
+        if (header) peer = find(*header, completion, data - kGrh);
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("{}: no memory for a peer: it sends again", device().name());
+    }
     if (peer == nullptr) {
         receives_.recycle(buffer);
         return;

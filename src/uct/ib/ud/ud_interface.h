@@ -127,6 +127,7 @@ class UdInterface final : public IbInterface, public SendQueueOwner {
     void remove_name(uint32_t name);
     uint64_t new_start();
     void grow_table();
+    void make_room_for_peer();
     void fail(Peer& peer, ucs_status_t status);
     void run_timers();
     void run_timer(Peer& peer, ucs::Time now);

@@ -2,6 +2,7 @@
 #include "uct/ib/ud/ud_peer.h"
 
 #include <algorithm>
+#include <new>
 
 #include "ucs/log/log.h"
 #include "uct/base/am.h"
@@ -37,7 +38,7 @@ ucs_status_t Peer::begin_message(Packet** packet) {
         return no_room();
     const size_t longest = interface_.attributes().am.max_bcopy;
     if (!interface_.has_packets((longest + payload_limit_ - 1) / payload_limit_)) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
+        return UCS_ERR_NO_MEMORY;
     *packet = interface_.packet();
     return UCS_OK;
 }
@@ -128,16 +129,17 @@ bool Peer::acknowledge() {
 
 ucs_status_t Peer::flush(Completion* completion) {
     if (status_ != UCS_OK || connection_->sender().is_idle()) return status_;
-    await_acknowledgement(completion);
+    if (completion == nullptr) return UCS_INPROGRESS;
+    AcknowledgementWaiter* waiter = interface_.waiters().create();
+    if (waiter == nullptr) return UCS_ERR_NO_MEMORY;
+    await_acknowledgement(*waiter, completion);
     return UCS_INPROGRESS;
 }
 
-void Peer::await_acknowledgement(Completion* completion) {
-    if (completion == nullptr) return;
-    AcknowledgementWaiter* waiter = interface_.waiters().create();
-    waiter->number = connection_->sender().next_number() - 1;
-    waiter->completion = completion;
-    waiters_.push_back(*waiter);
+void Peer::await_acknowledgement(AcknowledgementWaiter& waiter, Completion* completion) {
+    waiter.number = connection_->sender().next_number() - 1;
+    waiter.completion = completion;
+    waiters_.push_back(waiter);
 }
 
 void Peer::complete_waiters() {
@@ -200,7 +202,7 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
         return;
     }
     const AmTable& table = interface_.params().am_table;
-    if (!header.has_more && assembly_ == nullptr) [[likely]] {
+    if (!header.has_more && assembling_ == Assembling::kNothing) [[likely]] {
         SenderScope sender(table);
         if (!sender.admits(identity_, header.id, payload, length) ||
             !dispatch_am(table, header.id, payload, length, buffer)) {
@@ -208,14 +210,29 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
         }
         return;
     }
-    if (assembly_ == nullptr) assembly_ = std::make_unique<std::vector<std::byte>>();
+    const size_t longest = interface_.config().segment_size;
+    if (assembling_ == Assembling::kNothing) {
+        try {
+            assembly_ = std::make_unique<std::vector<std::byte>>();
+            assembly_->reserve(longest);
+            assembling_ = Assembling::kMessage;
+        } catch (const std::bad_alloc&) {
+            assembly_.reset();
+            assembling_ = Assembling::kLost;
+            SenderScope sender(table);
+            if (sender.admits(identity_, header.id, payload, length) && table.lost != nullptr)
+                table.lost(table.lost_arg, header.id, payload, length);
+        }
+    }
     // A correct peer sends no more; the rest of a longer message is dropped.
-    if (assembly_->size() + length <= interface_.config().segment_size) {
+    if (assembly_ != nullptr && assembly_->size() + length <= longest) {
         assembly_->insert(assembly_->end(), payload, payload + length);
     }
     interface_.recycle(buffer);
     if (header.has_more) return;
+    assembling_ = Assembling::kNothing;
     const auto message = std::move(assembly_);
+    if (message == nullptr) return;
     SenderScope sender(table);
     if (sender.admits(identity_, header.id, message->data(), message->size()))
         dispatch_am(table, header.id, message->data(), message->size(), nullptr);
@@ -228,6 +245,7 @@ void Peer::drop_received() {
     held.clear_and_dispose(
         [&](HeldPacket* packet) { interface_.recycle(static_cast<HeldBuffer*>(packet)->buffer); });
     assembly_.reset();
+    assembling_ = Assembling::kNothing;
 }
 
 // --- the end

@@ -75,7 +75,7 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
     void send(Packet& packet, uint8_t id, size_t length);
     ucs_status_t flush(Completion* completion);
     /** Complete when all sent so far is acknowledged, which it is not yet. */
-    void await_acknowledgement(Completion* completion);
+    void await_acknowledgement(AcknowledgementWaiter& waiter, Completion* completion);
     /** Everything that connection and queue admit. @return false if the queue is full */
     bool transmit();
     /** An acknowledgement of its own. @return false if the queue is full */
@@ -123,6 +123,7 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
     Waiters waiters_;
     std::unique_ptr<std::vector<std::byte>> assembly_;  //!< a message of several packets, so far
     const uint16_t payload_limit_;
+    enum class Assembling : uint8_t { kNothing, kMessage, kLost } assembling_{};
     ucs_status_t status_ = UCS_OK;
 };
 

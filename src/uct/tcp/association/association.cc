@@ -9,6 +9,15 @@
 
 namespace uct::tcp {
 
+namespace {
+
+/** Of an operation that has lost the connections that carry chains. */
+ucs_status_t status_of_cut(const RemoteOperation& operation) {
+    return operation.chained ? UCS_ERR_UNREACHABLE : UCS_OK;
+}
+
+}  // namespace
+
 Association::Association(const AssociationContext& context, uint64_t peer, bool mapped)
     : context_(context),
       patience_(user_timeout(context.rail.config())),
@@ -75,7 +84,6 @@ void Association::refuse(const AssociationUser& user) {
 }
 void Association::forget(const AssociationUser* endpoint, ucs_status_t status) {
     OutputList items;
-    std::vector<Completion*> waiting;
     bool made_room = false;
     for (auto& connection : connections_) {
         if (connection == nullptr) continue;
@@ -86,12 +94,17 @@ void Association::forget(const AssociationUser* endpoint, ucs_status_t status) {
     for (RemoteOperation* operation : operations_) {
         if (operation == nullptr || operation->owner != endpoint || operation->abandoned) continue;
         operation->abandoned = true;
-        if (operation->completion != nullptr) waiting.push_back(operation->completion);
+    }
+    // A completion may begin and end others.
+    for (size_t slot = 0; slot < operations_.size(); ++slot) {
+        RemoteOperation* const operation = operations_[slot];
+        if (operation == nullptr || operation->owner != endpoint || !operation->abandoned) continue;
+        Completion* const completion = std::exchange(operation->completion, nullptr);
+        if (completion != nullptr) completion->complete(status);
     }
     release_unasked(items);
     if (made_room) room_made();
     complete_all(context_.buffers.output, items, status);
-    for (Completion* completion : waiting) completion->complete(status);
 }
 
 bool Association::has_chains_of(const AssociationUser* endpoint) const {
@@ -182,27 +195,22 @@ void Association::fail(ucs_status_t status) {
     context_.owner.unmap(*this);
     context_.owner.look_at_associations();
     OutputList items;
-    std::vector<Completion*> waiting;
+    OperationList ended;
     if (live_session_ != nullptr) live_session_->stop();
     for (auto& connection : connections_) {
         if (connection == nullptr) continue;
         connection->close();
         connection->queue().take_all(items);
     }
-    for (RemoteOperation*& operation : operations_) {
-        if (operation == nullptr) continue;
-        if (!operation->abandoned && operation->completion != nullptr) {
-            waiting.push_back(operation->completion);
-        }
-        context_.buffers.operations.destroy(std::exchange(operation, nullptr));
+    for (RemoteOperation* operation : operations_) {
+        if (operation != nullptr) take_out(*operation, ended);
     }
-    operation_count_ = first_free_ = 0;
     // Handlers and completions may destroy any endpoint, and make new ones on another association.
     for (auto next = users_.begin(); next != users_.end();) {
         next = next->on_association_failed(status) ? users_.begin() : std::next(next);
     }
     complete_all(context_.buffers.output, items, status);
-    for (Completion* completion : waiting) completion->complete(status);
+    end_all(ended, [status](const RemoteOperation&) { return status; });
 }
 
 void Association::connection_ended(TcpConnection& ended, ucs_status_t status, bool peer_left) {
@@ -376,7 +384,7 @@ void Association::end_bulk(uint32_t epoch) {
         connection->acknowledged = connection->one_sided;
     }
     // Nothing is written here any more, so gets are over. Of puts the peer may have something.
-    std::vector<RemoteOperation*> over;
+    OperationList over;
     for (RemoteOperation* operation : operations_) {
         if (operation == nullptr || operation->is_cut) continue;
         if (operation->chained && operation->connection > 0) {
@@ -384,40 +392,27 @@ void Association::end_bulk(uint32_t epoch) {
                 operation->is_cut = true;
                 operation->epoch = epoch;
             } else {
-                over.push_back(operation);
+                take_out(*operation, over);
             }
         } else if (operation->kind == RemoteOperation::Kind::kFlush &&
                    (operation->waiting & ~1u) != 0) {
             operation->waiting &= 1u;
-            if (operation->waiting == 0) over.push_back(operation);
+            if (operation->waiting == 0) take_out(*operation, over);
         }
     }
-    finish_all(over);
+    end_all(over, status_of_cut);
     complete_all(context_.buffers.output, items, UCS_ERR_UNREACHABLE);
     room_made();
 }
 
 void Association::end_cut_chains(uint32_t epoch) {
-    std::vector<RemoteOperation*> over;
+    OperationList over;
     for (RemoteOperation* operation : operations_) {
         if (operation != nullptr && operation->is_cut && operation->epoch <= epoch) {
-            over.push_back(operation);
+            take_out(*operation, over);
         }
     }
-    finish_all(over);
-}
-
-/** Completions may do what they like, but for the list: nothing of it is released twice. */
-void Association::finish_all(const std::vector<RemoteOperation*>& over) {
-    std::vector<std::pair<Completion*, ucs_status_t>> ended;
-    for (RemoteOperation* operation : over) {
-        const ucs_status_t status = operation->chained ? UCS_ERR_UNREACHABLE : UCS_OK;
-        if (!operation->abandoned && operation->completion != nullptr) {
-            ended.emplace_back(operation->completion, status);
-        }
-        release(*operation);
-    }
-    for (const auto& [completion, status] : ended) completion->complete(status);
+    end_all(over, status_of_cut);
 }
 
 void Association::on_cut(uint32_t epoch) {

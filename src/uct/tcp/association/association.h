@@ -251,7 +251,23 @@ class Association final : public AssociationHook, public Watched {
     void drop_output(TcpConnection& connection);
     void send_cut(wire::FrameType type, uint32_t epoch);
     void end_cut_chains(uint32_t epoch);
-    void finish_all(const std::vector<RemoteOperation*>& over);
+    void take_out(const RemoteOperation& operation);
+    void take_out(RemoteOperation& operation, OperationList& ended) {
+        take_out(operation);
+        ended.push_back(operation);
+    }
+    /** Completions may do what they like, but for the list: it is the caller's. */
+    template <typename StatusOf>
+    void end_all(OperationList& ended, StatusOf status_of) {
+        while (!ended.empty()) {
+            RemoteOperation& operation = ended.front();
+            ended.pop_front();
+            Completion* const completion = operation.abandoned ? nullptr : operation.completion;
+            const ucs_status_t status = status_of(operation);
+            context_.buffers.operations.destroy(&operation);
+            if (completion != nullptr) completion->complete(status);
+        }
+    }
     /** Their frames are not sent: the questions among them get no answer. */
     void release_unasked(OutputList& dropped);
     /** @param targets  bit i: it may take connection i */

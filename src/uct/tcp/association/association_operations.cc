@@ -55,12 +55,16 @@ RemoteOperation* Association::find_operation(uint32_t name) {
     return found != nullptr && found->name == name ? found : nullptr;
 }
 
-void Association::release(RemoteOperation& operation) {
+void Association::take_out(const RemoteOperation& operation) {
     const size_t slot = operation.name & ((1u << kSlotBits) - 1);
     operations_[slot] = nullptr;
     first_free_ = std::min(first_free_, slot);
-    context_.buffers.operations.destroy(&operation);
     if (operation_count_-- == kMostOperations) room_made();
+}
+
+void Association::release(RemoteOperation& operation) {
+    take_out(operation);
+    context_.buffers.operations.destroy(&operation);
 }
 
 void Association::finish_operation(RemoteOperation& operation, ucs_status_t status) {
@@ -108,7 +112,8 @@ void Association::release_unasked(OutputList& dropped) {
 ucs_status_t Association::ask(const AssociationUser* owner, Completion* completion, bool probe) {
     if (owner != nullptr && !has_operation_room()) return UCS_ERR_NO_RESOURCE;
     RemoteOperation* operation = start_operation(RemoteOperation::Kind::kFlush, owner, completion);
-    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    if (operation == nullptr)
+        return operation_count_ < kMostSlots ? UCS_ERR_NO_MEMORY : UCS_ERR_NO_RESOURCE;
     if (probe) connection(0);
     for (auto& connection : connections_) {
         if (connection == nullptr) continue;
@@ -142,7 +147,7 @@ ucs_status_t Association::flush(const AssociationUser* owner, Completion* comple
         if (!waits(connection) || connection->queue().append_marker(owner, parts->add())) continue;
         parts->cancel();
         parts->abandon();
-        return UCS_ERR_NO_RESOURCE;
+        return UCS_ERR_NO_MEMORY;
     }
     if (needs_peer) {
         const ucs_status_t status = ask(owner, parts->add(), false);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 
+#include <boost/intrusive/slist.hpp>
+
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/types.h"
 #include "uct/base/pending_queue.h"
@@ -24,7 +26,8 @@ namespace uct::tcp {
 class AssociationUser;
 
 /** Something that the peer was asked and has not answered yet. */
-struct RemoteOperation {
+struct RemoteOperation : boost::intrusive::slist_base_hook<
+                             boost::intrusive::link_mode<boost::intrusive::normal_link>> {
     enum class Kind : uint8_t { kGet, kGetCopy, kAtomic, kFlush };
 
     Kind kind;
@@ -53,6 +56,9 @@ struct RemoteOperation {
 
     explicit RemoteOperation(Kind what) : kind(what), result(nullptr) {}
 };
+
+using OperationList = boost::intrusive::slist<RemoteOperation, boost::intrusive::cache_last<true>,
+                                              boost::intrusive::constant_time_size<false>>;
 
 /** The part [offset, offset + length) of scattered memory, as pieces. @return how many */
 size_t slice(const iovec* pieces, size_t count, uint64_t offset, uint64_t length, iovec* part);

@@ -93,7 +93,8 @@ void answer_get(TcpConnection& connection, Association& association, const wire:
     }
     ReferringOutput* answer = connection.queue().make();
     if (answer == nullptr) {
-        refuse(connection, get.endpoint, get.operation);
+        // The peer waits for it, and has broken no rule that it could be refused for.
+        connection.output_lost();
         return;
     }
     const uint32_t length = sizeof(wire::Reply) + get.length;

@@ -115,6 +115,8 @@ class TcpConnection final : public EventTarget, public Timer {
     void end_output() {
         if (is_open()) socket_.finish();
     }
+    /** There was no memory for something that the peer is to get: the association ends soon. */
+    void output_lost();
     /** The queue got something from elsewhere. */
     void want_output();
     /** Forget connection and input; the queue stays. */

@@ -95,11 +95,18 @@ void TcpConnection::send(std::span<const iovec> pieces, size_t length,
         if (taken == length) [[likely]]
             return;
     }
-    if (!queue_.append(pieces, taken, owner)) {
-        has_lost_output_ = true;
-        fail_later(UCS_ERR_NO_MEMORY);
+    if (queue_.append(pieces, taken, owner)) {
+        want_output();
+    } else {
+        output_lost();
     }
-    want_output();
+}
+
+void TcpConnection::output_lost() {
+    ucs::log_error("{}: no memory for what goes to {:016x}: its connection ends",
+                   association_.rail().device().name, association_.peer());
+    has_lost_output_ = true;
+    fail_later(UCS_ERR_NO_MEMORY);
 }
 
 ucs_status_t TcpConnection::send(ReferringOutput* operation) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -68,11 +69,15 @@ void EventLoop::run_timers(ucs::Time now) {
 void EventLoop::check_watched(ucs::Time now) {
     if (now < next_watch_) return;
     // They live until the end of progress(), but one may take others out of the list.
-    std::vector<Watched*> due;
-    for (Watched& watched : watched_) {
-        if (watched.next_check() <= now) due.push_back(&watched);
+    due_.clear();
+    try {
+        for (Watched& watched : watched_) {
+            if (watched.next_check() <= now) due_.push_back(&watched);
+        }
+    } catch (const std::bad_alloc&) {
+        ucs::log_debug("{}: no memory to look after all connections: some wait", name_);
     }
-    for (Watched* watched : due) {
+    for (Watched* watched : due_) {
         if (watched->is_linked()) watched->check(now);
     }
     next_watch_ = ucs::kNever;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ucs/sys/descriptor.h"
 #include "ucs/sys/time.h"
@@ -104,6 +105,7 @@ class EventLoop {
     bool is_open_;
     TimerList timers_;
     WatchList watched_;
+    std::vector<Watched*> due_;  //!< of check_watched() alone
     unsigned watch_calls_ = 0;
     ucs::Time next_watch_ = ucs::kNever;  //!< not after the first next_check()
 };

@@ -43,7 +43,7 @@ ssize_t TcpEndpoint::put_chain(std::span<const ChainPiece> pieces, Completion* c
     size_t room = connection.room();
     if (pieces.empty() || room == 0 || !association_.has_operation_room()) return 0;
     RemoteOperation* operation = association_.start_put_chain(this, completion, connection.index());
-    if (operation == nullptr) return 0;
+    if (operation == nullptr) return UCS_ERR_NO_MEMORY;
     const bool was_empty = queue.empty();
     size_t taken = 0;
     // The flush's record is made first: what was taken must be followed by it.
@@ -66,7 +66,7 @@ ssize_t TcpEndpoint::put_chain(std::span<const ChainPiece> pieces, Completion* c
     if (taken == 0) {
         if (flush != nullptr) association_.buffers().output.destroy(flush);
         association_.cancel_operation(*operation);
-        return 0;
+        return UCS_ERR_NO_MEMORY;
     }
     operation->covered[connection.index()] = connection.one_sided;
     flush->set_head(head_of(wire::FrameType::kFlush, wire::Reply{operation->name, 0}, 0));
@@ -103,7 +103,7 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
         taken += stretch.count;
         last = operation;
     }
-    if (taken == 0) return 0;
+    if (taken == 0) return pieces.empty() || most == 0 ? 0 : ssize_t{UCS_ERR_NO_MEMORY};
     last->completion = completion;
     connection.one_sided += count;
     last->covered[connection.index()] = connection.one_sided;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "uct/base/gather.h"
 #include "uct/tcp/wire/format.h"
@@ -149,7 +151,7 @@ ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header
     if (const ucs_status_t status = check_room(); status != UCS_OK) return status;
     TcpConnection& connection = association_.connection(0);
     ReferringOutput* operation = connection.queue().make();
-    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+    if (operation == nullptr) return UCS_ERR_NO_MEMORY;
     const size_t payload = total_length(iov);
     const wire::Frame frame = message_frame(id, header.size() + payload);
     append(append(operation->head.data(), &frame, sizeof(frame)), header.data(), header.size());
@@ -259,10 +261,12 @@ ucs_status_t TcpEndpoint::get_bcopy(UnpackCallback unpack, void* arg, size_t len
     TcpConnection& connection = association_.connection(0);
     if (const ucs_status_t status = check_one_sided(connection); status != UCS_OK) return status;
     if (!association_.has_operation_room()) return UCS_ERR_NO_RESOURCE;
+    std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[length]);
+    if (copy == nullptr) return UCS_ERR_NO_MEMORY;
     RemoteOperation* operation =
         association_.start_operation(RemoteOperation::Kind::kGetCopy, this, completion);
-    if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
-    operation->copy.reset(new std::byte[length]);
+    if (operation == nullptr) return UCS_ERR_NO_MEMORY;
+    operation->copy = std::move(copy);
     operation->length = length;
     operation->unpack = unpack;
     operation->unpack_argument = arg;
@@ -318,7 +322,7 @@ ucs_status_t TcpEndpoint::atomic(AtomicOp op, unsigned size, uint64_t operand, u
         if (!association_.has_operation_room()) return UCS_ERR_NO_RESOURCE;
         RemoteOperation* operation =
             association_.start_operation(RemoteOperation::Kind::kAtomic, this, completion);
-        if (operation == nullptr) return UCS_ERR_NO_RESOURCE;
+        if (operation == nullptr) return UCS_ERR_NO_MEMORY;
         operation->result = result;
         operation->size = static_cast<uint8_t>(size);
         operation->covered[connection.index()] = ++connection.one_sided;

@@ -213,6 +213,36 @@ TEST(Wakeup, OneThreadServesBothEndsOfAFullQueue) {
     EXPECT_EQ(ucp_ep_close_nbx(endpoint, &force), nullptr);
 }
 
+// What another thread's call leaves to progress is done though the worker's thread sleeps. Nothing
+// else wakes that: the transport has no event.
+TEST(Wakeup, WhatAnotherThreadLeavesToProgressWakes) {
+    Sleeper sleeper;
+    ucp_ep_h endpoint = sleeper.connect(sleeper.worker);
+    sleeper.settle();
+    ASSERT_FALSE(sleeper.is_readable());
+    ucs_status_ptr_t request = nullptr;
+    std::thread([&] {
+        ucp_request_param_t later{};
+        later.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        request = ucp_ep_flush_nbx(endpoint, &later);
+    }).join();
+    ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+    EXPECT_TRUE(sleeper.is_readable());
+    EXPECT_EQ(ucp_worker_wait(sleeper.worker), UCS_OK);
+    ucp_worker_progress(sleeper.worker);
+    EXPECT_EQ(ucp_request_check_status(request), UCS_OK);
+    ucp_request_free(request);
+    // A call that leaves nothing behind wakes nobody.
+    sleeper.settle();
+    std::thread([&] { EXPECT_EQ(ucp_worker_fence(sleeper.worker), UCS_OK); }).join();
+    EXPECT_FALSE(sleeper.is_readable());
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    std::thread([&] { EXPECT_EQ(ucp_ep_close_nbx(endpoint, &force), nullptr); }).join();
+    EXPECT_TRUE(sleeper.is_readable());
+}
+
 // Both sides do nothing but sleep on their descriptors, and a connection comes about.
 TEST(Wakeup, ConnectionsWakeToo) {
     Sleeper server, client;
