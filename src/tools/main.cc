@@ -13,7 +13,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/paths.h"
 #include "tools/common/process.h"
-#include "tools/common/simulator_says.h"
+#include "tools/common/program_output.h"
 
 namespace tools {
 namespace {

@@ -10,17 +10,16 @@
 #include <memory>
 #include <stdexcept>
 
-#include "tools/bench/child.h"
-#include "tools/bench/launcher.h"
-#include "tools/common/bench_options.h"
+#include "tools/bench/job.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
 #include "tools/common/soft_adapter.h"
+#include "tools/program/bench_options.h"
 #include "tools/program/patterns.h"
 #include "tools/report/json.h"
-#include "tools/report/table.h"
+#include "tools/report/result.h"
 
 namespace tools {
 namespace {

@@ -8,7 +8,10 @@
 
 #include <array>
 #include <cerrno>
+#include <stdexcept>
 #include <system_error>
+
+#include "tools/common/paths.h"
 
 namespace tools {
 namespace {
@@ -20,8 +23,7 @@ class MemoryFile {
         if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), name);
     }
     ~MemoryFile() { close(descriptor_); }
-    MemoryFile(const MemoryFile&) = delete;
-    MemoryFile& operator=(const MemoryFile&) = delete;
+    MemoryFile(MemoryFile&&) = delete;
 
     int descriptor() const { return descriptor_; }
 
@@ -73,6 +75,18 @@ ProgramOutput output_of(std::vector<std::string> words, const std::string& input
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
     return {status, out.read(), err.read()};
+}
+
+std::string simulator_says(const char* what) {
+    const std::string program = Paths::find().simulator;
+    try {
+        const ProgramOutput answer = output_of({program, what});
+        if (answer.status != 0) throw std::runtime_error(program + ": " + answer.err);
+        return answer.out;
+    } catch (const std::system_error& error) {
+        if (error.code().value() != ENOENT) throw;
+        return {};
+    }
 }
 
 }  // namespace tools

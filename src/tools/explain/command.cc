@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/common/printed.h"
+#include "tools/common/program_output.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/program/worker.h"
 #include "tools/report/json.h"
@@ -168,8 +168,7 @@ class PeerProcess {
         close(stop_);
         waitpid(process_, nullptr, 0);
     }
-    PeerProcess(const PeerProcess&) = delete;
-    PeerProcess& operator=(const PeerProcess&) = delete;
+    PeerProcess(PeerProcess&&) = delete;
 
     const std::string& address() const { return address_; }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/common/simulator_says.h"
+#include "tools/common/program_output.h"
 #include "tools/info/variables.h"
 #include "tools/manual/pages.h"
 

@@ -10,16 +10,14 @@
 #include <memory>
 #include <stdexcept>
 
-#include "tools/common/bench_options.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/common/units.h"
 #include "tools/perf/channel.h"
-#include "tools/perf/driver_copies.h"
-#include "tools/perf/launcher.h"
 #include "tools/perf/run.h"
+#include "tools/program/bench_options.h"
 
 namespace tools {
 namespace perf {

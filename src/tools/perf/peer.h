@@ -9,20 +9,17 @@
 
 #include "tools/common/device_memory.h"
 #include "tools/perf/options.h"
+#include "tools/program/worker.h"
 #include "ucp/api/ucpx.h"
 
 namespace tools::perf {
-
-// Throws std::runtime_error unless the status is UCS_OK.
-void check(ucs_status_t status, const char* what);
 
 // A context for all kinds of operations.
 class Context {
   public:
     // A device's memory is for all peers of the context.
     Context(const Options& options, bool is_initiator);
-    Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
+    Context(Context&&) = delete;
     ~Context();
     ucp_context_h handle() const { return handle_; }
     // Null: messages lie in host memory that CUDA knows nothing of.
@@ -61,7 +58,7 @@ class Window {
     void started(ucs_status_ptr_t result);
     unsigned outstanding() const { return outstanding_; }
     // Throws the first error of an operation.
-    void check() const { perf::check(status_, "operation"); }
+    void check() const { tools::check(status_, "operation"); }
 
   private:
     static void on_done(void* request, ucs_status_t status, void* self);
@@ -158,5 +155,11 @@ class Peer {
     };
     std::vector<Fetch> fetches_;  // data of active messages on its way, by slot
 };
+
+// The life of one thread of the target: do as the initiator's thread orders, until it leaves.
+void serve(Peer& peer);
+
+// Processor time that this process has taken, ns.
+uint64_t process_usage();
 
 }  // namespace tools::perf

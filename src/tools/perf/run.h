@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/process.h"
 #include "tools/perf/channel.h"
 #include "tools/perf/options.h"
 #include "tools/perf/report.h"
@@ -26,5 +27,27 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
 
 // The other process, for one initiator.
 void run_target(Channel& channel);
+
+// What the CUDA driver's own copies between the two memories take, in one process and without the
+// library: latency is a copy and the wait for its end, bandwidth a window of copies on one stream.
+// Rows are told as they are there. Throws std::runtime_error where there is no CUDA.
+std::vector<Row> measure_driver_copies(const Options& options,
+                                       const std::function<void(const Row&)>& on_row);
+
+// Set for the two processes of a run by their launcher: "RANK:SOCKET".
+inline constexpr const char* kPlaceVariable = "SWIFTLANE_PERF_PLACE";
+
+struct Place {
+    unsigned rank;  // 0: the initiator
+    int socket;     // to the other one
+
+    // From the environment. @return whether this process was started by a launcher. Throws
+    // std::invalid_argument for what no launcher has set.
+    static bool find(Place* place);
+};
+
+// Run this executable as two processes to their end. If one fails or dies the other is ended and
+// std::runtime_error says which it was.
+void launch(const ExecSettings& settings);
 
 }  // namespace tools::perf

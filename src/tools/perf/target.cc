@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/target.h"
+#include "tools/perf/peer.h"
 
 #include <sys/resource.h>
 

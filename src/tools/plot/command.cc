@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "tools/plot/chart.h"
-#include "tools/plot/gnuplot.h"
 #include "tools/plot/results.h"
 #include "tools/plot/timeline.h"
 #include "tools/report/json.h"

@@ -8,15 +8,13 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "tools/common/bench_options.h"
 #include "tools/common/help.h"
 #include "tools/common/interrupt.h"
-#include "tools/common/simulator_says.h"
-#include "tools/common/units.h"
+#include "tools/common/program_output.h"
 #include "tools/manual/pages.h"
-#include "tools/report/table.h"
+#include "tools/program/bench_options.h"
+#include "tools/report/result.h"
 #include "tools/sim/replay.h"
-#include "tools/sim/report.h"
 #include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
 #include "uct/api/module.h"

@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "softhca/model/model.h"
 #include "tools/program/flow.h"
-#include "tools/program/halo.h"
 #include "tools/program/patterns.h"
+#include "tools/report/json.h"
 #include "tools/report/result.h"
 #include "tools/sim/matching.h"
 #include "tools/sim/replay.h"
@@ -95,5 +96,13 @@ struct StudyRun {
 };
 
 StudyRun run_mode(const StudyOptions& options, const std::string& mode);
+
+// What was run, as a heading.
+std::string study_title(const StudyOptions& options);
+
+// Rates of all modes, then what the observer saw of each, then the dynamic run's special tables.
+std::string study_text(const StudyOptions& options, std::span<const StudyRun> runs);
+
+Json study_json(const StudyOptions& options, std::span<const StudyRun> runs);
 
 }  // namespace tools

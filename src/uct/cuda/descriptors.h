@@ -25,8 +25,7 @@ class DescriptorServer {
     /** @param process  names the socket; it is no secret */
     DescriptorServer(uint64_t process, uint64_t token) : process_(process), token_(token) {}
     ~DescriptorServer() { stop(); }
-    DescriptorServer(const DescriptorServer&) = delete;
-    DescriptorServer& operator=(const DescriptorServer&) = delete;
+    DescriptorServer(DescriptorServer&&) = delete;
 
     /** The descriptor is the server's from now on. @return false: nobody can ask; it is closed */
     bool offer(uint64_t number, int descriptor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/common/bench_options.h"
+#include "tools/program/bench_options.h"
 
 #include <fmt/format.h>
 
