@@ -218,8 +218,7 @@ class SignalsBlocked {
         change(&all, &before_);
     }
     ~SignalsBlocked() { change(&before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked&) = delete;
-    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+    SignalsBlocked(SignalsBlocked&&) = delete;
 
   private:
     static void change(const uint64_t* set, uint64_t* old) {

@@ -59,8 +59,7 @@ class Pages {
     ~Pages() {
         if (is_there()) swiftlane_ucm_orig_munmap(start_, size_);
     }
-    Pages(const Pages&) = delete;
-    Pages& operator=(const Pages&) = delete;
+    Pages(Pages&&) = delete;
 
     static size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
     bool is_there() const { return start_ != MAP_FAILED; }
