@@ -28,8 +28,7 @@ class Gate {
 
     Gate() { ucs::MemoryGate::instance().watch(bits_); }
     ~Gate() { ucs::MemoryGate::instance().unwatch(bits_); }
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
+    Gate(Gate&&) = delete;
 
     uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
     bool has_threads() const { return (bits() & kThreads) != 0; }
@@ -86,8 +85,7 @@ class GateLock {
     ~GateLock() {
         if (mutex_ != nullptr) mutex_->unlock();
     }
-    GateLock(const GateLock&) = delete;
-    GateLock& operator=(const GateLock&) = delete;
+    GateLock(GateLock&&) = delete;
 
   private:
     std::recursive_mutex* mutex_;
