@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "tools/common/device_memory.h"
+#include "tools/common/process.h"
 #include "tools/common/program_output.h"
-#include "tools/common/soft_adapter.h"
 #include "tools/info/variables.h"
 #include "tools/program/worker.h"
 #include "tools/report/json.h"
@@ -174,11 +174,7 @@ Json transports_json() {
 
 void run_json(const InfoCommand& command) {
     const bool is_all = !command.version && !command.devices && command.config == 0;
-    if (command.soft && (command.devices || is_all)) {
-        std::vector<std::string> arguments{"info", "--soft", "-d", "--json", command.json};
-        if (command.config != 0 || command.full || is_all) arguments.emplace_back("-c");
-        restart_with_soft_adapter(arguments);
-    }
+    if (command.soft && (command.devices || is_all)) restart(library_environment(true, ""));
     JsonFile file(command.json);
     Json document = version_json();
     if (command.config != 0 || command.full || is_all) document["variables"] = variables_json();
@@ -191,11 +187,10 @@ void run_info(const InfoCommand& command) {
         run_json(command);
         return;
     }
+    if (command.soft && command.devices) restart(library_environment(true, ""));
     if (command.version) print_version();
     if (command.config != 0 || command.full) print_config(command.full);
-    if (!command.devices) return;
-    if (command.soft) restart_with_soft_adapter({"info", "--soft", "-d"});
-    print_devices();
+    if (command.devices) print_devices();
 }
 
 }  // namespace

@@ -28,7 +28,6 @@ constexpr const char* kSoftTransports = "self,dc_mlx5,rc_mlx5";
 
 struct PerfCommand {
     Options options;
-    std::vector<std::string> arguments;
     std::vector<std::string> metrics{"latency", "bandwidth"};
     std::string device = "auto";
     std::string transports;
@@ -156,15 +155,6 @@ void run_or_die(Function function) {
     }
 }
 
-// Start this executable anew with the environment that the library needs, unless that was done.
-void restart(const PerfCommand& command) {
-    constexpr const char* kRestarted = "SWIFTLANE_PERF_RESTARTED";
-    if (std::getenv(kRestarted) != nullptr) return;
-    setenv(kRestarted, "1", 1);
-    std::fflush(nullptr);
-    exec_again({command.arguments, environment_of(command), {}, false}, 0);
-}
-
 void run_perf(PerfCommand& command) {
     const bool is_on_device =
         command.options.memory != "host" || command.options.target_memory != "host";
@@ -180,10 +170,10 @@ void run_perf(PerfCommand& command) {
     if (command.connect.empty()) {
         // Before there are processes, each of which would say that the other has gone.
         if (!command.json.empty() && command.json != "-") const JsonFile probe(command.json);
-        launch({command.arguments, environment_of(command), command.prefix, command.pin});
+        launch({environment_of(command), command.prefix, command.pin});
         return;
     }
-    restart(command);
+    restart(environment_of(command));
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
         Channel channel = Channel::connect(host, port, [&] {
@@ -210,7 +200,7 @@ void run_copies(const PerfCommand& command) {
 
 void run_server(PerfCommand& command) {
     command.device = chosen_device(command.device, true);
-    restart(command);
+    restart(environment_of(command));
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
         Channel channel = Channel::accept(host, port, [](uint16_t bound) {
@@ -308,11 +298,9 @@ void add_contents_options(CLI::App& app, Options& options) {
     app.add_flag("--sleep", options.sleep, "Sleep while nothing happens, instead of polling");
 }
 
-void add_operation(CLI::App& perf, Operation operation, const std::string& help,
-                   std::vector<std::string> arguments) {
+void add_operation(CLI::App& perf, Operation operation, const std::string& help) {
     auto command = std::make_shared<PerfCommand>();
     command->options.operation = operation;
-    command->arguments = std::move(arguments);
     CLI::App& app = *perf.add_subcommand(to_string(operation), help);
     if (operation == Operation::kBatch) {
         command->options.size_min = 4096;
@@ -350,9 +338,8 @@ void add_copies(CLI::App& perf) {
                         command);
 }
 
-void add_server(CLI::App& perf, std::vector<std::string> arguments) {
+void add_server(CLI::App& perf) {
     auto command = std::make_shared<PerfCommand>();
-    command->arguments = std::move(arguments);
     CLI::App& app =
         *perf.add_subcommand("server", "Wait for one `swiftlane perf ... --connect`, and serve it");
     app.add_option("--listen", command->connect,
@@ -365,20 +352,19 @@ void add_server(CLI::App& perf, std::vector<std::string> arguments) {
 }  // namespace
 }  // namespace perf
 
-void add_perf(CLI::App& app, int argc, char** argv) {
+void add_perf(CLI::App& app) {
     using perf::Operation;
     CLI::App& perf = *app.add_subcommand(
         "perf", "Latency, bandwidth and message rate between two processes or hosts");
     perf.require_subcommand(1);
     perf.option_defaults()->always_capture_default();
-    const std::vector<std::string> arguments(argv, argv + argc);
-    perf::add_operation(perf, Operation::kPut, "One-sided writes", arguments);
-    perf::add_operation(perf, Operation::kGet, "One-sided reads", arguments);
-    perf::add_operation(perf, Operation::kTag, "Tagged messages", arguments);
-    perf::add_operation(perf, Operation::kAm, "Active messages", arguments);
-    perf::add_operation(perf, Operation::kBatch, "Many pieces as one request", arguments);
+    perf::add_operation(perf, Operation::kPut, "One-sided writes");
+    perf::add_operation(perf, Operation::kGet, "One-sided reads");
+    perf::add_operation(perf, Operation::kTag, "Tagged messages");
+    perf::add_operation(perf, Operation::kAm, "Active messages");
+    perf::add_operation(perf, Operation::kBatch, "Many pieces as one request");
     perf::add_copies(perf);
-    perf::add_server(perf, arguments);
+    perf::add_server(perf);
 }
 
 }  // namespace tools
