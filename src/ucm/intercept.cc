@@ -14,7 +14,6 @@
 #include <cstring>
 #include <vector>
 
-#include "ucm/dispatch.h"
 #include "ucm/sites.h"
 #include "ucm/system.h"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucm/source.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

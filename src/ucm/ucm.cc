@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "ucm/events.h"
-#include "ucm/source.h"
+#include "ucm/intercept.h"
 #include "ucm/system.h"
 
 namespace {
