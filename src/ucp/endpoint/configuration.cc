@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ucp/select/protocol_report.h"
 #include "ucp/select/report.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/detector.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/select/protocol_report.h"
 
 #include <fmt/format.h>
 
