@@ -226,14 +226,7 @@ void add_library_options(CLI::App& app, PerfCommand& command) {
 }
 
 void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std::string& help) {
-    const auto read = [&bytes, name](const std::string& text) {
-        try {
-            bytes = parse_size(text);
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError(name, error.what());
-        }
-    };
-    app.add_option_function<std::string>(name, read, help)
+    add_parsed(app, name, help, [&bytes](const std::string& text) { bytes = parse_size(text); })
         ->type_name("SIZE")
         ->default_str(fmt::format("{}M", bytes >> 20));
 }
@@ -257,19 +250,16 @@ void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& comm
         const size_t comma = text.find(',');
         options.memory = text.substr(0, comma);
         options.target_memory = comma == text.npos ? options.memory : text.substr(comma + 1);
-        try {
-            (void)MemoryPlace::parse(options.memory);
-            (void)MemoryPlace::parse(options.target_memory);
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError("--memory", error.what());
-        }
+        (void)MemoryPlace::parse(options.memory);
+        (void)MemoryPlace::parse(options.target_memory);
     };
-    app.add_option_function<std::string>(
-           "--memory", read_memory,
-           "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
-           "vmm or vmm:DEVICE (virtual memory made to be shared), "
-           "for both ends or, after a comma, for the target. cuda: the first device and, at the "
-           "target, the second one")
+    add_parsed(
+        app, "--memory",
+        "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
+        "vmm or vmm:DEVICE (virtual memory made to be shared), "
+        "for both ends or, after a comma, for the target. cuda: the first device and, at the "
+        "target, the second one",
+        read_memory)
         ->type_name("PLACE[,PLACE]")
         ->default_str(options.memory);
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");

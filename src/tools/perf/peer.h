@@ -81,6 +81,13 @@ class Peer {
     ucp_worker_h worker() const { return worker_; }
     ucp_ep_h endpoint() const { return endpoint_; }
     ucp_mem_h memory() const { return memory_; }
+    // Of an operation on it.
+    ucp_request_param_t params() const {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+        params.memh = memory_;
+        return params;
+    }
     ucp_rkey_h remote_key() const { return remote_key_; }
     std::byte* slot(uint64_t index, uint64_t size) const { return buffer_ + index * size; }
     uint64_t remote_slot(uint64_t index, uint64_t size) const { return remote_ + index * size; }
