@@ -64,8 +64,7 @@ class VirtualFabric {
     explicit VirtualFabric(const Options& options);
     /// Close every device and free every device list first.
     ~VirtualFabric();
-    VirtualFabric(const VirtualFabric&) = delete;
-    VirtualFabric& operator=(const VirtualFabric&) = delete;
+    VirtualFabric(VirtualFabric&&) = delete;
 
     /// ibv_get_device_list gives the devices of this fabric's current node from now on. A new
     /// fabric is made current; without one, devices are those of the host-wide fabric.

@@ -8,11 +8,10 @@
 
 namespace tools {
 
-// Each adds a command of swiftlane. `argc` and `argv` are the whole command line, which the
-// processes of a run are started with.
+// Each adds a command of swiftlane.
 
-void add_bench(CLI::App& app, int argc, char** argv);
-void add_perf(CLI::App& app, int argc, char** argv);
+void add_bench(CLI::App& app);
+void add_perf(CLI::App& app);
 void add_explain(CLI::App& app);
 // `info` and `version`.
 void add_info(CLI::App& app);

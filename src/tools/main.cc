@@ -13,7 +13,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/paths.h"
 #include "tools/common/process.h"
-#include "tools/common/simulator_says.h"
+#include "tools/common/program_output.h"
 
 namespace tools {
 namespace {
@@ -44,8 +44,8 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
         return fmt::format("swiftlane: {}\nRun with --help for more information.\n", error.what());
     });
     app.set_help_all_flag("--help-all", "Help of all commands");
-    tools::add_bench(app, argc, argv);
-    tools::add_perf(app, argc, argv);
+    tools::add_bench(app);
+    tools::add_perf(app);
     tools::add_sim(app);
     tools::add_explain(app);
     tools::add_info(app);

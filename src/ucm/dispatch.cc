@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucm/dispatch.h"
+#include "ucm/intercept.h"
 
 #include "ucm/functions.h"
 #include "ucm/system.h"

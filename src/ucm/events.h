@@ -39,11 +39,13 @@ class Events {
     void report_unmapped(void* address, size_t size);
 
     // A call of the system between the handlers of negative priority and the others, unless one of
-    // the former did it: `done` and `call` work on the event's result.
-    template <class Done, class Call>
-    void around(ucm_event_type_t type, ucm_event_t& event, Done&& done, Call&& call) {
+    // the former did it. `part` of the event has the arguments, and begins with the result as it is
+    // on failure.
+    template <class Part, class Call>
+    void around(ucm_event_type_t type, ucm_event_t& event, Part& part, Call&& call) {
+        const auto failed = part.result;
         report_part(type, event, true, false);
-        if (!done(event)) call(event);
+        if (part.result == failed) part.result = call(part);
         report_part(type, event, false, true);
     }
 

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <vector>
 
-#include "ucm/dispatch.h"
 #include "ucm/sites.h"
 #include "ucm/system.h"
 
@@ -218,8 +217,7 @@ class SignalsBlocked {
         change(&all, &before_);
     }
     ~SignalsBlocked() { change(&before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked&) = delete;
-    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+    SignalsBlocked(SignalsBlocked&&) = delete;
 
   private:
     static void change(const uint64_t* set, uint64_t* old) {

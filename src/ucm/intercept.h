@@ -3,6 +3,12 @@
 
 namespace ucm {
 
+/** The registers of a kernel call, as the stubs' entry leaves them on the stack. */
+struct KernelCall {
+    long number;  //!< and then the result, or -errno
+    long arguments[6];
+};
+
 /**
  * Replaces the kernel calls of the C library that change mappings by calls of ours, where they are
  * made: `mov $number, %eax; syscall`, wherever it stands in the text of the C library and the
@@ -22,4 +28,17 @@ bool patch_system_calls();
 // Does the function begin with a jump into a stub of ours?
 bool is_patched(const void* function);
 
+/**
+ * Does the library see each of these events by itself, whoever causes them?
+ *
+ * Hooks are installed at the first question, unless UCX_MEM_EVENTS=n, UCX_MEM_MMAP_HOOK_MODE=none
+ * or the like in ucm_global_opts say not to. Then, at each question, it is tried out: each call is
+ * made as a program makes it, and must have been seen. So the answer holds also where others
+ * replaced the C library's functions, before or after.
+ */
+bool is_reported(int events);
+
 }  // namespace ucm
+
+// Makes a kernel call of the C library, with events around it.
+extern "C" [[gnu::visibility("hidden")]] void ucm_dispatch(ucm::KernelCall* call);

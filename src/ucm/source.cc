@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucm/source.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -59,8 +58,7 @@ class Pages {
     ~Pages() {
         if (is_there()) swiftlane_ucm_orig_munmap(start_, size_);
     }
-    Pages(const Pages&) = delete;
-    Pages& operator=(const Pages&) = delete;
+    Pages(Pages&&) = delete;
 
     static size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
     bool is_there() const { return start_ != MAP_FAILED; }

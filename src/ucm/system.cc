@@ -3,7 +3,6 @@
 #include "ucm/system.h"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 #include "ucm/functions.h"
 

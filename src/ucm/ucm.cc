@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "ucm/events.h"
-#include "ucm/source.h"
+#include "ucm/intercept.h"
 #include "ucm/system.h"
 
 namespace {
@@ -27,8 +27,7 @@ class LineReader {
     ~LineReader() {
         if (file_ >= 0) ucm::raw_syscall(SYS_close, file_);
     }
-    LineReader(const LineReader&) = delete;
-    LineReader& operator=(const LineReader&) = delete;
+    LineReader(LineReader&&) = delete;
 
     /** The next line's beginning, as far as it fits. */
     bool next(char* line, size_t size) {
@@ -106,12 +105,9 @@ void* ucm::mremap_with_events(void* old_address, size_t old_size, size_t new_siz
     if ((flags & MREMAP_FIXED) != 0) events.report_unmapped(new_address, new_size);
     ucm_event_t event{};
     event.mremap = {kFailed, old_address, old_size, new_size, flags};
-    events.around(
-        UCM_EVENT_MREMAP, event, [](const ucm_event_t& e) { return e.mremap.result != kFailed; },
-        [new_address](ucm_event_t& e) {
-            e.mremap.result = system_mremap(e.mremap.address, e.mremap.old_size, e.mremap.new_size,
-                                            e.mremap.flags, new_address);
-        });
+    events.around(UCM_EVENT_MREMAP, event, event.mremap, [new_address](auto& it) {
+        return system_mremap(it.address, it.old_size, it.new_size, it.flags, new_address);
+    });
     if (event.mremap.result != kFailed) events.report_mapped(event.mremap.result, new_size);
     return event.mremap.result;
 }
@@ -125,12 +121,10 @@ long ucm::brk_with_events(void* address) {
     long result = -1;
     ucm_event_t event{};
     event.brk = {-1, address};
-    events.around(
-        UCM_EVENT_BRK, event, [](const ucm_event_t& e) { return e.brk.result != -1; },
-        [&result](ucm_event_t& e) {
-            result = raw_syscall(SYS_brk, reinterpret_cast<long>(e.brk.addr));
-            e.brk.result = reinterpret_cast<void*>(result) == e.brk.addr ? 0 : -1;
-        });
+    events.around(UCM_EVENT_BRK, event, event.brk, [&result](auto& it) {
+        result = raw_syscall(SYS_brk, reinterpret_cast<long>(it.addr));
+        return reinterpret_cast<void*>(result) == it.addr ? 0 : -1;
+    });
     if (result == -1) result = raw_syscall(SYS_brk);
     if (new_top > old_top && event.brk.result == 0)
         events.report_mapped(old_top, static_cast<size_t>(new_top - old_top));
@@ -195,12 +189,9 @@ void* swiftlane_ucm_mmap(void* addr, size_t length, int prot, int flags, int fd,
     if ((flags & MAP_FIXED) != 0) events.report_unmapped(addr, length);
     ucm_event_t event{};
     event.mmap = {kFailed, addr, length, prot, flags, fd, offset};
-    events.around(
-        UCM_EVENT_MMAP, event, [](const ucm_event_t& e) { return e.mmap.result != kFailed; },
-        [](ucm_event_t& e) {
-            e.mmap.result = swiftlane_ucm_orig_mmap(e.mmap.address, e.mmap.size, e.mmap.prot,
-                                                    e.mmap.flags, e.mmap.fd, e.mmap.offset);
-        });
+    events.around(UCM_EVENT_MMAP, event, event.mmap, [](auto& it) {
+        return swiftlane_ucm_orig_mmap(it.address, it.size, it.prot, it.flags, it.fd, it.offset);
+    });
     if (event.mmap.result != kFailed) events.report_mapped(event.mmap.result, length);
     return event.mmap.result;
 }
@@ -210,11 +201,8 @@ int swiftlane_ucm_munmap(void* addr, size_t length) {
     events.report_unmapped(addr, length);
     ucm_event_t event{};
     event.munmap = {-1, addr, length};
-    events.around(
-        UCM_EVENT_MUNMAP, event, [](const ucm_event_t& e) { return e.munmap.result != -1; },
-        [](ucm_event_t& e) {
-            e.munmap.result = swiftlane_ucm_orig_munmap(e.munmap.address, e.munmap.size);
-        });
+    events.around(UCM_EVENT_MUNMAP, event, event.munmap,
+                  [](auto& it) { return swiftlane_ucm_orig_munmap(it.address, it.size); });
     return event.munmap.result;
 }
 
@@ -230,12 +218,9 @@ void* swiftlane_ucm_shmat(int shmid, const void* shmaddr, int shmflg) {
         events.report_unmapped(const_cast<void*>(shmaddr), size != 0 ? size : size_of_all(shmaddr));
     ucm_event_t event{};
     event.shmat = {kFailed, shmid, shmaddr, shmflg};
-    events.around(
-        UCM_EVENT_SHMAT, event, [](const ucm_event_t& e) { return e.shmat.result != kFailed; },
-        [](ucm_event_t& e) {
-            e.shmat.result =
-                swiftlane_ucm_orig_shmat(e.shmat.shmid, e.shmat.shmaddr, e.shmat.shmflg);
-        });
+    events.around(UCM_EVENT_SHMAT, event, event.shmat, [](auto& it) {
+        return swiftlane_ucm_orig_shmat(it.shmid, it.shmaddr, it.shmflg);
+    });
     if (event.shmat.result != kFailed) events.report_mapped(event.shmat.result, size);
     return event.shmat.result;
 }
@@ -245,9 +230,8 @@ int swiftlane_ucm_shmdt(const void* shmaddr) {
     events.report_unmapped(const_cast<void*>(shmaddr), size_attached(shmaddr));
     ucm_event_t event{};
     event.shmdt = {-1, shmaddr};
-    events.around(
-        UCM_EVENT_SHMDT, event, [](const ucm_event_t& e) { return e.shmdt.result != -1; },
-        [](ucm_event_t& e) { e.shmdt.result = swiftlane_ucm_orig_shmdt(e.shmdt.shmaddr); });
+    events.around(UCM_EVENT_SHMDT, event, event.shmdt,
+                  [](auto& it) { return swiftlane_ucm_orig_shmdt(it.shmaddr); });
     return event.shmdt.result;
 }
 
@@ -259,9 +243,8 @@ void* swiftlane_ucm_sbrk(intptr_t increment) {
     }
     ucm_event_t event{};
     event.sbrk = {kFailed, increment};
-    events.around(
-        UCM_EVENT_SBRK, event, [](const ucm_event_t& e) { return e.sbrk.result != kFailed; },
-        [](ucm_event_t& e) { e.sbrk.result = swiftlane_ucm_orig_sbrk(e.sbrk.increment); });
+    events.around(UCM_EVENT_SBRK, event, event.sbrk,
+                  [](auto& it) { return swiftlane_ucm_orig_sbrk(it.increment); });
     if (increment > 0 && event.sbrk.result != kFailed)
         events.report_mapped(event.sbrk.result, static_cast<size_t>(increment));
     return event.sbrk.result;
@@ -274,9 +257,8 @@ int swiftlane_ucm_brk(void* addr) {
     if (new_top < old_top) events.report_unmapped(new_top, static_cast<size_t>(old_top - new_top));
     ucm_event_t event{};
     event.brk = {-1, addr};
-    events.around(
-        UCM_EVENT_BRK, event, [](const ucm_event_t& e) { return e.brk.result != -1; },
-        [](ucm_event_t& e) { e.brk.result = swiftlane_ucm_orig_brk(e.brk.addr); });
+    events.around(UCM_EVENT_BRK, event, event.brk,
+                  [](auto& it) { return swiftlane_ucm_orig_brk(it.addr); });
     if (new_top > old_top && event.brk.result == 0)
         events.report_mapped(old_top, static_cast<size_t>(new_top - old_top));
     return event.brk.result;
@@ -288,12 +270,9 @@ int swiftlane_ucm_madvise(void* addr, size_t length, int advice) {
     if (drops_pages(advice)) events.report_unmapped(addr, length);
     ucm_event_t event{};
     event.madvise = {-1, addr, length, advice};
-    events.around(
-        UCM_EVENT_MADVISE, event, [](const ucm_event_t& e) { return e.madvise.result != -1; },
-        [](ucm_event_t& e) {
-            e.madvise.result =
-                swiftlane_ucm_orig_madvise(e.madvise.addr, e.madvise.length, e.madvise.advice);
-        });
+    events.around(UCM_EVENT_MADVISE, event, event.madvise, [](auto& it) {
+        return swiftlane_ucm_orig_madvise(it.addr, it.length, it.advice);
+    });
     return event.madvise.result;
 }
 

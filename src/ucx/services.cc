@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "ucs/config/registry.h"
 #include "ucs/config/source.h"
 #include "uct/api/memory_domain.h"
 #include "uct/api/module.h"

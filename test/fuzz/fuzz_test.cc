@@ -9,6 +9,7 @@
 
 #include "fuzz/inputs.h"
 #include "ucs/log/log.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::fuzz {
 namespace {

@@ -34,6 +34,7 @@
 #include "uct/sm/component.h"
 #include "uct/tcp/component.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 // --- allocations of this thread that are to fail ---
 

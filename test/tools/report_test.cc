@@ -3,7 +3,7 @@
 
 #include "tools/program/flow.h"
 #include "tools/report/json.h"
-#include "tools/report/table.h"
+#include "tools/report/result.h"
 #include "tools/sim/observer.h"
 
 namespace tools {

@@ -62,8 +62,7 @@ class Segment {
   public:
     Segment() = default;
     ~Segment();
-    Segment(const Segment&) = delete;
-    Segment& operator=(const Segment&) = delete;
+    Segment(Segment&&) = delete;
 
     static uint64_t bytes(const SegmentLayout& layout);
 

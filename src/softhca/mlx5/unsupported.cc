@@ -4,124 +4,51 @@
 
 /// The part of mlx5dv that the emulation has not: steering, DEVX, crypto, signatures, scheduling.
 /// Programs bind to the names and are told so when they call.
-// clang-format off
-ABSENT_POINTER(mlx5dv_alloc_dm)
-ABSENT_POINTER(mlx5dv_alloc_var)
-ABSENT_POINTER(mlx5dv_create_flow)
-ABSENT_POINTER(mlx5dv_create_flow_action_esp)
-ABSENT_POINTER(mlx5dv_create_flow_action_modify_header)
-ABSENT_POINTER(mlx5dv_create_flow_action_packet_reformat)
-ABSENT_POINTER(mlx5dv_create_flow_matcher)
-ABSENT_POINTER(mlx5dv_create_mkey)
-ABSENT_POINTER(mlx5dv_create_steering_anchor)
-ABSENT_POINTER(mlx5dv_create_wq)
-ABSENT_POINTER(mlx5dv_crypto_login_create)
-ABSENT_POINTER(mlx5dv_dek_create)
-ABSENT_POINTER(mlx5dv_devx_alloc_msi_vector)
-ABSENT_POINTER(mlx5dv_devx_alloc_uar)
-ABSENT_POINTER(mlx5dv_devx_create_cmd_comp)
-ABSENT_POINTER(mlx5dv_devx_create_eq)
-ABSENT_POINTER(mlx5dv_devx_create_event_channel)
-ABSENT_POINTER(mlx5dv_devx_obj_create)
-ABSENT_POINTER(mlx5dv_devx_umem_reg)
-ABSENT_POINTER(mlx5dv_devx_umem_reg_ex)
-ABSENT_POINTER(mlx5dv_dm_map_op_addr)
-ABSENT_POINTER(mlx5dv_dr_action_create_aso)
-ABSENT_POINTER(mlx5dv_dr_action_create_default_miss)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_array)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_devx_tir)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_ib_port)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_ibv_qp)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_root_table)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_table)
-ABSENT_POINTER(mlx5dv_dr_action_create_dest_vport)
-ABSENT_POINTER(mlx5dv_dr_action_create_drop)
-ABSENT_POINTER(mlx5dv_dr_action_create_flow_counter)
-ABSENT_POINTER(mlx5dv_dr_action_create_flow_meter)
-ABSENT_POINTER(mlx5dv_dr_action_create_flow_sampler)
-ABSENT_POINTER(mlx5dv_dr_action_create_modify_header)
-ABSENT_POINTER(mlx5dv_dr_action_create_packet_reformat)
-ABSENT_POINTER(mlx5dv_dr_action_create_pop_vlan)
-ABSENT_POINTER(mlx5dv_dr_action_create_push_vlan)
-ABSENT_POINTER(mlx5dv_dr_action_create_tag)
-ABSENT_POINTER(mlx5dv_dr_domain_create)
-ABSENT_POINTER(mlx5dv_dr_matcher_create)
-ABSENT_POINTER(mlx5dv_dr_rule_create)
-ABSENT_POINTER(mlx5dv_dr_table_create)
-ABSENT_POINTER(mlx5dv_get_vfio_device_list)
-ABSENT_POINTER(mlx5dv_pp_alloc)
-ABSENT_POINTER(mlx5dv_sched_leaf_create)
-ABSENT_POINTER(mlx5dv_sched_node_create)
 
-ABSENT_INT(_mlx5dv_mkey_check)
-ABSENT_INT(mlx5dv_crypto_login)
-ABSENT_INT(mlx5dv_crypto_login_destroy)
-ABSENT_INT(mlx5dv_crypto_login_query)
-ABSENT_INT(mlx5dv_crypto_login_query_state)
-ABSENT_INT(mlx5dv_crypto_logout)
-ABSENT_INT(mlx5dv_dek_destroy)
-ABSENT_INT(mlx5dv_dek_query)
-ABSENT_INT(mlx5dv_destroy_flow_matcher)
-ABSENT_INT(mlx5dv_destroy_mkey)
-ABSENT_INT(mlx5dv_destroy_steering_anchor)
-ABSENT_INT(mlx5dv_devx_cq_modify)
-ABSENT_INT(mlx5dv_devx_cq_query)
-ABSENT_INT(mlx5dv_devx_destroy_eq)
-ABSENT_INT(mlx5dv_devx_free_msi_vector)
-ABSENT_INT(mlx5dv_devx_general_cmd)
-ABSENT_INT(mlx5dv_devx_get_async_cmd_comp)
-ABSENT_INT(mlx5dv_devx_get_event)
-ABSENT_INT(mlx5dv_devx_ind_tbl_modify)
-ABSENT_INT(mlx5dv_devx_ind_tbl_query)
-ABSENT_INT(mlx5dv_devx_obj_destroy)
-ABSENT_INT(mlx5dv_devx_obj_modify)
-ABSENT_INT(mlx5dv_devx_obj_query)
-ABSENT_INT(mlx5dv_devx_obj_query_async)
-ABSENT_INT(mlx5dv_devx_qp_modify)
-ABSENT_INT(mlx5dv_devx_qp_query)
-ABSENT_INT(mlx5dv_devx_query_eqn)
-ABSENT_INT(mlx5dv_devx_srq_modify)
-ABSENT_INT(mlx5dv_devx_srq_query)
-ABSENT_INT(mlx5dv_devx_subscribe_devx_event)
-ABSENT_INT(mlx5dv_devx_subscribe_devx_event_fd)
-ABSENT_INT(mlx5dv_devx_umem_dereg)
-ABSENT_INT(mlx5dv_devx_wq_modify)
-ABSENT_INT(mlx5dv_devx_wq_query)
-ABSENT_INT(mlx5dv_dr_action_destroy)
-ABSENT_INT(mlx5dv_dr_action_modify_aso)
-ABSENT_INT(mlx5dv_dr_action_modify_flow_meter)
-ABSENT_INT(mlx5dv_dr_aso_other_domain_link)
-ABSENT_INT(mlx5dv_dr_aso_other_domain_unlink)
-ABSENT_INT(mlx5dv_dr_domain_destroy)
-ABSENT_INT(mlx5dv_dr_domain_sync)
-ABSENT_INT(mlx5dv_dr_matcher_destroy)
-ABSENT_INT(mlx5dv_dr_matcher_set_layout)
-ABSENT_INT(mlx5dv_dr_rule_destroy)
-ABSENT_INT(mlx5dv_dr_table_destroy)
-ABSENT_INT(mlx5dv_dump_dr_domain)
-ABSENT_INT(mlx5dv_dump_dr_matcher)
-ABSENT_INT(mlx5dv_dump_dr_rule)
-ABSENT_INT(mlx5dv_dump_dr_table)
-ABSENT_INT(mlx5dv_init_obj)
-ABSENT_INT(mlx5dv_modify_qp_lag_port)
-ABSENT_INT(mlx5dv_modify_qp_sched_elem)
-ABSENT_INT(mlx5dv_modify_qp_udp_sport)
-ABSENT_INT(mlx5dv_qp_cancel_posted_send_wrs)
-ABSENT_INT(mlx5dv_query_qp_lag_port)
-ABSENT_INT(mlx5dv_reserved_qpn_alloc)
-ABSENT_INT(mlx5dv_reserved_qpn_dealloc)
-ABSENT_INT(mlx5dv_sched_leaf_destroy)
-ABSENT_INT(mlx5dv_sched_leaf_modify)
-ABSENT_INT(mlx5dv_sched_node_destroy)
-ABSENT_INT(mlx5dv_sched_node_modify)
-ABSENT_INT(mlx5dv_set_context_attr)
-ABSENT_INT(mlx5dv_vfio_get_events_fd)
-ABSENT_INT(mlx5dv_vfio_process_events)
-
-ABSENT_VOID(mlx5dv_devx_destroy_cmd_comp)
-ABSENT_VOID(mlx5dv_devx_destroy_event_channel)
-ABSENT_VOID(mlx5dv_devx_free_uar)
-ABSENT_VOID(mlx5dv_dr_domain_allow_duplicate_rules)
-ABSENT_VOID(mlx5dv_dr_domain_set_reclaim_device_memory)
-ABSENT_VOID(mlx5dv_free_var)
-ABSENT_VOID(mlx5dv_pp_free)
+#pragma GCC visibility push(default)
+extern "C" {
+[[gnu::alias("softhca_absent_pointer")]] decltype(absent_pointer) mlx5dv_alloc_dm, mlx5dv_alloc_var,
+    mlx5dv_create_flow, mlx5dv_create_flow_action_esp, mlx5dv_create_flow_action_modify_header,
+    mlx5dv_create_flow_action_packet_reformat, mlx5dv_create_flow_matcher, mlx5dv_create_mkey,
+    mlx5dv_create_steering_anchor, mlx5dv_create_wq, mlx5dv_crypto_login_create, mlx5dv_dek_create,
+    mlx5dv_devx_alloc_msi_vector, mlx5dv_devx_alloc_uar, mlx5dv_devx_create_cmd_comp,
+    mlx5dv_devx_create_eq, mlx5dv_devx_create_event_channel, mlx5dv_devx_obj_create,
+    mlx5dv_devx_umem_reg, mlx5dv_devx_umem_reg_ex, mlx5dv_dm_map_op_addr,
+    mlx5dv_dr_action_create_aso, mlx5dv_dr_action_create_default_miss,
+    mlx5dv_dr_action_create_dest_array, mlx5dv_dr_action_create_dest_devx_tir,
+    mlx5dv_dr_action_create_dest_ib_port, mlx5dv_dr_action_create_dest_ibv_qp,
+    mlx5dv_dr_action_create_dest_root_table, mlx5dv_dr_action_create_dest_table,
+    mlx5dv_dr_action_create_dest_vport, mlx5dv_dr_action_create_drop,
+    mlx5dv_dr_action_create_flow_counter, mlx5dv_dr_action_create_flow_meter,
+    mlx5dv_dr_action_create_flow_sampler, mlx5dv_dr_action_create_modify_header,
+    mlx5dv_dr_action_create_packet_reformat, mlx5dv_dr_action_create_pop_vlan,
+    mlx5dv_dr_action_create_push_vlan, mlx5dv_dr_action_create_tag, mlx5dv_dr_domain_create,
+    mlx5dv_dr_matcher_create, mlx5dv_dr_rule_create, mlx5dv_dr_table_create,
+    mlx5dv_get_vfio_device_list, mlx5dv_pp_alloc, mlx5dv_sched_leaf_create,
+    mlx5dv_sched_node_create;
+[[gnu::alias("softhca_absent_int")]] decltype(absent_int) _mlx5dv_mkey_check, mlx5dv_crypto_login,
+    mlx5dv_crypto_login_destroy, mlx5dv_crypto_login_query, mlx5dv_crypto_login_query_state,
+    mlx5dv_crypto_logout, mlx5dv_dek_destroy, mlx5dv_dek_query, mlx5dv_destroy_flow_matcher,
+    mlx5dv_destroy_mkey, mlx5dv_destroy_steering_anchor, mlx5dv_devx_cq_modify,
+    mlx5dv_devx_cq_query, mlx5dv_devx_destroy_eq, mlx5dv_devx_free_msi_vector,
+    mlx5dv_devx_general_cmd, mlx5dv_devx_get_async_cmd_comp, mlx5dv_devx_get_event,
+    mlx5dv_devx_ind_tbl_modify, mlx5dv_devx_ind_tbl_query, mlx5dv_devx_obj_destroy,
+    mlx5dv_devx_obj_modify, mlx5dv_devx_obj_query, mlx5dv_devx_obj_query_async,
+    mlx5dv_devx_qp_modify, mlx5dv_devx_qp_query, mlx5dv_devx_query_eqn, mlx5dv_devx_srq_modify,
+    mlx5dv_devx_srq_query, mlx5dv_devx_subscribe_devx_event, mlx5dv_devx_subscribe_devx_event_fd,
+    mlx5dv_devx_umem_dereg, mlx5dv_devx_wq_modify, mlx5dv_devx_wq_query, mlx5dv_dr_action_destroy,
+    mlx5dv_dr_action_modify_aso, mlx5dv_dr_action_modify_flow_meter,
+    mlx5dv_dr_aso_other_domain_link, mlx5dv_dr_aso_other_domain_unlink, mlx5dv_dr_domain_destroy,
+    mlx5dv_dr_domain_sync, mlx5dv_dr_matcher_destroy, mlx5dv_dr_matcher_set_layout,
+    mlx5dv_dr_rule_destroy, mlx5dv_dr_table_destroy, mlx5dv_dump_dr_domain, mlx5dv_dump_dr_matcher,
+    mlx5dv_dump_dr_rule, mlx5dv_dump_dr_table, mlx5dv_init_obj, mlx5dv_modify_qp_lag_port,
+    mlx5dv_modify_qp_sched_elem, mlx5dv_modify_qp_udp_sport, mlx5dv_qp_cancel_posted_send_wrs,
+    mlx5dv_query_qp_lag_port, mlx5dv_reserved_qpn_alloc, mlx5dv_reserved_qpn_dealloc,
+    mlx5dv_sched_leaf_destroy, mlx5dv_sched_leaf_modify, mlx5dv_sched_node_destroy,
+    mlx5dv_sched_node_modify, mlx5dv_set_context_attr, mlx5dv_vfio_get_events_fd,
+    mlx5dv_vfio_process_events;
+[[gnu::alias("softhca_absent_void")]] decltype(absent_void) mlx5dv_devx_destroy_cmd_comp,
+    mlx5dv_devx_destroy_event_channel, mlx5dv_devx_free_uar, mlx5dv_dr_domain_allow_duplicate_rules,
+    mlx5dv_dr_domain_set_reclaim_device_memory, mlx5dv_free_var, mlx5dv_pp_free;
+}
+#pragma GCC visibility pop

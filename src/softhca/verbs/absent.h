@@ -3,18 +3,18 @@
 
 #include <cerrno>
 
-// Functions that a program may bind to and that the emulation has not: they refuse. Arguments do
-// not matter to that, so there are none.
-// clang-format off
-// NOLINTBEGIN(bugprone-macro-parentheses)
-#define ABSENT_POINTER(name) \
-    extern "C" __attribute__((visibility("default"))) void* name() { \
-        errno = EOPNOTSUPP; \
-        return nullptr; \
-    }
-#define ABSENT_INT(name) \
-    extern "C" __attribute__((visibility("default"))) int name() { return EOPNOTSUPP; }
-#define ABSENT_VOID(name) \
-    extern "C" __attribute__((visibility("default"))) void name() {}
-// NOLINTEND(bugprone-macro-parentheses)
-// clang-format on
+// Functions that a program may bind to and that the emulation has not are further names of these,
+// which refuse. Arguments do not matter to that, so there are none.
+extern "C" {
+[[gnu::used]] static void* absent_pointer() noexcept asm("softhca_absent_pointer");
+static void* absent_pointer() noexcept {
+    errno = EOPNOTSUPP;
+    return nullptr;
+}
+[[gnu::used]] static int absent_int() noexcept asm("softhca_absent_int");
+static int absent_int() noexcept {
+    return EOPNOTSUPP;
+}
+[[gnu::used]] static void absent_void() noexcept asm("softhca_absent_void");
+static void absent_void() noexcept {}
+}

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "softhca/host/host_fabric.h"
 #include "softhca/verbs/verbs_ops.h"

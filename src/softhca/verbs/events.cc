@@ -2,7 +2,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "softhca/verbs/verbs_ops.h"

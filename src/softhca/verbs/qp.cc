@@ -3,7 +3,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "softhca/adapter/requester.h"
 #include "softhca/verbs/verbs_ops.h"
 
 namespace softhca {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <bit>
 #include <cerrno>
-#include <cstring>
 
 #include "softhca/adapter/responder.h"
 #include "softhca/verbs/verbs_ops.h"

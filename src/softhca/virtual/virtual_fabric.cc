@@ -9,11 +9,6 @@
 namespace softhca {
 namespace {
 
-std::shared_ptr<VirtualFabricImpl>& current_slot() {
-    static std::shared_ptr<VirtualFabricImpl> slot;
-    return slot;
-}
-
 /// A million queues: a full mesh of RC queue pairs over 512 ranks needs a quarter of that.
 SegmentLayout private_layout() {
     SegmentLayout layout;
@@ -73,14 +68,9 @@ VirtualFabricImpl::VirtualFabricImpl(const VirtualFabric::Options& options)
 
 VirtualFabricImpl::~VirtualFabricImpl() = default;
 
-std::shared_ptr<Fabric> VirtualFabricImpl::current() {
-    return current_slot();
-}
-void VirtualFabricImpl::set_current(std::shared_ptr<VirtualFabricImpl> fabric) {
-    current_slot() = std::move(fabric);
-}
-bool VirtualFabricImpl::is_current(const VirtualFabricImpl* fabric) {
-    return current_slot().get() == fabric;
+std::shared_ptr<VirtualFabricImpl>& VirtualFabricImpl::current() {
+    static std::shared_ptr<VirtualFabricImpl> slot;
+    return slot;
 }
 
 std::vector<Device> VirtualFabricImpl::devices() {
@@ -177,10 +167,10 @@ VirtualFabric::VirtualFabric(const Options& options)
     make_current();
 }
 VirtualFabric::~VirtualFabric() {
-    if (VirtualFabricImpl::is_current(impl_.get())) VirtualFabricImpl::set_current(nullptr);
+    if (VirtualFabricImpl::current() == impl_) VirtualFabricImpl::current() = nullptr;
 }
 void VirtualFabric::make_current() {
-    VirtualFabricImpl::set_current(impl_);
+    VirtualFabricImpl::current() = impl_;
 }
 void VirtualFabric::set_current_node(unsigned node) {
     impl_->current_node_ = node;

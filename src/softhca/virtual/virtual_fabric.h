@@ -44,9 +44,8 @@ class VirtualFabricImpl : public Fabric, public std::enable_shared_from_this<Vir
     explicit VirtualFabricImpl(const VirtualFabric::Options& options);
     ~VirtualFabricImpl() override;
 
-    static std::shared_ptr<Fabric> current();
-    static void set_current(std::shared_ptr<VirtualFabricImpl> fabric);
-    static bool is_current(const VirtualFabricImpl* fabric);
+    /// The one that programs see; null: none.
+    static std::shared_ptr<VirtualFabricImpl>& current();
 
     std::vector<Device> devices() override;
     unsigned num_ports() const override { return unsigned(ports_.size()) - 1; }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/child.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -10,8 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tools/bench/device_messages.h"
 #include "tools/bench/job.h"
+#include "tools/common/device_memory.h"
 #include "tools/program/worker.h"
 #include "tools/report/result.h"
 
@@ -72,10 +71,13 @@ void drive(Rank& rank, bool share_cores) {
     }
 }
 
-Task leave(Rank& rank) {
-    co_await rank.barrier();
-    co_await rank.close();
-    co_await rank.barrier();
+// Without a number in the words, ranks take the devices in turn.
+MemoryPlace in_turn(MemoryPlace place, unsigned rank) {
+    int count = 0;
+    check_cuda(cuda_driver().device_get_count(&count), "cuDeviceGetCount");
+    if (place.device < 0 && count > 0)
+        place.device = static_cast<int>(rank % static_cast<unsigned>(count));
+    return place;
 }
 
 }  // namespace
@@ -97,11 +99,11 @@ JobPlace JobPlace::from_string(const std::string& text) {
 
 void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
                const std::string& memory) {
-    std::unique_ptr<DeviceMessages> device;
+    std::unique_ptr<Device> device;
     const MemoryPlace where = MemoryPlace::parse(memory);
     // Before the library starts: it gets ready in the contexts that there are.
-    if (where.is_device) device = std::make_unique<DeviceMessages>(where, place.rank);
-    options.memory = device.get();
+    if (where.is_device) device = std::make_unique<Device>(in_turn(where, place.rank), true);
+    options.device = device.get();
     ProcessHost host(place, options.ranks);
     Context context(options.ranks);
     Worker worker(context.handle());
@@ -117,7 +119,7 @@ void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, Benc
     drive(rank, share_cores);
     for (const LaneEntry& entry : query_lanes(rank)) host.tell({{"lane", to_json(entry)}});
     host.tell({{"counters", to_json(query_counters(rank))}});
-    rank.spawn(leave(rank));
+    rank.spawn(rank.leave());
     drive(rank, share_cores);
     host.tell({{"done", true}});
 }

@@ -10,24 +10,22 @@
 #include <memory>
 #include <stdexcept>
 
-#include "tools/bench/child.h"
-#include "tools/bench/launcher.h"
-#include "tools/common/bench_options.h"
+#include "tools/bench/job.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/process.h"
 #include "tools/common/soft_adapter.h"
+#include "tools/program/bench_options.h"
 #include "tools/program/patterns.h"
 #include "tools/report/json.h"
-#include "tools/report/table.h"
+#include "tools/report/result.h"
 
 namespace tools {
 namespace {
 
 struct BenchCommand {
     const Pattern<BenchOptions>* pattern = nullptr;
-    std::vector<std::string> arguments;
     BenchOptions options{.time = 500'000'000, .settle = 1'000'000'000};
     std::vector<std::string> modes{"dynamic"};
     std::string device = "auto";
@@ -40,7 +38,6 @@ struct BenchCommand {
 
 LaunchSettings settings_for(const BenchCommand& command, const std::string& mode) {
     LaunchSettings settings;
-    settings.exec.arguments = command.arguments;
     settings.exec.pin = command.pin;
     settings.exec.prefix = command.prefix;
     settings.exec.environment = library_environment(command.device == "soft", command.transports);
@@ -129,11 +126,9 @@ std::string check_place(const std::string& text) {
     }
 }
 
-void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
-                   std::vector<std::string> arguments) {
+void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern) {
     auto command = std::make_shared<BenchCommand>();
     command->pattern = &pattern;
-    command->arguments = std::move(arguments);
     CLI::App& app = *bench.add_subcommand(std::string(pattern.name), std::string(pattern.help));
     add_common_options(app, command->options);
     if (pattern.in_pairs) add_pair_options(app, command->options);
@@ -161,12 +156,11 @@ void add_benchmark(CLI::App& bench, const Pattern<BenchOptions>& pattern,
 
 }  // namespace
 
-void add_bench(CLI::App& app, int argc, char** argv) {
+void add_bench(CLI::App& app) {
     CLI::App& bench = *app.add_subcommand("bench", "Benchmarks between processes of this machine");
     bench.require_subcommand(1);
     bench.option_defaults()->always_capture_default();
-    const std::vector<std::string> arguments(argv, argv + argc);
-    for (const auto& pattern : kBenchPatterns) add_benchmark(bench, pattern, arguments);
+    for (const auto& pattern : kBenchPatterns) add_benchmark(bench, pattern);
 }
 
 }  // namespace tools

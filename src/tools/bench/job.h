@@ -4,10 +4,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "tools/common/process.h"
+#include "tools/program/options.h"
+#include "tools/program/patterns.h"
 #include "tools/report/json.h"
+#include "tools/report/result.h"
 
 namespace tools {
 
@@ -59,5 +64,34 @@ std::optional<Json> receive_message(int socket);
 
 std::string to_hex(const std::string& bytes);
 std::string from_hex(const std::string& text);
+
+// A rank's place in its job, as the launcher hands it down in the environment.
+struct JobPlace {
+    static constexpr const char* kVariable = "SWIFTLANE_BENCH_PLACE";
+
+    unsigned rank;
+    int socket;
+    int shared;
+
+    std::string to_string() const;
+    // Throws std::invalid_argument.
+    static JobPlace from_string(const std::string& text);
+};
+
+// The life of one rank of a benchmark. Throws on any failure.
+void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
+               const std::string& memory);
+
+struct LaunchSettings {
+    ExecSettings exec;
+    std::function<void(const Row&)> on_row;
+    // Called a few times a second with the messages per second of late; may be empty.
+    std::function<void(double)> on_progress;
+};
+
+// Run one process a rank of this executable to the end. If a rank fails or dies, the others are
+// killed and std::runtime_error says which it was. After Ctrl-C, if there is an Interrupt, what was
+// finished until then is returned.
+RunResult launch(const BenchOptions& options, const LaunchSettings& settings);
 
 }  // namespace tools

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/bench/launcher.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -16,7 +15,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "tools/bench/child.h"
 #include "tools/bench/job.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/process.h"

@@ -7,9 +7,23 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "tools/common/cuda_driver.h"
-
 namespace tools {
+
+namespace abi = uct::cuda::abi;
+using uct::cuda::Driver;
+
+const Driver& cuda_driver() {
+    static const Driver& driver = [&]() -> const Driver& {
+        if (Driver::get() == nullptr) throw std::runtime_error(Driver::problem());
+        check_cuda(Driver::get()->init(0), "cuInit");
+        return *Driver::get();
+    }();
+    return driver;
+}
+
+void check_cuda(abi::Result result, const char* what) {
+    if (result != 0) throw std::runtime_error(fmt::format("CUDA: {} gives error {}", what, result));
+}
 
 MemoryPlace MemoryPlace::parse(const std::string& text) {
     if (text == "host") return {};
@@ -28,26 +42,26 @@ MemoryPlace MemoryPlace::parse(const std::string& text) {
 }
 
 Device::Device(const MemoryPlace& place, bool is_initiator) : place_(place) {
-    const CudaDriver& cuda = CudaDriver::get();
+    const Driver& cuda = cuda_driver();
     int count = 0;
-    CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
+    check_cuda(cuda.device_get_count(&count), "cuDeviceGetCount");
     const int device = place.device >= 0 ? place.device : (is_initiator || count < 2 ? 0 : 1);
     if (device >= count) {
         throw std::runtime_error(
             fmt::format("there is no CUDA device {}: {} in all", device, count));
     }
-    CudaDriver::check(cuda.primary_context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+    check_cuda(cuda.primary_context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
     number_ = device;
     make_current();
 }
 
 void Device::make_current() const {
-    CudaDriver::check(CudaDriver::get().context_set_current(context_), "cuCtxSetCurrent");
+    check_cuda(cuda_driver().context_set(context_), "cuCtxSetCurrent");
 }
 
 void Device::connect(const Device& first, const Device& second) {
     if (first.context_ == second.context_) return;
-    const CudaDriver& cuda = CudaDriver::get();
+    const Driver& cuda = cuda_driver();
     second.make_current();
     (void)cuda.context_enable_peer(first.context_, 0);
     first.make_current();
@@ -56,12 +70,12 @@ void Device::connect(const Device& first, const Device& second) {
 
 void Device::pin(void* address, size_t length) const {
     make_current();
-    CudaDriver::check(CudaDriver::get().host_register(address, length, 0), "cuMemHostRegister");
+    check_cuda(cuda_driver().host_register(address, length, 0), "cuMemHostRegister");
 }
 
 void Device::unpin(void* address) const {
-    const CudaDriver& cuda = CudaDriver::get();
-    if (cuda.context_set_current(context_) == 0) (void)cuda.host_unregister(address);
+    const Driver& cuda = cuda_driver();
+    if (cuda.context_set(context_) == 0) (void)cuda.host_unregister(address);
 }
 
 namespace {
@@ -74,42 +88,58 @@ size_t whole_pages(size_t length) {
 
 }  // namespace
 
-void* Device::allocate_virtual(size_t length) const {
-    const CudaDriver& cuda = CudaDriver::get();
+std::byte* Device::allocate_virtual(size_t length) const {
+    const Driver& cuda = cuda_driver();
     const size_t whole = whole_pages(length);
-    uint64_t allocation = 0, address = 0;
-    const CudaAllocation properties{.location = {CudaLocation::kDevice, number_}};
-    CudaDriver::check(cuda.allocation_create(&allocation, whole, &properties, 0), "cuMemCreate");
-    CudaDriver::check(cuda.address_reserve(&address, whole, 0, 0, 0), "cuMemAddressReserve");
-    CudaDriver::check(cuda.allocation_map(address, whole, 0, allocation, 0), "cuMemMap");
-    CudaDriver::check(cuda.allocation_release(allocation), "cuMemRelease");
+    abi::AllocationHandle allocation = 0;
+    abi::DevicePointer address = 0;
+    abi::AllocationProperties properties{};
+    properties.type = abi::kAllocationPinned;
+    properties.handle_types = abi::kHandleDescriptor;
+    properties.location = {abi::kLocationDevice, number_};
+    check_cuda(cuda.allocation_create(&allocation, whole, &properties, 0), "cuMemCreate");
+    check_cuda(cuda.address_reserve(&address, whole, 0, 0, 0), "cuMemAddressReserve");
+    check_cuda(cuda.allocation_map(address, whole, 0, allocation, 0), "cuMemMap");
+    check_cuda(cuda.allocation_release(allocation), "cuMemRelease");
     int count = 0;
-    CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
+    check_cuda(cuda.device_get_count(&count), "cuDeviceGetCount");
     for (int device = 0; device < count; ++device) {
-        const CudaAccess access{.location = {CudaLocation::kDevice, device}};
+        const abi::AccessDescriptor access{{abi::kLocationDevice, device}, abi::kAccessReadWrite};
         const int result = cuda.allocation_set_access(address, whole, &access, 1);
         // Others are given access where they can have it.
-        if (device == number_) CudaDriver::check(result, "cuMemSetAccess");
+        if (device == number_) check_cuda(result, "cuMemSetAccess");
     }
-    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+    return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void Device::free_virtual(void* address, size_t length) const {
-    const CudaDriver& cuda = CudaDriver::get();
-    const auto place = reinterpret_cast<uintptr_t>(address);
-    if (cuda.allocation_unmap(place, whole_pages(length)) == 0)
-        (void)cuda.address_free(place, whole_pages(length));
+std::byte* Device::allocate(size_t length) const {
+    make_current();
+    if (place_.is_virtual) return allocate_virtual(length);
+    abi::DevicePointer address = 0;
+    check_cuda(cuda_driver().memory_allocate(&address, length), "cuMemAlloc");
+    return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+void Device::free(void* memory, size_t length) const {
+    const Driver& cuda = cuda_driver();
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    (void)cuda.context_set(context_);
+    if (!place_.is_virtual) {
+        (void)cuda.memory_free(address);
+    } else if (cuda.allocation_unmap(address, whole_pages(length)) == 0) {
+        (void)cuda.address_free(address, whole_pages(length));
+    }
 }
 
 void Device::copy(void* to, const void* from, size_t length) const {
     if (length == 0) return;
     make_current();
-    const CudaDriver& cuda = CudaDriver::get();
-    CudaDriver::check(
+    const Driver& cuda = cuda_driver();
+    check_cuda(
         cuda.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), length),
         "cuMemcpy");
     // From pageable memory it returns before the bytes have landed.
-    CudaDriver::check(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
+    check_cuda(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 
 }  // namespace tools

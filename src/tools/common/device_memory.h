@@ -4,7 +4,14 @@
 #include <cstddef>
 #include <string>
 
+#include "uct/cuda/driver.h"
+
 namespace tools {
+
+// The CUDA driver, started. Throws std::runtime_error if there is none.
+const uct::cuda::Driver& cuda_driver();
+// Throws std::runtime_error unless the result is 0.
+void check_cuda(uct::cuda::abi::Result result, const char* what);
 
 // Where a process has its messages: "host", "cuda" or "cuda:DEVICE"; "pinned" is host memory that
 // the process has registered with the CUDA driver, "vmm" or "vmm:DEVICE" memory of a device by
@@ -36,16 +43,18 @@ class Device {
     // Until unpin().
     void pin(void* address, size_t length) const;
     void unpin(void* address) const;
-    // Until free_virtual().
-    void* allocate_virtual(size_t length) const;
-    void free_virtual(void* address, size_t length) const;
+    // Memory of the device, by virtual memory management if the place says so. Until free().
+    std::byte* allocate(size_t length) const;
+    void free(void* memory, size_t length) const;
     // Either side or both may be device memory. Any thread.
     void copy(void* to, const void* from, size_t length) const;
 
   private:
+    std::byte* allocate_virtual(size_t length) const;
+
     const MemoryPlace place_;
     int number_ = 0;
-    void* context_ = nullptr;
+    uct::cuda::abi::Context context_ = nullptr;
 };
 
 }  // namespace tools

@@ -5,17 +5,12 @@
 
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
 #include "tools/common/interrupt.h"
 #include "ucs/config/spelling.h"
 
 namespace tools {
 namespace {
-
-std::vector<CLI::App*> commands_of(CLI::App& app) {
-    return app.get_subcommands([](CLI::App*) { return true; });
-}
 
 void add_words(CLI::App& app, const std::string& path, std::string& cases) {
     std::string words;
@@ -82,6 +77,10 @@ std::string unknown_word(CLI::App& app, std::span<char* const> words) {
 }
 
 }  // namespace
+
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+    return app.get_subcommands([](CLI::App*) { return true; });
+}
 
 int tell_misuse(CLI::App& app, const CLI::ParseError& error, std::span<char* const> words) {
     const bool is_wrong = error.get_exit_code() != 0;

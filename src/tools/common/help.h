@@ -5,8 +5,11 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tools {
+
+std::vector<CLI::App*> commands_of(CLI::App& app);
 
 // Say what is wrong with a command line, `words` behind the program's name: if one is no command
 // where one is expected, or no option of the command before it, which is the nearest that is. Or

@@ -32,8 +32,7 @@ class Interrupt {
         sigaction(SIGINT, &action, &before_);
     }
     ~Interrupt() { sigaction(SIGINT, &before_, nullptr); }
-    Interrupt(const Interrupt&) = delete;
-    Interrupt& operator=(const Interrupt&) = delete;
+    Interrupt(Interrupt&&) = delete;
 
     static bool is_requested() { return requested_ != 0; }
 

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 #include <ucp/api/ucp.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 namespace tools {
@@ -59,6 +62,14 @@ void require_own_library() {
 std::string prepend_path(const std::string& folder, const char* list) {
     if (list == nullptr || *list == '\0') return folder;
     return folder + ":" + list;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file)
+        throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
 }  // namespace tools

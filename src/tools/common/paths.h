@@ -22,6 +22,9 @@ struct Paths {
 // installed with, UCX's for instance.
 void require_own_library();
 
+// Throws std::runtime_error if the file cannot be written.
+void write_file(const std::string& path, const std::string& bytes);
+
 // `folder` in front of a list of folders that are separated by colons.
 std::string prepend_path(const std::string& folder, const char* list);
 

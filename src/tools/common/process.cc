@@ -11,8 +11,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -66,30 +68,47 @@ Environment library_environment(bool soft, const std::string& transports) {
     return environment;
 }
 
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return pointers;
+}
+
 void become_program(const std::string& program, std::vector<std::string> words) {
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execvp(program.c_str(), arguments.data());
+    execvp(program.c_str(), pointers_to(words).data());
     throw std::system_error(errno, std::generic_category(), program);
 }
 
-void exec_again(const ExecSettings& settings, unsigned rank) {
+namespace {
+
+[[noreturn]] void exec_again(const ExecSettings& settings, unsigned rank) {
     for (const auto& [name, value] : settings.environment) {
         setenv(name.c_str(), value.c_str(), 1);
     }
     std::vector<std::string> words = prefix_words(settings.prefix, rank);
     const bool has_prefix = !words.empty();
     if (has_prefix) words.push_back(Paths::find().program);
-    words.insert(words.end(), settings.arguments.begin() + (has_prefix ? 1 : 0),
-                 settings.arguments.end());
+    std::ifstream own("/proc/self/cmdline");
+    std::string word;
+    if (has_prefix) std::getline(own, word, '\0');
+    while (std::getline(own, word, '\0')) words.push_back(word);
     try {
         become_program(has_prefix ? words[0] : "/proc/self/exe", words);
     } catch (const std::system_error& error) {
         fmt::print(stderr, "swiftlane: {}\n", error.what());
         _exit(127);
     }
+}
+
+}  // namespace
+
+void restart(const Environment& environment) {
+    constexpr const char* kRestarted = "SWIFTLANE_RESTARTED";
+    if (std::getenv(kRestarted) != nullptr) return;
+    setenv(kRestarted, "1", 1);
+    std::fflush(nullptr);
+    exec_again({environment, {}, false}, 0);
 }
 
 void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,

@@ -12,10 +12,9 @@ namespace tools {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// How the processes of a job start this executable anew.
+// How the processes of a job start this executable anew, with the command line of this one.
 struct ExecSettings {
-    std::vector<std::string> arguments;  // the command line, which they read again
-    Environment environment;             // set for them
+    Environment environment;  // set for them
     // Words before each one's command, split at spaces, %r is its rank: "ip netns exec node%r".
     std::string prefix;
     bool pin = false;  // rank i on the i-th processor that this process may use
@@ -25,12 +24,16 @@ struct ExecSettings {
 // `transports` are for UCX_TLS. What the user has set in the environment stays.
 Environment library_environment(bool soft, const std::string& transports);
 
+// A command line as the system takes it; null at the end.
+std::vector<char*> pointers_to(std::vector<std::string>& words);
+
 // Become another program, found in PATH, with these words as its command line. Throws
 // std::system_error.
 [[noreturn]] void become_program(const std::string& program, std::vector<std::string> words);
 
-// Start this executable anew in this process. Ends it if that fails.
-[[noreturn]] void exec_again(const ExecSettings& settings, unsigned rank);
+// Start this command anew with that environment, unless that was done: the loader reads its path at
+// start-up only. Ends the process if it fails.
+void restart(const Environment& environment);
 
 // Become a process of a job, after fork(). It goes when `launcher` goes, and inherits `fds`.
 [[noreturn]] void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,

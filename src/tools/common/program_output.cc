@@ -8,7 +8,12 @@
 
 #include <array>
 #include <cerrno>
+#include <stdexcept>
 #include <system_error>
+
+#include "tools/common/paths.h"
+#include "tools/common/process.h"
+#include "ucs/sys/descriptor.h"
 
 namespace tools {
 namespace {
@@ -17,17 +22,14 @@ namespace {
 class MemoryFile {
   public:
     explicit MemoryFile(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC)) {
-        if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), name);
+        if (!descriptor_) throw std::system_error(errno, std::generic_category(), name);
     }
-    ~MemoryFile() { close(descriptor_); }
-    MemoryFile(const MemoryFile&) = delete;
-    MemoryFile& operator=(const MemoryFile&) = delete;
 
-    int descriptor() const { return descriptor_; }
+    int descriptor() const { return descriptor_.get(); }
 
     void write(const std::string& text) const {
         for (size_t done = 0; done < text.size();) {
-            const ssize_t n = ::pwrite(descriptor_, text.data() + done, text.size() - done,
+            const ssize_t n = ::pwrite(descriptor(), text.data() + done, text.size() - done,
                                        static_cast<off_t>(done));
             if (n <= 0)
                 throw std::system_error(errno, std::generic_category(), "a program's input");
@@ -38,15 +40,15 @@ class MemoryFile {
         std::string text;
         std::array<char, 65536> buffer{};
         for (;;) {
-            const ssize_t n =
-                ::pread(descriptor_, buffer.data(), buffer.size(), static_cast<off_t>(text.size()));
+            const ssize_t n = ::pread(descriptor(), buffer.data(), buffer.size(),
+                                      static_cast<off_t>(text.size()));
             if (n <= 0) return text;
             text.append(buffer.data(), static_cast<size_t>(n));
         }
     }
 
   private:
-    const int descriptor_;
+    const ucs::Descriptor descriptor_;
 };
 
 }  // namespace
@@ -61,18 +63,26 @@ ProgramOutput output_of(std::vector<std::string> words, const std::string& input
     posix_spawn_file_actions_adddup2(&actions, in.descriptor(), STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
     pid_t pid = -1;
     const int error =
-        posix_spawnp(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
+        posix_spawnp(&pid, words[0].c_str(), &actions, nullptr, pointers_to(words).data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::system_error(error, std::generic_category(), words[0]);
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
     return {status, out.read(), err.read()};
+}
+
+std::string simulator_says(const char* what) {
+    const std::string program = Paths::find().simulator;
+    try {
+        const ProgramOutput answer = output_of({program, what});
+        if (answer.status != 0) throw std::runtime_error(program + ": " + answer.err);
+        return answer.out;
+    } catch (const std::system_error& error) {
+        if (error.code().value() != ENOENT) throw;
+        return {};
+    }
 }
 
 }  // namespace tools

@@ -2,13 +2,9 @@
 #include "tools/common/soft_adapter.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
-#include "tools/common/paths.h"
-#include "tools/common/process.h"
 #include "uct/ib/base/transports.h"
 
 namespace tools {
@@ -39,20 +35,6 @@ bool is_over_adapter(std::string_view lanes) {
     return std::ranges::any_of(uct::ib::kTransports, [&](const auto& transport) {
         return lanes.find(std::string(transport.name) + "/") != std::string_view::npos;
     });
-}
-
-void restart_with_soft_adapter(const std::vector<std::string>& arguments) {
-    constexpr const char* kRestarted = "SWIFTLANE_INFO_SOFT";
-    if (std::getenv(kRestarted) != nullptr) return;
-    const Paths paths = Paths::find();
-    setenv(kRestarted, "1", 1);
-    setenv("LD_LIBRARY_PATH", prepend_path(paths.softhca, std::getenv("LD_LIBRARY_PATH")).c_str(),
-           1);
-    if (!paths.modules.empty()) setenv("UCX_MODULE_DIR", paths.modules.c_str(), 0);
-    std::vector<std::string> words{"swiftlane"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::fflush(stdout);
-    become_program(paths.program, std::move(words));
 }
 
 }  // namespace tools

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace tools {
 
@@ -25,9 +24,5 @@ bool is_over_adapter(std::string_view lanes);
 // What a reader must see before figures that were measured on the emulated adapter.
 inline constexpr const char* kEmulatedNote =
     "# EMULATED adapter on this host: figures of the software, not of a network\n";
-
-// Start this command anew, with these arguments, on the emulated adapter: the loader reads its path
-// at start-up only. Returns if that has been done already. Throws std::system_error.
-void restart_with_soft_adapter(const std::vector<std::string>& arguments);
 
 }  // namespace tools

@@ -23,10 +23,12 @@
 #include <utility>
 #include <vector>
 
-#include "tools/common/printed.h"
-#include "tools/common/soft_adapter.h"
+#include "tools/common/paths.h"
+#include "tools/common/process.h"
+#include "tools/common/program_output.h"
 #include "tools/program/worker.h"
 #include "tools/report/json.h"
+#include "ucs/sys/descriptor.h"
 
 namespace tools {
 namespace {
@@ -111,7 +113,7 @@ std::string read_all(int file) {
 }
 
 // The peer: tells its address, then waits until the other process wants no more of it.
-int run_peer(const std::vector<std::string>& settings, int tell, int stop) {
+int run_peer(const std::vector<std::string>& settings, ucs::Descriptor tell, int stop) {
     for (const std::string& setting : settings) {
         const size_t equals = setting.find('=');
         setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
@@ -120,9 +122,9 @@ int run_peer(const std::vector<std::string>& settings, int tell, int stop) {
         const Context context(1);
         const Worker worker(context.handle());
         const std::string address = worker.address();
-        const bool is_told =
-            write(tell, address.data(), address.size()) == static_cast<ssize_t>(address.size());
-        close(tell);
+        const bool is_told = write(tell.get(), address.data(), address.size()) ==
+                             static_cast<ssize_t>(address.size());
+        tell.reset();
         read_all(stop);
         return is_told ? 0 : 1;
     } catch (const std::exception& error) {
@@ -137,45 +139,39 @@ class PeerProcess {
     // Forks: call it before this process has a context. `settings` are NAME=VALUE pairs for the
     // peer's environment. Throws std::system_error, or std::runtime_error if it has no worker.
     explicit PeerProcess(const std::vector<std::string>& settings) {
-        int tell[2];
-        int stop[2];
-        if (pipe(tell) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
-        if (pipe(stop) != 0) {
-            const int error = errno;
-            close(tell[0]);
-            close(tell[1]);
-            throw std::system_error(error, std::generic_category(), "pipe");
-        }
+        auto [heard, told] = open_pipe();
+        auto [stopped, stop] = open_pipe();
         process_ = fork();
+        if (process_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
         if (process_ == 0) {
-            close(tell[0]);
-            close(stop[1]);
-            std::_Exit(run_peer(settings, tell[1], stop[0]));
+            stop.reset();
+            std::_Exit(run_peer(settings, std::move(told), stopped.get()));
         }
-        const int error = errno;
-        close(tell[1]);
-        close(stop[0]);
-        stop_ = stop[1];
-        if (process_ > 0) address_ = read_all(tell[0]);
-        close(tell[0]);
-        if (process_ > 0 && !address_.empty()) return;
-        close(stop_);
-        if (process_ < 0) throw std::system_error(error, std::generic_category(), "fork");
-        waitpid(process_, nullptr, 0);
+        told.reset();
+        stop_ = std::move(stop);
+        address_ = read_all(heard.get());
+        if (!address_.empty()) return;
+        end();
         throw std::runtime_error("the peer has no worker");
     }
-    ~PeerProcess() {
-        close(stop_);
-        waitpid(process_, nullptr, 0);
-    }
-    PeerProcess(const PeerProcess&) = delete;
-    PeerProcess& operator=(const PeerProcess&) = delete;
+    ~PeerProcess() { end(); }
+    PeerProcess(PeerProcess&&) = delete;
 
     const std::string& address() const { return address_; }
 
   private:
+    void end() {
+        stop_.reset();
+        waitpid(process_, nullptr, 0);
+    }
+    static std::pair<ucs::Descriptor, ucs::Descriptor> open_pipe() {
+        int ends[2];
+        if (pipe(ends) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+        return {ucs::Descriptor(ends[0]), ucs::Descriptor(ends[1])};
+    }
+
     pid_t process_ = -1;
-    int stop_ = -1;  // the peer ends when this is closed
+    ucs::Descriptor stop_;  // the peer ends when this is closed
     std::string address_;
 };
 
@@ -196,29 +192,8 @@ std::string read_file(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::vector<std::string> arguments_of(const ExplainCommand& command) {
-    std::vector<std::string> arguments{"explain", "--soft"};
-    if (command.self) arguments.emplace_back("--self");
-    if (command.other_host) arguments.emplace_back("--other-host");
-    for (const std::string& setting : command.peer_settings) {
-        arguments.insert(arguments.end(), {"--peer-set", setting});
-    }
-    if (!command.to.empty()) arguments.insert(arguments.end(), {"--to", command.to});
-    if (!command.save.empty()) arguments.insert(arguments.end(), {"--save", command.save});
-    if (!command.json.empty()) arguments.insert(arguments.end(), {"--json", command.json});
-    arguments.insert(arguments.end(), {"--endpoints", std::to_string(command.endpoints)});
-    return arguments;
-}
-
-void save(const std::string& path, const std::string& address) {
-    std::ofstream file(path, std::ios::binary);
-    file.write(address.data(), static_cast<std::streamsize>(address.size()));
-    file.close();
-    if (!file) throw std::runtime_error(path + " cannot be written");
-}
-
 void run_explain(const ExplainCommand& command) {
-    if (command.soft) restart_with_soft_adapter(arguments_of(command));
+    if (command.soft) restart(library_environment(true, ""));
     JsonFile file(command.json);
     std::optional<PeerProcess> peer;
     if (!command.self && command.to.empty() && command.save.empty()) {
@@ -227,7 +202,7 @@ void run_explain(const ExplainCommand& command) {
     const Context context(command.endpoints);
     const Worker worker(context.handle());
     if (!command.save.empty()) {
-        save(command.save, worker.address());
+        write_file(command.save, worker.address());
         return;
     }
     const std::string address = command.self          ? worker.address()

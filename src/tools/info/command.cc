@@ -6,7 +6,6 @@
 #include <ucp/api/ucp.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -14,10 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/common/cuda_driver.h"
-#include "tools/common/paths.h"
-#include "tools/common/printed.h"
-#include "tools/common/soft_adapter.h"
+#include "tools/common/device_memory.h"
+#include "tools/common/process.h"
+#include "tools/common/program_output.h"
 #include "tools/info/variables.h"
 #include "tools/program/worker.h"
 #include "tools/report/json.h"
@@ -25,41 +23,43 @@
 namespace tools {
 namespace {
 
-constexpr int kPciBus = 33, kPciDevice = 34, kPciDomain = 50;  // CUdevice_attribute
-constexpr int kNativeAtomics = 3;                              // CUdevice_P2PAttribute
+namespace abi = uct::cuda::abi;
+using uct::cuda::Driver;
+constexpr int kNativeAtomics = 3;  // CUdevice_P2PAttribute
 
-int attribute(const CudaDriver& cuda, int which, int device) {
+int attribute(const Driver& cuda, abi::DeviceAttribute which, int device) {
     int value = 0;
-    CudaDriver::check(cuda.device_get_attribute(&value, which, device), "cuDeviceGetAttribute");
+    check_cuda(cuda.device_get_attribute(&value, which, device), "cuDeviceGetAttribute");
     return value;
 }
 
-std::string link(const CudaDriver& cuda, int from, int to) {
+std::string link(const Driver& cuda, int from, int to) {
     int reaches = 0;
     int has_atomics = 0;
-    CudaDriver::check(cuda.device_can_access_peer(&reaches, from, to), "cuDeviceCanAccessPeer");
+    check_cuda(cuda.device_can_access_peer(&reaches, from, to), "cuDeviceCanAccessPeer");
     if (reaches == 0) return "not reached: messages are staged through host memory";
-    CudaDriver::check(cuda.device_get_p2p_attribute(&has_atomics, kNativeAtomics, from, to),
-                      "cuDeviceGetP2PAttribute");
+    check_cuda(cuda.device_get_p2p_attribute(&has_atomics, kNativeAtomics, from, to),
+               "cuDeviceGetP2PAttribute");
     return has_atomics != 0 ? "reached directly, atomic operations included, as over NVLink"
                             : "reached directly, without atomic operations, as over PCIe";
 }
 
 std::string describe() {
-    const CudaDriver& cuda = CudaDriver::get();
+    const Driver& cuda = cuda_driver();
     int count = 0;
-    CudaDriver::check(cuda.device_get_count(&count), "cuDeviceGetCount");
+    check_cuda(cuda.device_get_count(&count), "cuDeviceGetCount");
     std::string text;
     auto out = std::back_inserter(text);
     for (int device = 0; device < count; ++device) {
         char name[256] = {};
         size_t memory = 0;
-        CudaDriver::check(cuda.device_get_name(name, sizeof(name), device), "cuDeviceGetName");
-        CudaDriver::check(cuda.device_total_memory(&memory, device), "cuDeviceTotalMem");
+        check_cuda(cuda.device_get_name(name, sizeof(name), device), "cuDeviceGetName");
+        check_cuda(cuda.device_total_memory(&memory, device), "cuDeviceTotalMem");
         fmt::format_to(out, "#   CUDA device {}  :  {}, {} MiB, PCI {:04x}:{:02x}:{:02x}\n", device,
                        static_cast<const char*>(name), memory >> 20,
-                       attribute(cuda, kPciDomain, device), attribute(cuda, kPciBus, device),
-                       attribute(cuda, kPciDevice, device));
+                       attribute(cuda, abi::kPciDomainId, device),
+                       attribute(cuda, abi::kPciBusId, device),
+                       attribute(cuda, abi::kPciDeviceId, device));
         for (int other = 0; other < count; ++other) {
             if (other == device) continue;
             fmt::format_to(out, "#                     device {}: {}\n", other,
@@ -118,17 +118,9 @@ void print_devices() {
 }
 
 void print_config(bool full) {
-    // The library reads it; in a build tree modules lie where it does not look by itself.
-    if (const std::string modules = Paths::find().modules; !modules.empty())
-        setenv("UCX_MODULE_DIR", modules.c_str(), 0);
-    ucp_config_t* config = nullptr;
-    const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
-    if (status != UCS_OK) throw std::runtime_error(ucs_status_string(status));
-    int flags = UCS_CONFIG_PRINT_CONFIG;
+    unsigned flags = UCS_CONFIG_PRINT_CONFIG;
     if (full) flags |= UCS_CONFIG_PRINT_HEADER | UCS_CONFIG_PRINT_DOC | UCS_CONFIG_PRINT_HIDDEN;
-    std::fflush(stdout);
-    ucp_config_print(config, stdout, "Configuration", static_cast<ucs_config_print_flags_t>(flags));
-    ucp_config_release(config);
+    fmt::print("{}", configuration("Configuration", flags));
 }
 
 Json version_json() {
@@ -182,11 +174,7 @@ Json transports_json() {
 
 void run_json(const InfoCommand& command) {
     const bool is_all = !command.version && !command.devices && command.config == 0;
-    if (command.soft && (command.devices || is_all)) {
-        std::vector<std::string> arguments{"info", "--soft", "-d", "--json", command.json};
-        if (command.config != 0 || command.full || is_all) arguments.emplace_back("-c");
-        restart_with_soft_adapter(arguments);
-    }
+    if (command.soft && (command.devices || is_all)) restart(library_environment(true, ""));
     JsonFile file(command.json);
     Json document = version_json();
     if (command.config != 0 || command.full || is_all) document["variables"] = variables_json();
@@ -199,11 +187,10 @@ void run_info(const InfoCommand& command) {
         run_json(command);
         return;
     }
+    if (command.soft && command.devices) restart(library_environment(true, ""));
     if (command.version) print_version();
     if (command.config != 0 || command.full) print_config(command.full);
-    if (!command.devices) return;
-    if (command.soft) restart_with_soft_adapter({"info", "--soft", "-d"});
-    print_devices();
+    if (command.devices) print_devices();
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tools/common/paths.h"
-#include "tools/common/printed.h"
+#include "tools/common/program_output.h"
 
 namespace tools {
 namespace {
@@ -58,20 +58,22 @@ std::vector<Variable> parse_variables(std::string_view text) {
     return variables;
 }
 
-std::vector<Variable> read_variables() {
+std::string configuration(const char* title, unsigned flags) {
     // The library reads it; in a build tree modules lie where it does not look by itself.
     if (const std::string modules = Paths::find().modules; !modules.empty())
         setenv("UCX_MODULE_DIR", modules.c_str(), 0);
     ucp_config_t* config = nullptr;
     const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
     if (status != UCS_OK) throw std::runtime_error(ucs_status_string(status));
-    const std::string text = printed([config](std::FILE* stream) {
-        ucp_config_print(
-            config, stream, nullptr,
-            static_cast<ucs_config_print_flags_t>(UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC));
+    std::string text = printed([&](std::FILE* stream) {
+        ucp_config_print(config, stream, title, static_cast<ucs_config_print_flags_t>(flags));
     });
     ucp_config_release(config);
-    return parse_variables(text);
+    return text;
+}
+
+std::vector<Variable> read_variables() {
+    return parse_variables(configuration(nullptr, UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC));
 }
 
 }  // namespace tools

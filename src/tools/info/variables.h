@@ -18,6 +18,9 @@ struct Variable {
     std::string table;                   // whose it is: "protocols and lanes"
 };
 
+// What ucp_config_print() writes. Throws std::runtime_error.
+std::string configuration(const char* title, unsigned flags);
+
 // All of them, in the order of `swiftlane info -f`. Throws std::runtime_error.
 std::vector<Variable> read_variables();
 

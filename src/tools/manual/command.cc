@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "tools/common/simulator_says.h"
+#include "tools/common/help.h"
+#include "tools/common/paths.h"
+#include "tools/common/program_output.h"
 #include "tools/info/variables.h"
 #include "tools/manual/pages.h"
 
@@ -33,7 +33,7 @@ std::string markdown(std::string_view text) {
 // name (swiftlane-perf.1) to text for man(7).
 std::map<std::string, std::string> command_pages(CLI::App& app) {
     std::map<std::string, std::string> pages{{"swiftlane.1", command_page(app, "swiftlane")}};
-    for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::App* command : commands_of(app)) {
         const std::string name = "swiftlane-" + command->get_name();
         pages[name + ".1"] = command_page(*command, name);
     }
@@ -84,12 +84,7 @@ void write_pages(CLI::App& app, const std::filesystem::path& folder) {
     const std::string simulator = simulator_says(kSayManual);
     if (!simulator.empty()) pages["swiftlane-sim.1"] = simulator;
     pages["swiftlane-variables.7"] = variables_page(read_variables());
-    for (const auto& [name, text] : pages) {
-        std::ofstream file(folder / name);
-        file << text;
-        file.close();
-        if (!file) throw std::runtime_error((folder / name).string() + " cannot be written");
-    }
+    for (const auto& [name, text] : pages) write_file(folder / name, text);
 }
 
 }  // namespace

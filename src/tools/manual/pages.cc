@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
+
+#include "tools/common/help.h"
 
 namespace tools {
 namespace {
@@ -16,10 +17,6 @@ constexpr std::pair<const char*, const char*> kExitCodes[] = {
     {"2", "The command line makes no sense."},
     {"130", "Interrupted: what was finished has been printed and written."},
 };
-
-std::vector<CLI::App*> commands_of(CLI::App& app) {
-    return app.get_subcommands([](CLI::App*) { return true; });
-}
 
 void add_options(const CLI::App& app, std::string& text) {
     for (const CLI::Option* option : app.get_options()) {

@@ -10,16 +10,14 @@
 #include <memory>
 #include <stdexcept>
 
-#include "tools/common/bench_options.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/common/units.h"
 #include "tools/perf/channel.h"
-#include "tools/perf/driver_copies.h"
-#include "tools/perf/launcher.h"
 #include "tools/perf/run.h"
+#include "tools/program/bench_options.h"
 
 namespace tools {
 namespace perf {
@@ -30,7 +28,6 @@ constexpr const char* kSoftTransports = "self,dc_mlx5,rc_mlx5";
 
 struct PerfCommand {
     Options options;
-    std::vector<std::string> arguments;
     std::vector<std::string> metrics{"latency", "bandwidth"};
     std::string device = "auto";
     std::string transports;
@@ -158,15 +155,6 @@ void run_or_die(Function function) {
     }
 }
 
-// Start this executable anew with the environment that the library needs, unless that was done.
-void restart(const PerfCommand& command) {
-    constexpr const char* kRestarted = "SWIFTLANE_PERF_RESTARTED";
-    if (std::getenv(kRestarted) != nullptr) return;
-    setenv(kRestarted, "1", 1);
-    std::fflush(nullptr);
-    exec_again({command.arguments, environment_of(command), {}, false}, 0);
-}
-
 void run_perf(PerfCommand& command) {
     const bool is_on_device =
         command.options.memory != "host" || command.options.target_memory != "host";
@@ -182,10 +170,10 @@ void run_perf(PerfCommand& command) {
     if (command.connect.empty()) {
         // Before there are processes, each of which would say that the other has gone.
         if (!command.json.empty() && command.json != "-") const JsonFile probe(command.json);
-        launch({command.arguments, environment_of(command), command.prefix, command.pin});
+        launch({environment_of(command), command.prefix, command.pin});
         return;
     }
-    restart(command);
+    restart(environment_of(command));
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
         Channel channel = Channel::connect(host, port, [&] {
@@ -212,7 +200,7 @@ void run_copies(const PerfCommand& command) {
 
 void run_server(PerfCommand& command) {
     command.device = chosen_device(command.device, true);
-    restart(command);
+    restart(environment_of(command));
     run_or_die([&] {
         const auto [host, port] = parse_host(command.connect);
         Channel channel = Channel::accept(host, port, [](uint16_t bound) {
@@ -238,14 +226,7 @@ void add_library_options(CLI::App& app, PerfCommand& command) {
 }
 
 void add_size(CLI::App& app, const std::string& name, uint64_t& bytes, const std::string& help) {
-    const auto read = [&bytes, name](const std::string& text) {
-        try {
-            bytes = parse_size(text);
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError(name, error.what());
-        }
-    };
-    app.add_option_function<std::string>(name, read, help)
+    add_parsed(app, name, help, [&bytes](const std::string& text) { bytes = parse_size(text); })
         ->type_name("SIZE")
         ->default_str(fmt::format("{}M", bytes >> 20));
 }
@@ -269,19 +250,16 @@ void add_measure_options(CLI::App& app, const std::shared_ptr<PerfCommand>& comm
         const size_t comma = text.find(',');
         options.memory = text.substr(0, comma);
         options.target_memory = comma == text.npos ? options.memory : text.substr(comma + 1);
-        try {
-            (void)MemoryPlace::parse(options.memory);
-            (void)MemoryPlace::parse(options.target_memory);
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError("--memory", error.what());
-        }
+        (void)MemoryPlace::parse(options.memory);
+        (void)MemoryPlace::parse(options.target_memory);
     };
-    app.add_option_function<std::string>(
-           "--memory", read_memory,
-           "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
-           "vmm or vmm:DEVICE (virtual memory made to be shared), "
-           "for both ends or, after a comma, for the target. cuda: the first device and, at the "
-           "target, the second one")
+    add_parsed(
+        app, "--memory",
+        "Where messages lie: host, pinned (host memory that CUDA knows), cuda or cuda:DEVICE, "
+        "vmm or vmm:DEVICE (virtual memory made to be shared), "
+        "for both ends or, after a comma, for the target. cuda: the first device and, at the "
+        "target, the second one",
+        read_memory)
         ->type_name("PLACE[,PLACE]")
         ->default_str(options.memory);
     app.add_option("--json", command->json, "Write the results there")->type_name("FILE");
@@ -310,11 +288,9 @@ void add_contents_options(CLI::App& app, Options& options) {
     app.add_flag("--sleep", options.sleep, "Sleep while nothing happens, instead of polling");
 }
 
-void add_operation(CLI::App& perf, Operation operation, const std::string& help,
-                   std::vector<std::string> arguments) {
+void add_operation(CLI::App& perf, Operation operation, const std::string& help) {
     auto command = std::make_shared<PerfCommand>();
     command->options.operation = operation;
-    command->arguments = std::move(arguments);
     CLI::App& app = *perf.add_subcommand(to_string(operation), help);
     if (operation == Operation::kBatch) {
         command->options.size_min = 4096;
@@ -352,9 +328,8 @@ void add_copies(CLI::App& perf) {
                         command);
 }
 
-void add_server(CLI::App& perf, std::vector<std::string> arguments) {
+void add_server(CLI::App& perf) {
     auto command = std::make_shared<PerfCommand>();
-    command->arguments = std::move(arguments);
     CLI::App& app =
         *perf.add_subcommand("server", "Wait for one `swiftlane perf ... --connect`, and serve it");
     app.add_option("--listen", command->connect,
@@ -367,20 +342,19 @@ void add_server(CLI::App& perf, std::vector<std::string> arguments) {
 }  // namespace
 }  // namespace perf
 
-void add_perf(CLI::App& app, int argc, char** argv) {
+void add_perf(CLI::App& app) {
     using perf::Operation;
     CLI::App& perf = *app.add_subcommand(
         "perf", "Latency, bandwidth and message rate between two processes or hosts");
     perf.require_subcommand(1);
     perf.option_defaults()->always_capture_default();
-    const std::vector<std::string> arguments(argv, argv + argc);
-    perf::add_operation(perf, Operation::kPut, "One-sided writes", arguments);
-    perf::add_operation(perf, Operation::kGet, "One-sided reads", arguments);
-    perf::add_operation(perf, Operation::kTag, "Tagged messages", arguments);
-    perf::add_operation(perf, Operation::kAm, "Active messages", arguments);
-    perf::add_operation(perf, Operation::kBatch, "Many pieces as one request", arguments);
+    perf::add_operation(perf, Operation::kPut, "One-sided writes");
+    perf::add_operation(perf, Operation::kGet, "One-sided reads");
+    perf::add_operation(perf, Operation::kTag, "Tagged messages");
+    perf::add_operation(perf, Operation::kAm, "Active messages");
+    perf::add_operation(perf, Operation::kBatch, "Many pieces as one request");
     perf::add_copies(perf);
-    perf::add_server(perf, arguments);
+    perf::add_server(perf);
 }
 
 }  // namespace tools

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/driver_copies.h"
+#include "tools/perf/run.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <optional>
 
-#include "tools/common/cuda_driver.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
-#include "tools/perf/target.h"
+#include "tools/perf/peer.h"
 
 namespace tools::perf {
 namespace {
 
+namespace abi = uct::cuda::abi;
 using Clock = std::chrono::steady_clock;
 
 int64_t nanoseconds_since(Clock::time_point start) {
@@ -28,12 +27,8 @@ class Side {
     Side(const std::string& text, bool is_first, size_t length)
         : place_(MemoryPlace::parse(text)), length_(length) {
         if (place_.is_device || place_.is_pinned) device_.emplace(place_, is_first);
-        if (place_.is_virtual) {
-            address_ = reinterpret_cast<uintptr_t>(device_->allocate_virtual(length));
-            return;
-        }
         if (place_.is_device) {
-            CudaDriver::check(CudaDriver::get().memory_allocate(&address_, length), "cuMemAlloc");
+            address_ = reinterpret_cast<uintptr_t>(device_->allocate(length));
             return;
         }
         void* const memory = std::aligned_alloc(kPage, (length + kPage - 1) / kPage * kPage);
@@ -44,19 +39,14 @@ class Side {
     }
     ~Side() {
         void* const memory = reinterpret_cast<void*>(address_);
-        if (place_.is_virtual) {
-            device_->free_virtual(memory, length_);
-            return;
-        }
         if (place_.is_device) {
-            (void)CudaDriver::get().memory_free(address_);
+            device_->free(memory, length_);
             return;
         }
         if (place_.is_pinned) device_->unpin(memory);
         std::free(memory);
     }
-    Side(const Side&) = delete;
-    Side& operator=(const Side&) = delete;
+    Side(Side&&) = delete;
 
     bool is_device() const { return place_.is_device; }
     const std::optional<Device>& device() const { return device_; }
@@ -81,12 +71,11 @@ class Copies {
         if (!runs.device()) throw std::runtime_error("neither memory is a device's or pinned");
         if (from_.is_device() && to_.is_device()) Device::connect(*from_.device(), *to_.device());
         runs.device()->make_current();
-        CudaDriver::check(CudaDriver::get().stream_create(&stream_, kNonBlocking),
-                          "cuStreamCreate");
+        check_cuda(cuda_driver().stream_create(&stream_, abi::kStreamNonBlocking),
+                   "cuStreamCreate");
     }
-    ~Copies() { (void)CudaDriver::get().stream_destroy(stream_); }
-    Copies(const Copies&) = delete;
-    Copies& operator=(const Copies&) = delete;
+    ~Copies() { (void)cuda_driver().stream_destroy(stream_); }
+    Copies(Copies&&) = delete;
 
     Sample measure(uint64_t size, uint64_t window) {
         for (unsigned i = 0; i < options_.warmup; ++i) copy_window(size, window);
@@ -105,23 +94,21 @@ class Copies {
     }
 
   private:
-    static constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
-
     void copy_window(uint64_t size, uint64_t window) {
-        const CudaDriver& cuda = CudaDriver::get();
+        const uct::cuda::Driver& cuda = cuda_driver();
         for (uint64_t i = 0; i < window && size != 0; ++i) {
             const uint64_t offset = i % options_.slots(size) * size;
-            CudaDriver::check(
+            check_cuda(
                 cuda.copy_async(to_.address() + offset, from_.address() + offset, size, stream_),
                 "cuMemcpyAsync");
         }
-        CudaDriver::check(cuda.stream_synchronize(stream_), "cuStreamSynchronize");
+        check_cuda(cuda.stream_synchronize(stream_), "cuStreamSynchronize");
     }
 
     const Options& options_;
     Side from_;
     Side to_;
-    void* stream_ = nullptr;
+    abi::Stream stream_ = nullptr;
 };
 
 }  // namespace

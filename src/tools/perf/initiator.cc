@@ -140,9 +140,7 @@ void Initiator::exchange(uint64_t number, uint64_t size) {
     // The answer goes to another slot if there is one; else over the message, which is gone by
     // then.
     std::byte* back = peer_.slot((number + 1) % slots_, size);
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
-    params.memh = peer_.memory();
+    const ucp_request_param_t params = peer_.params();
     if (slots_ == 1) peer_.wait(start(number, size, {}));
     const ucs_status_ptr_t receive =
         ucp_tag_recv_nbx(peer_.worker(), back, size, kDataTag, ~ucp_tag_t{0}, &params);

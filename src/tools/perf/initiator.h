@@ -18,7 +18,7 @@ struct Sample {
 };
 
 // The thread that starts operations and takes the time. The target's thread does as it is told
-// (tools/perf/target.h).
+// (serve()).
 class Initiator {
   public:
     // `done` counts operations while they are measured, for those who watch.

@@ -25,27 +25,18 @@ constexpr int kLongestSleep = 100;         // ms
 
 }  // namespace
 
-void check(ucs_status_t status, const char* what) {
-    if (status == UCS_OK) return;
-    throw std::runtime_error(fmt::format("{}: {}", what, ucs_status_string(status)));
-}
-
 // --- context and window
 
 Context::Context(const Options& options, bool is_initiator) {
     // First, so that the library finds the device's context and gets ready for it.
     const auto place = MemoryPlace::parse(is_initiator ? options.memory : options.target_memory);
     if (place.is_device || place.is_pinned) device_ = std::make_unique<Device>(place, is_initiator);
-    ucp_config_t* config = nullptr;
-    check(ucp_config_read(nullptr, nullptr, &config), "configuration");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM;
     if (options.sleep) params.features |= UCP_FEATURE_WAKEUP;
     params.mt_workers_shared = options.threads > 1;
-    const ucs_status_t status = ucp_init(&params, config, &handle_);
-    ucp_config_release(config);
-    check(status, "context");
+    check(ucp_init(&params, nullptr, &handle_), "context");
 }
 
 Context::~Context() {
@@ -64,7 +55,7 @@ void Window::started(ucs_status_ptr_t result) {
     if (UCS_PTR_IS_PTR(result)) {
         ++outstanding_;
     } else {
-        perf::check(UCS_PTR_RAW_STATUS(result), "operation");
+        tools::check(UCS_PTR_RAW_STATUS(result), "operation");
     }
 }
 
@@ -110,7 +101,7 @@ void Peer::make_buffer() {
     ucp_mem_map_params_t map{};
     map.length = length;
     if (device_ != nullptr && device_->is_virtual()) {
-        buffer_ = static_cast<std::byte*>(device_->allocate_virtual(length));
+        buffer_ = device_->allocate(length);
         map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
         map.address = buffer_;
         check(ucp_mem_map(context_, &map, &memory_), "registration");
@@ -146,7 +137,7 @@ Peer::~Peer() {
     if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
     if (worker_ != nullptr) ucp_worker_destroy(worker_);
     if (buffer_ != nullptr && device_ != nullptr && device_->is_virtual())
-        device_->free_virtual(buffer_, options_.buffer_length());
+        device_->free(buffer_, options_.buffer_length());
     if (buffer_ == nullptr || (device_ != nullptr && !device_->is_pinned())) return;
     if (device_ != nullptr) device_->unpin(buffer_);
     munmap(buffer_, options_.buffer_length());

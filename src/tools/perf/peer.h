@@ -9,20 +9,17 @@
 
 #include "tools/common/device_memory.h"
 #include "tools/perf/options.h"
+#include "tools/program/worker.h"
 #include "ucp/api/ucpx.h"
 
 namespace tools::perf {
-
-// Throws std::runtime_error unless the status is UCS_OK.
-void check(ucs_status_t status, const char* what);
 
 // A context for all kinds of operations.
 class Context {
   public:
     // A device's memory is for all peers of the context.
     Context(const Options& options, bool is_initiator);
-    Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
+    Context(Context&&) = delete;
     ~Context();
     ucp_context_h handle() const { return handle_; }
     // Null: messages lie in host memory that CUDA knows nothing of.
@@ -61,7 +58,7 @@ class Window {
     void started(ucs_status_ptr_t result);
     unsigned outstanding() const { return outstanding_; }
     // Throws the first error of an operation.
-    void check() const { perf::check(status_, "operation"); }
+    void check() const { tools::check(status_, "operation"); }
 
   private:
     static void on_done(void* request, ucs_status_t status, void* self);
@@ -84,6 +81,13 @@ class Peer {
     ucp_worker_h worker() const { return worker_; }
     ucp_ep_h endpoint() const { return endpoint_; }
     ucp_mem_h memory() const { return memory_; }
+    // Of an operation on it.
+    ucp_request_param_t params() const {
+        ucp_request_param_t params{};
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+        params.memh = memory_;
+        return params;
+    }
     ucp_rkey_h remote_key() const { return remote_key_; }
     std::byte* slot(uint64_t index, uint64_t size) const { return buffer_ + index * size; }
     uint64_t remote_slot(uint64_t index, uint64_t size) const { return remote_ + index * size; }
@@ -158,5 +162,11 @@ class Peer {
     };
     std::vector<Fetch> fetches_;  // data of active messages on its way, by slot
 };
+
+// The life of one thread of the target: do as the initiator's thread orders, until it leaves.
+void serve(Peer& peer);
+
+// Processor time that this process has taken, ns.
+uint64_t process_usage();
 
 }  // namespace tools::perf

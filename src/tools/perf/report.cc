@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/report.h"
+#include "tools/perf/run.h"
 
 #include <fmt/format.h>
 

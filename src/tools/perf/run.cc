@@ -19,7 +19,6 @@
 #include "tools/common/units.h"
 #include "tools/perf/initiator.h"
 #include "tools/perf/peer.h"
-#include "tools/perf/target.h"
 
 namespace tools::perf {
 namespace {

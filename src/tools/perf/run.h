@@ -2,14 +2,39 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "tools/common/process.h"
 #include "tools/perf/channel.h"
+#include "tools/perf/initiator.h"
 #include "tools/perf/options.h"
-#include "tools/perf/report.h"
 
 namespace tools::perf {
+
+// All threads' samples of one size.
+struct Row {
+    uint64_t size = 0;
+    // Microseconds of one operation; 0 where latency is not measured.
+    double latency = 0;
+    double latency_min = 0;
+    double latency_median = 0;
+    double latency_p99 = 0;
+    // 0 where bandwidth is not measured.
+    double megabytes_per_second = 0;  // of 10^6 bytes
+    double messages_per_second = 0;
+    // Processors that the two processes kept busy while bandwidth was measured.
+    double cpu_initiator = 0;
+    double cpu_target = 0;
+};
+
+void add_latency(Row& row, std::span<const Sample> samples);
+void add_bandwidth(Row& row, std::span<const Sample> samples);
+
+std::string table_header(const Options& options);
+std::string table_line(const Options& options, const Row& row);
+Json to_json(const Options& options, const Row& row);
 
 // What is said while it runs; on_progress may be empty.
 struct Listener {
@@ -26,5 +51,27 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
 
 // The other process, for one initiator.
 void run_target(Channel& channel);
+
+// What the CUDA driver's own copies between the two memories take, in one process and without the
+// library: latency is a copy and the wait for its end, bandwidth a window of copies on one stream.
+// Rows are told as they are there. Throws std::runtime_error where there is no CUDA.
+std::vector<Row> measure_driver_copies(const Options& options,
+                                       const std::function<void(const Row&)>& on_row);
+
+// Set for the two processes of a run by their launcher: "RANK:SOCKET".
+inline constexpr const char* kPlaceVariable = "SWIFTLANE_PERF_PLACE";
+
+struct Place {
+    unsigned rank;  // 0: the initiator
+    int socket;     // to the other one
+
+    // From the environment. @return whether this process was started by a launcher. Throws
+    // std::invalid_argument for what no launcher has set.
+    static bool find(Place* place);
+};
+
+// Run this executable as two processes to their end. If one fails or dies the other is ended and
+// std::runtime_error says which it was.
+void launch(const ExecSettings& settings);
 
 }  // namespace tools::perf

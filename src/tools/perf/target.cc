@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/target.h"
+#include "tools/perf/peer.h"
 
 #include <sys/resource.h>
 
@@ -31,9 +31,8 @@ class NextOrder {
 class DataReceive {
   public:
     void post(Peer& peer, std::byte* buffer, uint64_t size) {
-        ucp_request_param_t params{};
-        params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-        params.memh = peer.memory();
+        ucp_request_param_t params = peer.params();
+        params.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         request_ = ucp_tag_recv_nbx(peer.worker(), buffer, size, kDataTag, ~ucp_tag_t{0}, &params);
         if (UCS_PTR_IS_ERR(request_)) check(UCS_PTR_STATUS(request_), "receive");
     }
@@ -63,9 +62,7 @@ void echo_messages(Peer& peer, const Order& order) {
     std::byte* buffer = peer.slot(0, order.size);
     receive.post(peer, buffer, order.size);
     peer.answer({});
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
-    params.memh = peer.memory();
+    const ucp_request_param_t params = peer.params();
     for (uint64_t sequence = 0; !next.has_come();) {
         peer.progress();
         if (!receive.is_done()) continue;
@@ -86,9 +83,7 @@ void echo_messages(Peer& peer, const Order& order) {
 void echo_active_messages(Peer& peer, const Order& order) {
     NextOrder next(peer);
     peer.arrivals() = {.size = order.size, .slots = order.slots};
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
-    params.memh = peer.memory();
+    const ucp_request_param_t params = peer.params();
     peer.answer({});
     for (uint64_t sequence = 0; !next.has_come();) {
         peer.progress();

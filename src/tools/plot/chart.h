@@ -43,4 +43,12 @@ struct Panel {
 
 using Chart = std::vector<Panel>;
 
+// What gnuplot is given to draw the chart. Each curve, and each kind of bar, becomes a group of the
+// picture with its title.
+std::string gnuplot_script(const Chart& chart);
+
+// The chart as SVG, drawn by the gnuplot that PATH finds. Throws std::runtime_error if there is
+// none or if it fails.
+std::string draw_svg(const Chart& chart);
+
 }  // namespace tools::plot

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/common/paths.h"
 #include "tools/plot/chart.h"
-#include "tools/plot/gnuplot.h"
 #include "tools/plot/results.h"
 #include "tools/plot/timeline.h"
 #include "tools/report/json.h"
@@ -151,14 +151,6 @@ void read_any(const std::string& path, Timeline& timeline, Results& results) {
     } catch (const std::runtime_error& error) {
         throw std::runtime_error(fmt::format("{}: {}", path, error.what()));
     }
-}
-
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file)
-        throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
 void run_plot(const PlotCommand& command) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/plot/gnuplot.h"
+#include "tools/plot/chart.h"
 
 #include <fmt/format.h>
 

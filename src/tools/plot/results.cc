@@ -62,30 +62,20 @@ void Results::add(const Json& document, const std::string& name) {
 
 Chart Results::panels() const {
     Chart chart;
-    add_panel(chart,
-              {.title = "Bandwidth",
-               .x_label = kSize,
-               .y_label = "MB/s",
-               .x_is_bytes = true,
-               .log_x = true,
-               .log_y = true},
-              bandwidth_);
-    add_panel(chart,
-              {.title = "Message rate",
-               .x_label = kSize,
-               .y_label = "messages/s",
-               .x_is_bytes = true,
-               .log_x = true,
-               .log_y = true},
-              rate_);
-    add_panel(chart,
-              {.title = "Latency",
-               .x_label = kSize,
-               .y_label = "us",
-               .x_is_bytes = true,
-               .log_x = true,
-               .log_y = true},
-              latency_);
+    const auto add_by_size = [&](const char* title, const char* unit,
+                                 const std::vector<Curve>& curves) {
+        add_panel(chart,
+                  {.title = title,
+                   .x_label = kSize,
+                   .y_label = unit,
+                   .x_is_bytes = true,
+                   .log_x = true,
+                   .log_y = true},
+                  curves);
+    };
+    add_by_size("Bandwidth", "MB/s", bandwidth_);
+    add_by_size("Message rate", "messages/s", rate_);
+    add_by_size("Latency", "us", latency_);
     add_panel(chart,
               {.title = "Messages delivered",
                .x_label = "virtual time (ms)",

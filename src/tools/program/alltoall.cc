@@ -14,14 +14,14 @@ class Exchange {
     Exchange(Rank& rank, const BenchOptions& options)
         : rank_(rank),
           options_(options),
-          out_(options.size_max, rank.count(), options.memory),
-          in_(options.size_max, rank.count(), options.memory),
-          sent_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.memory)),
-          received_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.memory)) {}
+          out_(options.size_max, rank.count(), options.device),
+          in_(options.size_max, rank.count(), options.device),
+          sent_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.device)),
+          received_(rank.count(), SequenceCheck(options.seed, Stream::kHot, options.device)) {}
 
     void keep_own(std::span<std::byte> to, std::span<const std::byte> from) const {
-        if (options_.memory != nullptr) {
-            options_.memory->copy(to.data(), from.data(), to.size());
+        if (options_.device != nullptr) {
+            options_.device->copy(to.data(), from.data(), to.size());
         } else {
             std::memcpy(to.data(), from.data(), to.size());
         }

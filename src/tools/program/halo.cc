@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/program/halo.h"
+#include "tools/program/flow.h"
 
 #include <algorithm>
 #include <deque>

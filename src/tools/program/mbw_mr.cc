@@ -55,8 +55,8 @@ class Pair {
           options_(options),
           partner_(partner),
           trickle_(trickle),
-          buffer_(options.size_max, options.verify ? options.window : 1, options.memory),
-          sequence_(options.seed, Stream::kHot, options.memory) {}
+          buffer_(options.size_max, options.verify ? options.window : 1, options.device),
+          sequence_(options.seed, Stream::kHot, options.device) {}
 
     // Windows until the pacer has enough; the receiver is told how many to expect.
     Task send(uint64_t size, Pacer pacer, Sample* sample) {

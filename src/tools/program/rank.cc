@@ -81,12 +81,14 @@ Task Rank::disconnect(unsigned peer) {
     co_await batch.done();
 }
 
-Task Rank::close() {
+Task Rank::leave() {
+    co_await barrier();
     Batch batch(*this);
     for (ucp_ep_h& endpoint : endpoints_) {
         if (endpoint != nullptr) batch.close(std::exchange(endpoint, nullptr));
     }
     co_await batch.done();
+    co_await barrier();
 }
 
 void Batch::send(unsigned peer, ucp_tag_t tag, const void* buffer, size_t length) {

@@ -15,9 +15,43 @@
 #include <utility>
 #include <vector>
 
-#include "tools/program/host.h"
-
 namespace tools {
+
+// What one rank measured over one stretch of a program.
+struct Sample {
+    uint64_t size = 0;      // bytes of one message
+    uint64_t messages = 0;  // that this rank sent
+    int64_t elapsed = 0;    // nanoseconds; 0 if the rank only took part
+    uint64_t rounds = 0;    // alltoall: complete exchanges
+};
+
+// Where a rank runs: a process of its own (bench) or one of many workers in a process on virtual
+// time (sim). Everything that a rank program needs besides its worker.
+class Host {
+  public:
+    // Nanoseconds since a start common to all ranks of the job.
+    virtual int64_t now() = 0;
+
+    // Barriers are out of band, so that they heat no link. Every rank enters each in turn;
+    // `ticket` counts a rank's barriers from 1.
+    virtual void barrier_enter(uint64_t ticket) = 0;
+    virtual bool barrier_open(uint64_t ticket) = 0;
+
+    // A finished measurement; every rank reports one per size, in the same order.
+    virtual void report(const Sample& sample) = 0;
+
+    // The rank does something else for so many nanoseconds: no progress. Rank::compute() calls it.
+    virtual void compute(int64_t nanoseconds) = 0;
+
+    // A message of this rank took so many nanoseconds to complete locally.
+    virtual void completed(int64_t nanoseconds) = 0;
+
+    // Messages that this rank sent since the last call, for live progress.
+    virtual void progressed(uint64_t messages) = 0;
+
+  protected:
+    ~Host() = default;
+};
 
 // A coroutine of a rank program. Lazy: it starts when it is awaited or when its owner resumes it.
 // Awaiting one runs it to its end and passes on what it threw. The object owns the frame.
@@ -152,8 +186,8 @@ class Rank {
     auto yield();
     // Flush and close the endpoint to the peer, if there is one.
     Task disconnect(unsigned peer);
-    // Flush and close all endpoints.
-    Task close();
+    // Flush and close all endpoints, when all ranks have come to that; ends when all have done so.
+    Task leave();
 
     void observe_deliveries(DeliveryObserver* observer) { observer_ = observer; }
     // An application message of `sender` has come.

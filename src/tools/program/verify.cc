@@ -13,15 +13,15 @@
 
 namespace tools {
 
-MessageBuffer::MessageBuffer(size_t size, unsigned slots, MessageMemory* owner)
+MessageBuffer::MessageBuffer(size_t size, unsigned slots, const Device* device)
     : memory_(nullptr, {}) {
     constexpr size_t kLine = 64;
     constexpr size_t kPage = 4096;
     const size_t unit = size < kPage ? kLine : kPage;
     stride_ = (size / unit + 1) * unit;
-    if (owner != nullptr) {
+    if (device != nullptr) {
         const size_t length = stride_ * slots;
-        memory_ = {owner->allocate(length), Free{owner, length}};
+        memory_ = {device->allocate(length), Free{device, length}};
         return;
     }
     auto* memory = static_cast<std::byte*>(std::aligned_alloc(unit, stride_ * slots));
@@ -31,23 +31,23 @@ MessageBuffer::MessageBuffer(size_t size, unsigned slots, MessageMemory* owner)
 }
 
 void MessageBuffer::Free::operator()(std::byte* memory) const {
-    if (owner != nullptr) return owner->free(memory, length);
+    if (device != nullptr) return device->free(memory, length);
     std::free(memory);
 }
 
 void SequenceCheck::fill(std::span<std::byte> message, unsigned sender, unsigned receiver) {
     const PayloadKey key{seed_, sender, receiver, static_cast<uint32_t>(stream_), next_++};
-    if (memory_ == nullptr) return fill_payload(message, key);
+    if (device_ == nullptr) return fill_payload(message, key);
     bytes_.resize(message.size());
     fill_payload(bytes_, key);
-    memory_->copy(message.data(), bytes_.data(), message.size());
+    device_->copy(message.data(), bytes_.data(), message.size());
 }
 
 void SequenceCheck::check(std::span<const std::byte> message, unsigned sender, unsigned receiver) {
     const PayloadKey key{seed_, sender, receiver, static_cast<uint32_t>(stream_), next_++};
-    if (memory_ != nullptr) {
+    if (device_ != nullptr) {
         bytes_.resize(message.size());
-        memory_->copy(bytes_.data(), message.data(), message.size());
+        device_->copy(bytes_.data(), message.data(), message.size());
         message = bytes_;
     }
     const size_t wrong = check_payload(message, key);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "tools/common/device_memory.h"
 #include "tools/program/rank.h"
 
 namespace tools {
@@ -25,22 +26,11 @@ void fill_payload(std::span<std::byte> buffer, const PayloadKey& key);
 // The first byte that differs, or buffer.size() if all is right.
 size_t check_payload(std::span<const std::byte> buffer, const PayloadKey& key);
 
-// Where messages lie that the processor cannot touch.
-class MessageMemory {
-  public:
-    virtual ~MessageMemory() = default;
-    // Throws std::runtime_error if there is none.
-    virtual std::byte* allocate(size_t length) = 0;
-    virtual void free(std::byte* memory, size_t length) = 0;
-    // One side or both are this memory.
-    virtual void copy(void* to, const void* from, size_t length) = 0;
-};
-
 // Room for `slots` messages of up to `size` bytes, each at the start of a cache line.
 class MessageBuffer {
   public:
-    // `memory`: null for host memory.
-    MessageBuffer(size_t size, unsigned slots, MessageMemory* memory = nullptr);
+    // `device`: null for host memory.
+    MessageBuffer(size_t size, unsigned slots, const Device* device = nullptr);
 
     std::span<std::byte> slot(unsigned index, size_t length) const {
         return {memory_.get() + index * stride_, length};
@@ -48,7 +38,7 @@ class MessageBuffer {
 
   private:
     struct Free {
-        MessageMemory* owner;
+        const Device* device;
         size_t length;
         void operator()(std::byte* memory) const;
     };
@@ -61,8 +51,8 @@ class MessageBuffer {
 // direction and pair of ranks.
 class SequenceCheck {
   public:
-    SequenceCheck(uint64_t seed, Stream stream, MessageMemory* memory = nullptr)
-        : seed_(seed), stream_(stream), memory_(memory) {}
+    SequenceCheck(uint64_t seed, Stream stream, const Device* device = nullptr)
+        : seed_(seed), stream_(stream), device_(device) {}
 
     void fill(std::span<std::byte> message, unsigned sender, unsigned receiver);
     // Throws std::runtime_error that says which message is wrong.
@@ -71,7 +61,7 @@ class SequenceCheck {
   private:
     uint64_t seed_;
     Stream stream_;
-    MessageMemory* memory_;
+    const Device* device_;
     std::vector<std::byte> bytes_;  // of a message that lies there
     uint64_t next_ = 0;
 };

@@ -6,25 +6,17 @@
 #include <stdexcept>
 
 namespace tools {
-namespace {
-
 void check(ucs_status_t status, const char* what) {
     if (status == UCS_OK) return;
     throw std::runtime_error(fmt::format("{}: {}", what, ucs_status_string(status)));
 }
 
-}  // namespace
-
 Context::Context(unsigned expected_endpoints) {
-    ucp_config_t* config = nullptr;
-    check(ucp_config_read(nullptr, nullptr, &config), "configuration");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
     params.features = UCP_FEATURE_TAG;
     params.estimated_num_eps = expected_endpoints;
-    const ucs_status_t status = ucp_init(&params, config, &handle_);
-    ucp_config_release(config);
-    check(status, "context");
+    check(ucp_init(&params, nullptr, &handle_), "context");
 }
 
 Context::~Context() {

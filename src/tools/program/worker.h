@@ -7,12 +7,14 @@
 
 namespace tools {
 
+// Throws std::runtime_error unless the status is UCS_OK.
+void check(ucs_status_t status, const char* what);
+
 // A context for tagged messages, configured by the environment. Throws std::runtime_error.
 class Context {
   public:
     explicit Context(unsigned expected_endpoints);
-    Context(const Context&) = delete;
-    Context& operator=(const Context&) = delete;
+    Context(Context&&) = delete;
     ~Context();
 
     ucp_context_h handle() const { return handle_; }
@@ -26,8 +28,7 @@ class Worker {
   public:
     // An empty name: the library chooses one.
     explicit Worker(ucp_context_h context, const std::string& name = {});
-    Worker(const Worker&) = delete;
-    Worker& operator=(const Worker&) = delete;
+    Worker(Worker&&) = delete;
     ~Worker();
 
     ucp_worker_h handle() const { return handle_; }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "tools/program/host.h"
 #include "tools/program/rank.h"
 #include "ucp/api/ucpx.h"
 
@@ -74,5 +74,15 @@ std::vector<LaneEntry> query_lanes(const Rank& rank);
 
 // Of this rank's worker since its creation. Each end of a link counts a switch once.
 LaneCounters query_counters(const Rank& rank);
+
+// Lines of text, in the form of the OSU benchmarks: comments start with '#'.
+std::string row_header(bool with_latency);
+std::string row_line(const Row& row, bool with_latency);
+
+// Message rates of several modes side by side, one line a size; empty for a single mode.
+std::string comparison(std::span<const RunResult> runs);
+
+// Who holds which lane, and why.
+std::string lane_map(const RunResult& run);
 
 }  // namespace tools

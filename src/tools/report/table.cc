@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/report/table.h"
+#include "tools/report/result.h"
 
 #include <fmt/format.h>
 

@@ -8,16 +8,13 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "tools/common/bench_options.h"
 #include "tools/common/help.h"
 #include "tools/common/interrupt.h"
-#include "tools/common/simulator_says.h"
-#include "tools/common/units.h"
+#include "tools/common/program_output.h"
 #include "tools/manual/pages.h"
-#include "tools/report/table.h"
+#include "tools/program/bench_options.h"
+#include "tools/report/result.h"
 #include "tools/sim/replay.h"
-#include "tools/sim/report.h"
-#include "tools/sim/seeds.h"
 #include "tools/sim/study.h"
 #include "uct/api/module.h"
 #include "uct/ib/component.h"
@@ -72,18 +69,13 @@ void set_model_field(softhca::Model& model, const std::string& text) {
 
 void run_sim(SimCommand& command) {
     StudyOptions& study = command.study;
-    study.zipf.flow.seed = study.shift.flow.seed = study.bench.seed;
-    study.zipf.flow.verify = study.shift.flow.verify = study.bench.verify;
-    study.zipf.flow.size = study.shift.flow.size = study.bench.size_max;
-    study.zipf.flow.window = study.shift.flow.window = study.bench.window;
-    study.zipf.time = study.shift.time = study.bench.time;
+    const BenchOptions& bench = study.bench;
+    study.zipf.flow = study.shift.flow =
+        study.streams.flow = {bench.size_max, bench.window, bench.seed, bench.verify};
+    study.zipf.time = study.shift.time = study.halo.time = study.streams.time = bench.time;
     study.shift.hot = study.cap;
-    study.halo.size = study.bench.size_max;
-    study.halo.time = study.bench.time;
-    study.halo.seed = study.bench.seed;
-    study.streams.flow = {study.bench.size_max, study.bench.window, study.bench.seed,
-                          study.bench.verify};
-    study.streams.time = study.bench.time;
+    study.halo.size = bench.size_max;
+    study.halo.seed = bench.seed;
     if (!study.replay.path.empty()) {
         study.replay.trace = load_trace(study.replay.path);
         study.bench.ranks = static_cast<unsigned>(study.replay.trace.ranks.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/sim/report.h"
+#include "tools/sim/study.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "tools/common/units.h"
-#include "tools/report/table.h"
+#include "tools/report/result.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/sim/seeds.h"
+#include "tools/sim/study.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>

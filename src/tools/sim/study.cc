@@ -86,12 +86,6 @@ Task call_half_time(Rank& rank, Observer& observer, int64_t when) {
     observer.mark();
 }
 
-Task leave(Rank& rank) {
-    co_await rank.barrier();
-    co_await rank.close();
-    co_await rank.barrier();
-}
-
 MatchingReport judge_matching(const StudyOptions& options, const Observer& observer,
                               const std::vector<LaneEntry>& map) {
     const unsigned ranks = options.bench.ranks;
@@ -234,7 +228,7 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
     if (options.judges(StudyOptions::Judgement::kPromotions) && mode == "dynamic") {
         run.promotions = judge_promotions(observer, run, world.size());
     }
-    world.run(leave);
+    world.run([](Rank& rank) { return rank.leave(); });
     return run;
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "softhca/model/model.h"
 #include "tools/program/flow.h"
-#include "tools/program/halo.h"
 #include "tools/program/patterns.h"
+#include "tools/report/json.h"
 #include "tools/report/result.h"
 #include "tools/sim/matching.h"
 #include "tools/sim/replay.h"
@@ -95,5 +97,28 @@ struct StudyRun {
 };
 
 StudyRun run_mode(const StudyOptions& options, const std::string& mode);
+
+// What was run, as a heading.
+std::string study_title(const StudyOptions& options);
+
+// Rates of all modes, then what the observer saw of each, then the dynamic run's special tables.
+std::string study_text(const StudyOptions& options, std::span<const StudyRun> runs);
+
+Json study_json(const StudyOptions& options, std::span<const StudyRun> runs);
+
+// FIRST:COUNT
+struct SeedRange {
+    uint64_t first = 1;
+    uint64_t count = 1;
+};
+
+// Throws std::invalid_argument.
+SeedRange parse_seeds(const std::string& text);
+
+// Call run(seed) for each seed, each in a process of its own, at most `jobs` at a time. What they
+// print comes out seed by seed. A seed fails if run() throws or its process dies.
+// @return how many seeds failed; they are named at the end
+unsigned run_seeds(const SeedRange& seeds, unsigned jobs,
+                   const std::function<void(uint64_t seed)>& run);
 
 }  // namespace tools

@@ -16,12 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "tools/common/bench_options.h"
 #include "tools/common/interrupt.h"
+#include "tools/program/bench_options.h"
 #include "tools/report/json.h"
 #include "tools/top/document.h"
-#include "tools/top/exposition.h"
-#include "tools/top/screen.h"
 #include "tools/top/terminal.h"
 
 namespace tools {

@@ -5,7 +5,7 @@
 #include <ucp/api/ucpx.h>
 
 #include <algorithm>
-#include <ctime>
+#include <chrono>
 #include <span>
 
 namespace tools {
@@ -65,9 +65,7 @@ Json worker_json(const PageSample& sample, int64_t now) {
 }  // namespace
 
 int64_t monotonic_now() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::string transport_of(const WorkerRecord& worker, uint8_t index) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tools/report/json.h"
 #include "ucp/stats/page.h"
@@ -87,5 +89,13 @@ inline constexpr Figure kFigures[] = {
     {"registrations_found", &WorkerRecord::registrations_found, Figure::Kind::kCounter,
      Figure::Of::kContext, "Operations that found their memory registered"},
 };
+
+// The pages in Prometheus's text format, version 0.0.4.
+std::string exposition(std::span<const ucp::stats::PageSample> samples, int64_t now);
+
+// What people read: a line for each worker, and below it those of its endpoints.
+// @param endpoints  of each worker, at most
+std::vector<std::string> screen_lines(std::span<const ucp::stats::PageSample> samples, int64_t now,
+                                      size_t endpoints);
 
 }  // namespace tools

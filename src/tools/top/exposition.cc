@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/top/exposition.h"
 
 #include <fmt/format.h>
 
@@ -86,30 +85,25 @@ std::string exposition(std::span<const PageSample> samples, int64_t now) {
     using Kind = Figure::Kind;
     std::string text;
     for (const Figure& figure : kFigures) add_figure(text, figure, samples);
-    add_by_transport(text, "swiftlane_transport_endpoints_made_total", Kind::kCounter,
-                     "Endpoints made on a transport", samples,
-                     [](const WorkerRecord& worker, uint32_t index) {
-                         return worker.transports[index].endpoints_made;
-                     });
-    add_by_transport(text, "swiftlane_transport_retransmissions_total", Kind::kCounter,
-                     "Packets that a transport has sent again", samples,
-                     [](const WorkerRecord& worker, uint32_t index) {
-                         return worker.transports[index].retransmissions;
-                     });
-    add_by_transport(text, "swiftlane_transport_lanes", Kind::kGauge,
-                     "Endpoints whose messages take a transport, of those in the page", samples,
-                     sum_over_lanes([](const EndpointRecord&) { return uint64_t{1}; }));
-    add_by_transport(
-        text, "swiftlane_transport_messages_per_second", Kind::kGauge,
-        "Messages sent on a transport, as far as they are sampled", samples,
+    const auto add = [&](const char* name, Kind kind, const char* help, auto value) {
+        add_by_transport(text, fmt::format("swiftlane_transport_{}", name), kind, help, samples,
+                         value);
+    };
+    add("endpoints_made_total", Kind::kCounter, "Endpoints made on a transport",
+        [](const WorkerRecord& worker, uint32_t i) { return worker.transports[i].endpoints_made; });
+    add("retransmissions_total", Kind::kCounter, "Packets that a transport has sent again",
+        [](const WorkerRecord& worker, uint32_t i) {
+            return worker.transports[i].retransmissions;
+        });
+    add("lanes", Kind::kGauge, "Endpoints whose messages take a transport, of those in the page",
+        sum_over_lanes([](const EndpointRecord&) { return uint64_t{1}; }));
+    add("messages_per_second", Kind::kGauge,
+        "Messages sent on a transport, as far as they are sampled",
         sum_over_lanes([](const EndpointRecord& record) { return record.messages_per_second; }));
-    add_by_transport(
-        text, "swiftlane_transport_bytes_per_second", Kind::kGauge,
-        "Bytes sent on a transport, as far as they are sampled", samples,
+    add("bytes_per_second", Kind::kGauge, "Bytes sent on a transport, as far as they are sampled",
         sum_over_lanes([](const EndpointRecord& record) { return record.bytes_per_second; }));
-    add_by_transport(
-        text, "swiftlane_transport_waiting", Kind::kGauge,
-        "Requests that wait in the send queues of endpoints, of those in the page", samples,
+    add("waiting", Kind::kGauge,
+        "Requests that wait in the send queues of endpoints, of those in the page",
         sum_over_lanes([](const EndpointRecord& record) { return uint64_t{record.waiting}; }));
     begin(text, "swiftlane_age_seconds", Kind::kGauge, "Since a worker has last shown its figures");
     for (const PageSample& sample : samples) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/top/screen.h"
 
 #include <fmt/format.h>
 #include <ucp/api/ucpx.h>

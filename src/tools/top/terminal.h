@@ -16,8 +16,7 @@ class Terminal {
   public:
     Terminal();
     ~Terminal();
-    Terminal(const Terminal&) = delete;
-    Terminal& operator=(const Terminal&) = delete;
+    Terminal(Terminal&&) = delete;
 
     // As many of the lines as fit, each up to the screen's width.
     void show(std::span<const std::string> lines) const;

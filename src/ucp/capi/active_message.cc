@@ -12,21 +12,14 @@
 using namespace ucp;
 
 ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker_h,
-                                            const ucp_am_handler_param_t* param) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    return worker.am_handlers().set(*param);
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+                                            const ucp_am_handler_param_t* param) {
+    return locked(worker_h, [&](Worker& worker) { return worker.am_handlers().set(*param); });
 }
 
 ucs_status_t ucp_worker_set_am_handler(ucp_worker_h worker_h, uint16_t id, ucp_am_callback_t cb,
-                                       void* arg, uint32_t flags) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    return worker.am_handlers().set(id, cb, arg, flags);
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+                                       void* arg, uint32_t flags) {
+    return locked(worker_h,
+                  [&](Worker& worker) { return worker.am_handlers().set(id, cb, arg, flags); });
 }
 
 ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void* header, size_t header_length,
@@ -63,12 +56,10 @@ ucs_status_ptr_t ucp_am_send_nb(ucp_ep_h ep, uint16_t id, const void* buffer, si
 }
 
 ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker_h, void* data_desc, void* buffer,
-                                      size_t count, const ucp_request_param_t* param) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    return worker.am_handlers().receive(data_desc, buffer, count, OpParams(param));
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+                                      size_t count, const ucp_request_param_t* param) {
+    return locked(worker_h, [&](Worker& worker) {
+        return worker.am_handlers().receive(data_desc, buffer, count, OpParams(param));
+    });
 }
 
 void ucp_am_data_release(ucp_worker_h worker_h, void* data) {

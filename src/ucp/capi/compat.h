@@ -1,12 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ucp/api/ucp.h"
+#include <new>
+#include <type_traits>
 
-// Helpers of the C functions: parameters for the older calls, and calls that wait.
+#include "ucp/api/ucp.h"
+#include "ucp/base/handles.h"
+#include "ucp/runtime/gate.h"
+
+// Helpers of the C functions: the lock, parameters for the older calls, and calls that wait.
 namespace ucp {
 
 class Worker;
+
+/**
+ * The body of a C function: called with the object behind the handle, under its lock.
+ * @return what the body returns, a status or a status as a pointer; UCS_ERR_NO_MEMORY if memory
+ *     runs out in it
+ */
+template <typename Handle, typename Body>
+auto locked(Handle* handle, Body body) -> decltype(body(unwrap(handle))) try {
+    auto& object = unwrap(handle);
+    GateLock lock(object.gate());
+    return body(object);
+} catch (const std::bad_alloc&) {
+    if constexpr (std::is_pointer_v<decltype(body(unwrap(handle)))>) {
+        return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+    } else {
+        return UCS_ERR_NO_MEMORY;
+    }
+}
+
+/** wants(field): has the program asked for that part of the attributes? */
+template <typename Attributes>
+auto wanted_of(const Attributes* attributes) {
+    return [mask = attributes->field_mask](uint64_t field) { return (mask & field) != 0; };
+}
 
 /**
  * Parameters of ucp_*_nbx for an older call: a callback without user data, a datatype. The

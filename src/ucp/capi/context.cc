@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -15,6 +14,7 @@
 #include "ucp/api/ucp.h"
 #include "ucp/base/handles.h"
 #include "ucp/base/request.h"
+#include "ucp/capi/compat.h"
 #include "ucp/context/context.h"
 #include "ucs/config/registry.h"
 #include "ucs/config/source.h"
@@ -166,21 +166,16 @@ void ucp_cleanup(ucp_context_h context_p) {
 }
 
 ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr) {
+    const auto wants = wanted_of(attr);
     const Context& context = unwrap(context_p);
-    if ((attr->field_mask & UCP_ATTR_FIELD_REQUEST_SIZE) != 0) {
-        attr->request_size = sizeof(Request);
-    }
-    if ((attr->field_mask & UCP_ATTR_FIELD_THREAD_MODE) != 0) {
+    if (wants(UCP_ATTR_FIELD_REQUEST_SIZE)) attr->request_size = sizeof(Request);
+    if (wants(UCP_ATTR_FIELD_THREAD_MODE))
         attr->thread_mode =
             context.domains().is_shared() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
-    }
-    if ((attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) != 0) {
-        attr->memory_types = ucs::MemoryDetectors::types();
-    }
-    if ((attr->field_mask & UCP_ATTR_FIELD_NAME) != 0) {
+    if (wants(UCP_ATTR_FIELD_MEMORY_TYPES)) attr->memory_types = ucs::MemoryDetectors::types();
+    if (wants(UCP_ATTR_FIELD_NAME))
         snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());
-    }
-    if ((attr->field_mask & UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE) != 0) attr->device_counter_size = 0;
+    if (wants(UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE)) attr->device_counter_size = 0;
     return UCS_OK;
 }
 

@@ -33,16 +33,13 @@ ucs_status_ptr_t flush(Endpoint& endpoint, const OpParams& params) {
 }  // namespace
 }  // namespace ucp
 
-ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params,
-                           ucp_ep_h* ep_p) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    Endpoint* endpoint = nullptr;
-    const ucs_status_t status = worker.create_endpoint(*params, &endpoint);
-    if (status == UCS_OK) *ep_p = wrap(endpoint);
-    return status;
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucp_ep_create(ucp_worker_h worker_h, const ucp_ep_params_t* params, ucp_ep_h* ep_p) {
+    return locked(worker_h, [&](Worker& worker) {
+        Endpoint* endpoint = nullptr;
+        const ucs_status_t status = worker.create_endpoint(*params, &endpoint);
+        if (status == UCS_OK) *ep_p = wrap(endpoint);
+        return status;
+    });
 }
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t* param) try {
@@ -71,51 +68,40 @@ ucs_status_ptr_t ucp_disconnect_nb(ucp_ep_h ep) {
     return ucp_ep_close_nbx(ep, OldParams().get());
 }
 
-ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    return UCS_STATUS_PTR(endpoint.modify(*params));
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+ucs_status_ptr_t ucp_ep_modify_nb(ucp_ep_h ep, const ucp_ep_params_t* params) {
+    return locked(ep, [&](Endpoint& endpoint) { return UCS_STATUS_PTR(endpoint.modify(*params)); });
 }
 
-ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    return flush(endpoint, OpParams(param));
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t* param) {
+    return locked(ep, [&](Endpoint& endpoint) { return flush(endpoint, OpParams(param)); });
 }
 
 ucs_status_ptr_t ucp_ep_flush_nb(ucp_ep_h ep, unsigned, ucp_send_callback_t cb) {
     return ucp_ep_flush_nbx(ep, OldParams().send_callback(cb).get());
 }
 
-ucs_status_t ucp_ep_flush(ucp_ep_h ep) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    return wait_for(worker_of(endpoint), flush(endpoint, OpParams(OldParams().get())));
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucp_ep_flush(ucp_ep_h ep) {
+    return locked(ep, [&](Endpoint& endpoint) {
+        return wait_for(worker_of(endpoint), flush(endpoint, OpParams(OldParams().get())));
+    });
 }
 
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
+    const auto wants = wanted_of(attr);
     Endpoint& endpoint = unwrap(ep);
     GateLock lock(endpoint.gate());
     const EndpointExtras* extras = endpoint.extras();
     constexpr uint64_t kSocketFields =
         UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR;
-    if ((attr->field_mask & kSocketFields) != 0) {
+    if (wants(kSocketFields)) {
         if (extras == nullptr || extras->connection == nullptr) return UCS_ERR_NOT_CONNECTED;
         const auto& connection = static_cast<const wireup::Connection&>(*extras->connection);
-        if ((attr->field_mask & UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR) != 0) {
+        if (wants(UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR))
             attr->local_sockaddr = connection.local().storage();
-        }
-        if ((attr->field_mask & UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR) != 0) {
+        if (wants(UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR))
             attr->remote_sockaddr = connection.peer().storage();
-        }
     }
-    if ((attr->field_mask & UCP_EP_ATTR_FIELD_NAME) != 0) {
+    if (wants(UCP_EP_ATTR_FIELD_NAME)) {
         if (extras != nullptr && !extras->name.empty()) {
             snprintf(attr->name, sizeof(attr->name), "%s", extras->name.c_str());
         } else {
@@ -123,7 +109,7 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
                      static_cast<unsigned long long>(endpoint.remote_uuid()));
         }
     }
-    if ((attr->field_mask & UCP_EP_ATTR_FIELD_TRANSPORTS) != 0) {
+    if (wants(UCP_EP_ATTR_FIELD_TRANSPORTS)) {
         ucp_transports_t& out = attr->transports;
         unsigned filled = 0;
         const Lane lanes[] = {endpoint.scalable_lane(), endpoint.one_sided_lane()};
@@ -140,8 +126,7 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t* attr) {
         }
         out.num_entries = std::min(filled, out.num_entries);
     }
-    if ((attr->field_mask & UCP_EP_ATTR_FIELD_USER_DATA) != 0)
-        attr->user_data = endpoint.user_argument();
+    if (wants(UCP_EP_ATTR_FIELD_USER_DATA)) attr->user_data = endpoint.user_argument();
     return UCS_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ucp/base/handles.h"
 #include "ucp/endpoint/endpoint.h"
+#include "ucp/capi/compat.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
@@ -65,12 +66,11 @@ ucs_status_t ucp_mem_unmap(ucp_context_h, ucp_mem_h memh) try {
 
 ucs_status_t ucp_mem_query(const ucp_mem_h memh, ucp_mem_attr_t* attr) {
     if (memh == nullptr || attr == nullptr) return UCS_ERR_INVALID_PARAM;
+    const auto wants = wanted_of(attr);
     const Memory& memory = unwrap(memh);
-    if ((attr->field_mask & UCP_MEM_ATTR_FIELD_ADDRESS) != 0) attr->address = memory.address();
-    if ((attr->field_mask & UCP_MEM_ATTR_FIELD_LENGTH) != 0) attr->length = memory.length();
-    if ((attr->field_mask & UCP_MEM_ATTR_FIELD_MEM_TYPE) != 0) {
-        attr->mem_type = memory.type();
-    }
+    if (wants(UCP_MEM_ATTR_FIELD_ADDRESS)) attr->address = memory.address();
+    if (wants(UCP_MEM_ATTR_FIELD_LENGTH)) attr->length = memory.length();
+    if (wants(UCP_MEM_ATTR_FIELD_MEM_TYPE)) attr->mem_type = memory.type();
     return UCS_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "ucp/api/ucpx.h"
 #include "ucp/base/handles.h"
+#include "ucp/capi/compat.h"
 #include "ucp/mem/device_memory.h"
 #include "ucp/on_stream/operations.h"
 #include "ucp/worker/worker.h"
@@ -339,7 +340,7 @@ ucs_status_t ucpx_stream_wait(ucp_worker_h worker, ucs_status_ptr_t request, voi
 ucs_status_t ucpx_stream_op_query(ucpx_stream_op_h op, ucpx_stream_op_attr_t* attr) {
     const StreamOperation& operation = unwrap(op);
     GateLock lock(operation.owner->gate());
-    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    const auto wants = wanted_of(attr);
     if (wants(UCPX_STREAM_OP_ATTR_FIELD_STATUS)) attr->status = operation.status();
     if (wants(UCPX_STREAM_OP_ATTR_FIELD_RUNS)) {
         attr->runs = operation.runs;
@@ -356,15 +357,14 @@ void ucpx_stream_op_release(ucpx_stream_op_h op) {
     operation.owner->release(operation);
 }
 
-ucs_status_t ucpx_worker_start_thread(ucp_worker_h worker_h) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    if (worker.thread_mode() != UCS_THREAD_MODE_MULTI) return UCS_ERR_UNSUPPORTED;
-    std::unique_ptr<ProgressThread>& thread = operations_of(worker).thread();
-    if (thread != nullptr) return UCS_OK;
-    return ProgressThread::create([worker_h] { return ucp_worker_progress(worker_h); }, &thread);
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucpx_worker_start_thread(ucp_worker_h worker_h) {
+    return locked(worker_h, [&](Worker& worker) {
+        if (worker.thread_mode() != UCS_THREAD_MODE_MULTI) return UCS_ERR_UNSUPPORTED;
+        std::unique_ptr<ProgressThread>& thread = operations_of(worker).thread();
+        if (thread != nullptr) return UCS_OK;
+        return ProgressThread::create([worker_h] { return ucp_worker_progress(worker_h); },
+                                      &thread);
+    });
 }
 
 void ucpx_worker_stop_thread(ucp_worker_h worker_h) {

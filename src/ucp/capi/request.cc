@@ -73,18 +73,17 @@ int ucp_request_is_completed(void* request) {
 }
 
 ucs_status_t ucp_request_query(void* handle, ucp_request_attr_t* attr) try {
+    const auto wants = wanted_of(attr);
     Request& request = Request::from_handle(handle);
     GateLock lock(request.pool->gate());
-    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING) != 0) {
-        if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE) == 0) {
+    if (wants(UCP_REQUEST_ATTR_FIELD_INFO_STRING)) {
+        if (!wants(UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
             return UCS_ERR_INVALID_PARAM;
         }
         snprintf(attr->debug_string, attr->debug_string_size, "%s", describe(request).c_str());
     }
-    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_STATUS) != 0) attr->status = status_of(request);
-    if ((attr->field_mask & UCP_REQUEST_ATTR_FIELD_MEM_TYPE) != 0) {
-        attr->mem_type = memory_type_of(request);
-    }
+    if (wants(UCP_REQUEST_ATTR_FIELD_STATUS)) attr->status = status_of(request);
+    if (wants(UCP_REQUEST_ATTR_FIELD_MEM_TYPE)) attr->mem_type = memory_type_of(request);
     return UCS_OK;
 } catch (const std::bad_alloc&) {
     return UCS_ERR_NO_MEMORY;

@@ -13,41 +13,15 @@ using namespace ucp;
 
 namespace {
 
-/** Parameters of the calls whose callback has no user data (see tag_receive.cc). */
-ucp_request_param_t older_params(ucp_send_callback_t callback) {
-    ucp_request_param_t params{};
-    if (callback != nullptr) {
-        params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK;
-        params.cb.send =
-            reinterpret_cast<ucp_send_nbx_callback_t>(reinterpret_cast<void (*)()>(callback));
-    }
-    return params;
-}
-
 bool device_op(ucp_atomic_op_t opcode, uct::AtomicOp* op) {
-    switch (opcode) {
-        case UCP_ATOMIC_OP_ADD:
-            *op = uct::AtomicOp::kAdd;
-            return true;
-        case UCP_ATOMIC_OP_SWAP:
-            *op = uct::AtomicOp::kSwap;
-            return true;
-        case UCP_ATOMIC_OP_CSWAP:
-            *op = uct::AtomicOp::kCompareSwap;
-            return true;
-        case UCP_ATOMIC_OP_AND:
-            *op = uct::AtomicOp::kAnd;
-            return true;
-        case UCP_ATOMIC_OP_OR:
-            *op = uct::AtomicOp::kOr;
-            return true;
-        case UCP_ATOMIC_OP_XOR:
-            *op = uct::AtomicOp::kXor;
-            return true;
-        case UCP_ATOMIC_OP_LAST:
-            break;
-    }
-    return false;
+    using uct::AtomicOp;
+    static constexpr AtomicOp kOps[UCP_ATOMIC_OP_LAST] = {AtomicOp::kAdd,         AtomicOp::kSwap,
+                                                          AtomicOp::kCompareSwap, AtomicOp::kAnd,
+                                                          AtomicOp::kOr,          AtomicOp::kXor};
+    const auto index = static_cast<size_t>(opcode);
+    if (index >= UCP_ATOMIC_OP_LAST) return false;
+    *op = kOps[index];
+    return true;
 }
 
 ucs_status_t load(const void* from, size_t size, uint64_t* value) {
@@ -206,12 +180,14 @@ ucs_status_t ucp_get_nbi(ucp_ep_h ep, void* buffer, size_t length, uint64_t remo
 
 ucs_status_ptr_t ucp_put_nb(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb) {
-    return start_rma<Direction::kPut>(ep, buffer, length, remote_addr, rkey, older_params(cb));
+    return start_rma<Direction::kPut>(ep, buffer, length, remote_addr, rkey,
+                                      *OldParams().send_callback(cb).get());
 }
 
 ucs_status_ptr_t ucp_get_nb(ucp_ep_h ep, void* buffer, size_t length, uint64_t remote_addr,
                             ucp_rkey_h rkey, ucp_send_callback_t cb) {
-    return start_rma<Direction::kGet>(ep, buffer, length, remote_addr, rkey, older_params(cb));
+    return start_rma<Direction::kGet>(ep, buffer, length, remote_addr, rkey,
+                                      *OldParams().send_callback(cb).get());
 }
 
 ucs_status_t ucp_put(ucp_ep_h ep, const void* buffer, size_t length, uint64_t remote_addr,
@@ -270,7 +246,7 @@ ucs_status_ptr_t ucp_atomic_fetch_nb(ucp_ep_h ep, ucp_atomic_fetch_op_t opcode, 
     if (opcode >= UCP_ATOMIC_FETCH_OP_LAST || result == nullptr)
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     return start_atomic(ep, kOps[opcode], value, op_size, result, remote_addr, rkey,
-                        older_params(cb));
+                        *OldParams().send_callback(cb).get());
 }
 
 ucs_status_t ucp_atomic_add32(ucp_ep_h ep, uint32_t add, uint64_t remote_addr, ucp_rkey_h rkey) {

@@ -37,13 +37,11 @@ ucs_status_ptr_t ucp_stream_send_nb(ucp_ep_h ep, const void* buffer, size_t coun
 }
 
 ucs_status_ptr_t ucp_stream_recv_nbx(ucp_ep_h ep, void* buffer, size_t count, size_t* length,
-                                     const ucp_request_param_t* param) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).streams().of(endpoint).receive(buffer, count, length,
-                                                              OpParams(param));
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+                                     const ucp_request_param_t* param) {
+    return locked(ep, [&](Endpoint& endpoint) {
+        return worker_of(endpoint).streams().of(endpoint).receive(buffer, count, length,
+                                                                  OpParams(param));
+    });
 }
 
 ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
@@ -54,12 +52,10 @@ ucs_status_ptr_t ucp_stream_recv_nb(ucp_ep_h ep, void* buffer, size_t count,
         OldParams().datatype(datatype).flags(flags).stream_callback(cb).get());
 }
 
-ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    return worker_of(endpoint).streams().of(endpoint).borrow(length);
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+ucs_status_ptr_t ucp_stream_recv_data_nb(ucp_ep_h ep, size_t* length) {
+    return locked(ep, [&](Endpoint& endpoint) {
+        return worker_of(endpoint).streams().of(endpoint).borrow(length);
+    });
 }
 
 void ucp_stream_data_release(ucp_ep_h ep, void* data) {

@@ -111,6 +111,14 @@ ucp_request_param_t older_params(ucp_datatype_t datatype, ucp_tag_recv_callback_
     return params;
 }
 
+/** Out of the way of workers that one thread uses. */
+[[gnu::noinline]] ucs_status_ptr_t receive_locked(Worker& worker, void* buffer, size_t count,
+                                                  ucp_tag_t tag, ucp_tag_t tag_mask,
+                                                  const ucp_request_param_t* param) {
+    GateLock lock(worker.gate());
+    return worker.tags().receive(buffer, count, tag, tag_mask, OpParams(param));
+}
+
 }  // namespace
 
 extern "C" {
@@ -118,9 +126,8 @@ extern "C" {
 ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void* buffer, size_t count, ucp_tag_t tag,
                                   ucp_tag_t tag_mask, const ucp_request_param_t* param) {
     Worker& self = unwrap(worker);
-    if (!self.gate().has_threads()) [[likely]]
-        return self.tags().receive(buffer, count, tag, tag_mask, OpParams(param));
-    GateLock lock(self.gate());
+    if (self.gate().has_threads()) [[unlikely]]
+        return receive_locked(self, buffer, count, tag, tag_mask, param);
     return self.tags().receive(buffer, count, tag, tag_mask, OpParams(param));
 }
 

@@ -11,6 +11,7 @@
 #include "ucp/base/handles.h"
 #include "ucp/bulk/batch/batch.h"
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
+#include "ucp/capi/compat.h"
 #include "ucp/lanes/driver/lane_driver.h"
 #include "ucp/worker/worker.h"
 
@@ -63,7 +64,7 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     const lanes::Link* found = driver.link_of(endpoint);
     const lanes::Link none;
     const lanes::Link& link = found != nullptr ? *found : none;
-    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    const auto wants = wanted_of(attr);
     if (wants(UCPX_EP_ATTR_FIELD_PEER_UID)) attr->peer_uid = endpoint.remote_uuid();
     if (wants(UCPX_EP_ATTR_FIELD_ADAPTIVE)) attr->adaptive = driver.is_adaptive(endpoint) ? 1 : 0;
     if (wants(UCPX_EP_ATTR_FIELD_STATE)) {
@@ -93,24 +94,20 @@ ucs_status_t ucpx_ep_query(ucp_ep_h ep, ucpx_ep_attr_t* attr) {
     return UCS_OK;
 }
 
-ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    if (policy < UCPX_LANE_POLICY_AUTO || policy >= UCPX_LANE_POLICY_LAST) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    return worker_of(endpoint).lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucpx_ep_lanes_request(ucp_ep_h ep, ucpx_lane_policy_t policy) {
+    return locked(ep, [&](Endpoint& endpoint) {
+        if (policy < UCPX_LANE_POLICY_AUTO || policy >= UCPX_LANE_POLICY_LAST) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        return worker_of(endpoint).lanes().set_policy(endpoint, static_cast<lanes::Policy>(policy));
+    });
 }
 
-ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight) try {
-    Endpoint& endpoint = unwrap(ep);
-    GateLock lock(endpoint.gate());
-    if (!(weight >= 0 && weight <= UCPX_LANE_MAX_WEIGHT)) return UCS_ERR_INVALID_PARAM;
-    return worker_of(endpoint).lanes().set_weight(endpoint, weight);
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucpx_ep_lanes_weight(ucp_ep_h ep, double weight) {
+    return locked(ep, [&](Endpoint& endpoint) {
+        if (!(weight >= 0 && weight <= UCPX_LANE_MAX_WEIGHT)) return UCS_ERR_INVALID_PARAM;
+        return worker_of(endpoint).lanes().set_weight(endpoint, weight);
+    });
 }
 
 ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) try {
@@ -119,7 +116,7 @@ ucs_status_t ucpx_worker_query(ucp_worker_h worker_h, ucpx_worker_attr_t* attr) 
     LaneDriver& driver = worker.lanes();
     const lanes::Negotiator& negotiator = driver.negotiator();
     const lanes::Counters& counters = negotiator.counters();
-    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    const auto wants = wanted_of(attr);
     if (wants(UCPX_WORKER_ATTR_FIELD_UID)) attr->uid = worker.uuid();
     if (wants(UCPX_WORKER_ATTR_FIELD_SLOTS)) {
         attr->cap = negotiator.config().cap;
@@ -201,18 +198,16 @@ ucs_status_t ucpx_worker_set_lane_callback(ucp_worker_h worker_h, ucpx_lane_call
 // --- why lanes are what they are ---
 
 ucs_status_t ucpx_worker_explain(ucp_worker_h worker_h, const ucp_address_t* address, size_t length,
-                                 unsigned flags, FILE* stream) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    WorkerAddress peer;
-    const ucs_status_t status =
-        unpack_address({reinterpret_cast<const std::byte*>(address), length}, &peer);
-    if (status != UCS_OK) return status;
-    if ((flags & UCPX_EXPLAIN_FLAG_OTHER_HOST) != 0) ++peer.host;
-    worker.planner().explain(peer, stream);
-    return UCS_OK;
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+                                 unsigned flags, FILE* stream) {
+    return locked(worker_h, [&](Worker& worker) {
+        WorkerAddress peer;
+        const ucs_status_t status =
+            unpack_address({reinterpret_cast<const std::byte*>(address), length}, &peer);
+        if (status != UCS_OK) return status;
+        if ((flags & UCPX_EXPLAIN_FLAG_OTHER_HOST) != 0) ++peer.host;
+        worker.planner().explain(peer, stream);
+        return UCS_OK;
+    });
 }
 
 // --- batches ---

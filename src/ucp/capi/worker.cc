@@ -63,7 +63,7 @@ void ucp_worker_destroy(ucp_worker_h worker) {
 ucs_status_t ucp_worker_query(ucp_worker_h worker_h, ucp_worker_attr_t* attr) try {
     Worker& worker = unwrap(worker_h);
     GateLock lock(worker.gate());
-    const auto wants = [&](uint64_t field) { return (attr->field_mask & field) != 0; };
+    const auto wants = wanted_of(attr);
     if (wants(UCP_WORKER_ATTR_FIELD_THREAD_MODE)) attr->thread_mode = worker.thread_mode();
     if (wants(UCP_WORKER_ATTR_FIELD_ADDRESS)) {
         const uint32_t flags = wants(UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS) ? attr->address_flags : 0;
@@ -172,47 +172,37 @@ ucs_status_t ucp_worker_fence(ucp_worker_h worker_h) {
     return UCS_OK;
 }
 
-ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_param_t* param) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    return worker.flush(OpParams(param));
-} catch (const std::bad_alloc&) {
-    return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker_h, const ucp_request_param_t* param) {
+    return locked(worker_h, [&](Worker& worker) { return worker.flush(OpParams(param)); });
 }
 
 ucs_status_ptr_t ucp_worker_flush_nb(ucp_worker_h worker, unsigned, ucp_send_callback_t cb) {
     return ucp_worker_flush_nbx(worker, OldParams().send_callback(cb).get());
 }
 
-ucs_status_t ucp_worker_flush(ucp_worker_h worker_h) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    return wait_for(worker, worker.flush(OpParams(OldParams().get())));
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucp_worker_flush(ucp_worker_h worker_h) {
+    return locked(worker_h, [&](Worker& worker) {
+        return wait_for(worker, worker.flush(OpParams(OldParams().get())));
+    });
 }
 
 // --- sleeping ---
 
-ucs_status_t ucp_worker_get_efd(ucp_worker_h worker_h, int* fd) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    Wakeup* wakeup = nullptr;
-    const ucs_status_t status = worker.wakeup(&wakeup);
-    if (status == UCS_OK) *fd = wakeup->descriptor();
-    return status;
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucp_worker_get_efd(ucp_worker_h worker_h, int* fd) {
+    return locked(worker_h, [&](Worker& worker) {
+        Wakeup* wakeup = nullptr;
+        const ucs_status_t status = worker.wakeup(&wakeup);
+        if (status == UCS_OK) *fd = wakeup->descriptor();
+        return status;
+    });
 }
 
-ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) try {
-    Worker& worker = unwrap(worker_h);
-    GateLock lock(worker.gate());
-    Wakeup* wakeup = nullptr;
-    const ucs_status_t status = worker.wakeup(&wakeup);
-    return status == UCS_OK ? wakeup->arm() : status;
-} catch (const std::bad_alloc&) {
-    return UCS_ERR_NO_MEMORY;
+ucs_status_t ucp_worker_arm(ucp_worker_h worker_h) {
+    return locked(worker_h, [&](Worker& worker) {
+        Wakeup* wakeup = nullptr;
+        const ucs_status_t status = worker.wakeup(&wakeup);
+        return status == UCS_OK ? wakeup->arm() : status;
+    });
 }
 
 ucs_status_t ucp_worker_wait(ucp_worker_h worker_h) try {

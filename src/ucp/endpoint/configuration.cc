@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "ucp/select/protocol_report.h"
 #include "ucp/select/report.h"
 #include "ucs/log/log.h"
-#include "ucs/log/requested.h"
 #include "ucs/memory/detector.h"
+#include "ucs/type/names.h"
 
 namespace ucp {
 namespace {
@@ -20,33 +19,16 @@ constexpr uint32_t kGets = uct::kGetBcopy | uct::kGetZcopy;
 constexpr uint32_t kChains = uct::kPutChain | uct::kGetChain;
 
 std::string_view name(Role role) {
-    switch (role) {
-        case Role::kMessages:
-            return "messages";
-        case Role::kRemoteMemory:
-            return "put, get";
-        case Role::kAtomics:
-            return "atomics";
-        case Role::kBulk:
-            return "bulk";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"messages", "put, get", "atomics", "bulk"};
+    return ucs::name_in<Role::kBulk>(kNames, role);
 }
 
 std::string_view reason(Service service) {
-    switch (service) {
-        case Service::kNone:
-            return "not served";
-        case Service::kDirect:
-            return "directly";
-        case Service::kStaged:
-            return "staged in pinned host memory";
-        case Service::kByDevices:
-            return "by the devices, staged in pinned host memory where they cannot";
-        case Service::kByMessages:
-            return "by messages: the peer's processor acts";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {
+        "not served", "directly", "staged in pinned host memory",
+        "by the devices, staged in pinned host memory where they cannot",
+        "by messages: the peer's processor acts"};
+    return ucs::name_in<Service::kByMessages>(kNames, service);
 }
 
 bool is_within_host(uct::DeviceType type) {

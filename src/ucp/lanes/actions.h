@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,35 +12,32 @@ namespace ucp::lanes {
 // What the events so far have led to and the sink has not been asked for yet, in order.
 class Actions {
   public:
-    enum class Kind : std::uint8_t {
-        kSend,
-        kCreate,
-        kConnect,
-        kDestroy,
-        kKeep,
-        kTake,
-        kDropKept,
-        kStartSwitch,
-        kOpenWindow,
-        kOpenGate,
-        kStopAndMark,
-        kFlush,
-        kOpenEarly,
-        kResume,
-        kFail,
-        kClosed,
-        kNotify,
-    };
-
     explicit Actions(Sink& sink) : sink_(sink) {}
 
-    void add(Kind kind, Peer peer) { waiting_.push_back({kind, peer}); }
-    // Of the kinds that have a message, or an address in it.
-    void add(Kind kind, Peer peer, Message message);
+    // A function of the sink's that takes the peer and, with it, a message or an address in it.
+    template <auto kCall>
+    void add(Peer peer, Message message = {}) {
+        const auto call = [](Sink& sink, const Action& action) {
+            if constexpr (std::is_invocable_v<decltype(kCall), Sink&, Peer>) {
+                (sink.*kCall)(action.peer);
+            } else if constexpr (std::is_invocable_v<decltype(kCall), Sink&, Peer, Message>) {
+                (sink.*kCall)(action.peer, action.message);
+            } else {
+                (sink.*kCall)(action.peer, action.message.address);
+            }
+        };
+        waiting_.push_back({call, peer, std::move(message)});
+    }
     // With a message of the link's round that has no fields.
-    void add(Kind kind, const Link& link, MessageType type);
-    void send(Peer peer, Message message) { add(Kind::kSend, peer, std::move(message)); }
-    void send(const Link& link, MessageType type) { add(Kind::kSend, link, type); }
+    template <auto kCall>
+    void add(const Link& link, MessageType type) {
+        Message message;
+        message.type = type;
+        message.epoch = link.epoch;
+        add<kCall>(link.peer, std::move(message));
+    }
+    void send(Peer peer, Message message) { add<&Sink::send>(peer, std::move(message)); }
+    void send(const Link& link, MessageType type) { add<&Sink::send>(link, type); }
     void fail(Peer peer, ucs_status_t status);
     void drop_kept(const PeerId& id);
     void notify(Peer peer, const Change& change);
@@ -51,15 +48,13 @@ class Actions {
 
   private:
     struct Action {
-        Kind kind;
+        void (*call)(Sink& sink, const Action& action);
         Peer peer;
         Message message{};
         Change change{};
         ucs_status_t status = UCS_OK;
         PeerId kept_for{};
     };
-
-    void carry_out(const Action& action);
 
     Sink& sink_;
     std::vector<Action> waiting_;

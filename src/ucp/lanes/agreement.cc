@@ -120,7 +120,7 @@ void Negotiator::on_request(Link& link, const Message& message) {
         rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.life == Link::Life::kClosing) {
             deny(link, message.epoch, DenyReason::kRefused, {});
-            context_.actions.add(Actions::Kind::kClosed, link.peer);
+            context_.actions.add<&Sink::closed>(link.peer);
             return;
         }
     }
@@ -249,7 +249,7 @@ void Negotiator::on_accept(Link& link, Epoch kept) {
     if (link.state == LinkState::kWithdrawing) {
         rounds_.set_state(link, LinkState::kIdle, Reason::kProgress);
         if (link.life == Link::Life::kClosing) {
-            context_.actions.add(Actions::Kind::kClosed, link.peer);
+            context_.actions.add<&Sink::closed>(link.peer);
         }
         return;
     }
@@ -268,7 +268,7 @@ void Negotiator::on_deny(Link& link, DenyReason why, const Rank& floor) {
     if (why == DenyReason::kOutranked) link.denied_floor = floor;
     if (was_withdrawn) {
         if (link.life == Link::Life::kClosing) {
-            context_.actions.add(Actions::Kind::kClosed, link.peer);
+            context_.actions.add<&Sink::closed>(link.peer);
         }
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/lanes/link.h"
 
-#include <iterator>
+#include "ucs/type/names.h"
 
 namespace ucp::lanes {
 
@@ -9,47 +9,27 @@ const char* name(LinkState state) {
     static constexpr const char* kNames[] = {
         "idle",  "requested", "withdrawing", "committed", "creating", "connecting",
         "ready", "switching", "established", "demoting",  "releasing"};
-    static_assert(std::size(kNames) == kLinkStates);
-    const auto index = static_cast<std::size_t>(state);
-    return index < kLinkStates ? kNames[index] : "unknown";
+    return ucs::name_in<LinkState::kReleasing>(kNames, state);
 }
 
 const char* name(Reason reason) {
-    switch (reason) {
-        case Reason::kNone:
-            return "never negotiated";
-        case Reason::kHot:
-            return "hot";
-        case Reason::kAsked:
-            return "the peer asked";
-        case Reason::kOutranked:
-            return "outranked";
-        case Reason::kBusy:
-            return "the peer was busy";
-        case Reason::kRefused:
-            return "the peer refused";
-        case Reason::kCold:
-            return "cold";
-        case Reason::kPeer:
-            return "the peer gave it back";
-        case Reason::kPolicy:
-            return "as told";
-        case Reason::kClosing:
-            return "closing";
-        case Reason::kNoLane:
-            return "no lane could be made";
-        case Reason::kNoAnswer:
-            return "the peer did not answer";
-        case Reason::kFailed:
-            return "the lane failed";
-        case Reason::kDied:
-            return "the peer died";
-        case Reason::kProgress:
-            return "in progress";
-        case Reason::kFull:
-            return "the lane was full";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"never negotiated",
+                                             "hot",
+                                             "the peer asked",
+                                             "outranked",
+                                             "the peer was busy",
+                                             "the peer refused",
+                                             "cold",
+                                             "the peer gave it back",
+                                             "as told",
+                                             "closing",
+                                             "no lane could be made",
+                                             "the peer did not answer",
+                                             "the lane failed",
+                                             "the peer died",
+                                             "in progress",
+                                             "the lane was full"};
+    return ucs::name_in<Reason::kFull>(kNames, reason);
 }
 
 bool Round::fits(LinkState state) const {

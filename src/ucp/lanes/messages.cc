@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "ucs/type/names.h"
+
 namespace ucp::lanes {
 namespace {
 
@@ -148,35 +150,18 @@ const char* name(MessageType type) {
     static constexpr const char* kNames[] = {
         "none", "SCORE",    "REQUEST", "ACCEPT",    "DENY",    "WITHDRAW", "LANE", "READY",
         "MARK", "MARK_ACK", "DMARK",   "DMARK_ACK", "FLUSHED", "PING",     "PONG", "GONE"};
-    static_assert(std::size(kNames) == static_cast<std::size_t>(kLastMessageType) + 1);
-    const auto index = static_cast<std::size_t>(type);
-    return index < std::size(kNames) ? kNames[index] : "unknown";
+    return ucs::name_in<kLastMessageType>(kNames, type);
 }
 
 const char* name(DenyReason reason) {
-    switch (reason) {
-        case DenyReason::kBusy:
-            return "busy";
-        case DenyReason::kOutranked:
-            return "outranked";
-        case DenyReason::kRefused:
-            return "refused";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"unknown", "busy", "outranked", "refused"};
+    return ucs::name_in<DenyReason::kRefused>(kNames, reason);
 }
 
 const char* name(WithdrawReason reason) {
-    switch (reason) {
-        case WithdrawReason::kNoLane:
-            return "no lane";
-        case WithdrawReason::kNoAnswer:
-            return "no answer";
-        case WithdrawReason::kClosing:
-            return "closing";
-        case WithdrawReason::kPolicy:
-            return "policy";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"unknown", "no lane", "no answer", "closing",
+                                             "policy"};
+    return ucs::name_in<WithdrawReason::kPolicy>(kNames, reason);
 }
 
 std::size_t encoded_size(const Message& message) {

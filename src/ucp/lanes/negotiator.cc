@@ -491,7 +491,7 @@ void Negotiator::on_close(Peer peer) {
     Event event(*this);
     Link* link = track(peer, kMaxScore, true);
     if (link == nullptr) {
-        context_.actions.add(Actions::Kind::kClosed, peer);
+        context_.actions.add<&Sink::closed>(peer);
     } else if (link->life == Link::Life::kOpen) {
         close(*link);
     }
@@ -512,7 +512,7 @@ void Negotiator::close(Link& link) {
     link.life = Link::Life::kClosing;
     scoreboard_.update_local(link);
     step_down(link, Reason::kClosing);
-    if (holds_nothing) context_.actions.add(Actions::Kind::kClosed, link.peer);
+    if (holds_nothing) context_.actions.add<&Sink::closed>(link.peer);
 }
 
 // Gives up whatever the link has or is after, as far as that can be done now.

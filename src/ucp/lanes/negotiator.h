@@ -32,8 +32,7 @@ struct Measured {
 class Negotiator final : private Ranking::Listener {
   public:
     Negotiator(const Config& config, std::uint64_t worker, Sink& sink);
-    Negotiator(const Negotiator&) = delete;
-    Negotiator& operator=(const Negotiator&) = delete;
+    Negotiator(Negotiator&&) = delete;
     ~Negotiator() { by_deadline_.clear(); }
 
     // --- time. set_time() before the events of a moment; advance() at next_deadline().
@@ -120,8 +119,7 @@ class Negotiator final : private Ranking::Listener {
     class Event {
       public:
         explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {}
-        Event(const Event&) = delete;
-        Event& operator=(const Event&) = delete;
+        Event(Event&&) = delete;
         ~Event() {
             negotiator_.make_progress();
             negotiator_.context_.actions.carry_out();

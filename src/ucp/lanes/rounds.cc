@@ -8,7 +8,6 @@
 namespace ucp::lanes {
 namespace {
 
-using Kind = Actions::Kind;
 using Lane = Round::Lane;
 using PeerStep = Round::PeerStep;
 using Acknowledged = Round::Acknowledged;
@@ -122,7 +121,11 @@ void Rounds::create(Link& link) {
     context_.counters.reused += is_kept;
     link.round.lane = Lane::kCreating;
     set_state(link, LinkState::kCreating, Reason::kProgress);
-    context_.actions.add(is_kept ? Kind::kTake : Kind::kCreate, link.peer);
+    if (is_kept) {
+        context_.actions.add<&Sink::take_lane>(link.peer);
+    } else {
+        context_.actions.add<&Sink::create_lane>(link.peer);
+    }
     assert(link.round.fits(link.state));
 }
 
@@ -131,7 +134,7 @@ void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::
     assert(link.state == LinkState::kCreating || link.state == LinkState::kReleasing);
     const bool is_short = status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY;
     if (is_short && link.state == LinkState::kCreating && kept_.drop_oldest()) {
-        context_.actions.add(Kind::kCreate, link.peer);
+        context_.actions.add<&Sink::create_lane>(link.peer);
         return;
     }
     if (status != UCS_OK) {
@@ -164,7 +167,7 @@ void Rounds::connect(Link& link) {
     link.round.lane = Lane::kConnecting;
     Message message;
     message.address = std::move(link.round.address);
-    context_.actions.add(Kind::kConnect, link.peer, std::move(message));
+    context_.actions.add<&Sink::connect_lane>(link.peer, std::move(message));
 }
 
 void Rounds::lane_ready(Link& link, ucs_status_t status) {
@@ -184,7 +187,7 @@ void Rounds::try_switch(Link& link) {
     if (link.state != LinkState::kReady || link.round.peer != PeerStep::kReady) return;
     set_state(link, LinkState::kSwitching, Reason::kProgress);
     link.round.direction.tx.begin(link.round.window);
-    context_.actions.add(Kind::kStartSwitch, link, MessageType::kMark);
+    context_.actions.add<&Sink::start_tx_switch>(link, MessageType::kMark);
 }
 
 void Rounds::try_established(Link& link) {
@@ -227,7 +230,7 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             if (!step(PeerStep::kMark)) break;
             round.direction.rx.mark();
             context_.actions.send(link, MessageType::kMarkAck);
-            context_.actions.add(Kind::kOpenGate, link.peer);
+            context_.actions.add<&Sink::open_rx_gate>(link.peer);
             try_established(link);
             return UCS_OK;
         case MessageType::kMarkAck:
@@ -237,7 +240,7 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
             }
             round.acknowledged = Acknowledged::kMark;
             if (state == LinkState::kSwitching) {
-                context_.actions.add(Kind::kOpenWindow, link.peer);
+                context_.actions.add<&Sink::open_tx_window>(link.peer);
             }
             try_established(link);
             return UCS_OK;
@@ -247,20 +250,20 @@ ucs_status_t Rounds::on_message(Link& link, const Message& message) {
                 // This end's own MARK waits for room: it follows, and answers, when that is posted.
                 round.peer = PeerStep::kDmark;
                 round.direction.rx.dmark();
-                context_.actions.add(Kind::kOpenEarly, link.peer);
+                context_.actions.add<&Sink::open_early>(link.peer);
                 return UCS_OK;
             }
             if (state != LinkState::kDemoting) demote(link, Reason::kPeer);
             round.peer = PeerStep::kDmark;
             round.direction.rx.dmark();
-            context_.actions.add(Kind::kOpenEarly, link.peer);
+            context_.actions.add<&Sink::open_early>(link.peer);
             context_.actions.send(link, MessageType::kDmarkAck);
             finish_demotion(link);
             return UCS_OK;
         case MessageType::kDmarkAck:
             if (state != LinkState::kDemoting || !round.direction.tx.dmark_acknowledged()) break;
             round.acknowledged = Acknowledged::kDmark;
-            context_.actions.add(Kind::kResume, link.peer);
+            context_.actions.add<&Sink::resume_tx>(link.peer);
             if (round.flushed) context_.actions.send(link, MessageType::kFlushed);
             finish_demotion(link);
             return UCS_OK;
@@ -288,8 +291,8 @@ void Rounds::demote(Link& link, Reason reason) {
     ++context_.counters.demotions;
     set_state(link, LinkState::kDemoting, reason);
     link.round.direction.tx.stop();
-    context_.actions.add(Kind::kStopAndMark, link, MessageType::kDmark);
-    context_.actions.add(Kind::kFlush, link.peer);
+    context_.actions.add<&Sink::stop_tx_and_mark>(link, MessageType::kDmark);
+    context_.actions.add<&Sink::flush_lane>(link.peer);
     assert(link.round.fits(link.state));
 }
 
@@ -425,14 +428,18 @@ void Rounds::release(Link& link, Reason reason) {
 
 void Rounds::destroy(Link& link) {
     link.round.lane = Lane::kDestroying;
-    context_.actions.add(link.round.keeps ? Kind::kKeep : Kind::kDestroy, link.peer);
+    if (link.round.keeps) {
+        context_.actions.add<&Sink::keep_lane>(link.peer);
+    } else {
+        context_.actions.add<&Sink::destroy_lane>(link.peer);
+    }
 }
 
 void Rounds::released(Link& link, Reason reason) {
     set_state(link, LinkState::kIdle, reason);
     link.round = {};
     link.retry_at = std::max(link.retry_at, context_.now + context_.config.busy_retry);
-    if (link.life == Link::Life::kClosing) context_.actions.add(Kind::kClosed, link.peer);
+    if (link.life == Link::Life::kClosing) context_.actions.add<&Sink::closed>(link.peer);
 }
 
 }  // namespace ucp::lanes

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/lanes/switch.h"
 
+#include "ucs/type/names.h"
+
 namespace ucp::lanes {
 
 bool TxDirection::begin(std::uint32_t window) {
@@ -55,21 +57,9 @@ bool RxDirection::dmark() {
 }
 
 const char* name(TxDirection::State state) {
-    switch (state) {
-        case TxDirection::State::kScalable:
-            return "scalable";
-        case TxDirection::State::kMarking:
-            return "marking";
-        case TxDirection::State::kWindowed:
-            return "windowed";
-        case TxDirection::State::kDedicated:
-            return "dedicated";
-        case TxDirection::State::kLeaving:
-            return "leaving";
-        case TxDirection::State::kLeft:
-            return "left";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"scalable",  "marking", "windowed",
+                                             "dedicated", "leaving", "left"};
+    return ucs::name_in<TxDirection::State::kLeft>(kNames, state);
 }
 
 }  // namespace ucp::lanes

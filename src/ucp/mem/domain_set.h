@@ -126,8 +126,7 @@ class DomainLock {
     ~DomainLock() {
         if (mutex_ != nullptr) mutex_->unlock();
     }
-    DomainLock(const DomainLock&) = delete;
-    DomainLock& operator=(const DomainLock&) = delete;
+    DomainLock(DomainLock&&) = delete;
 
   private:
     std::recursive_mutex* mutex_;

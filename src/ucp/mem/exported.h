@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 
 #include "ucs/type/status.h"

@@ -81,8 +81,7 @@ class MemoryEvents {
   public:
     MemoryEvents() = default;
     ~MemoryEvents();
-    MemoryEvents(const MemoryEvents&) = delete;
-    MemoryEvents& operator=(const MemoryEvents&) = delete;
+    MemoryEvents(MemoryEvents&&) = delete;
 
     /** @return false: there are no events, and nothing is remembered truly */
     bool report_to(Invalidations& invalidations);

@@ -22,8 +22,7 @@ class ProgressThread {
                                std::unique_ptr<ProgressThread>* thread);
     /** Waits for it. */
     ~ProgressThread();
-    ProgressThread(const ProgressThread&) = delete;
-    ProgressThread& operator=(const ProgressThread&) = delete;
+    ProgressThread(ProgressThread&&) = delete;
 
     bool is_current() const { return thread_.get_id() == std::this_thread::get_id(); }
 

@@ -38,8 +38,7 @@ class Gate {
 
     Gate() { ucs::MemoryGate::instance().watch(bits_); }
     ~Gate() { ucs::MemoryGate::instance().unwatch(bits_); }
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
+    Gate(Gate&&) = delete;
 
     uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
     bool has_threads() const { return (bits() & kThreads) != 0; }
@@ -105,8 +104,7 @@ class GateLock {
         gate_->end_call();
         gate_->mutex().unlock();
     }
-    GateLock(const GateLock&) = delete;
-    GateLock& operator=(const GateLock&) = delete;
+    GateLock(GateLock&&) = delete;
 
   private:
     Gate* gate_;

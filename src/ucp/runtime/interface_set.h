@@ -93,8 +93,7 @@ class InterfaceSet {
     };
 
     InterfaceSet();
-    InterfaceSet(const InterfaceSet&) = delete;
-    InterfaceSet& operator=(const InterfaceSet&) = delete;
+    InterfaceSet(InterfaceSet&&) = delete;
 
     /**
      * Opens what the context admits; handlers of messages may be set before and after.

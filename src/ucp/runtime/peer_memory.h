@@ -18,8 +18,7 @@ namespace ucp {
 class PeerMemory {
   public:
     PeerMemory() = default;
-    PeerMemory(const PeerMemory&) = delete;
-    PeerMemory& operator=(const PeerMemory&) = delete;
+    PeerMemory(PeerMemory&&) = delete;
 
     void set_limit(size_t bytes) { limit_ = bytes; }
     size_t limit() const { return limit_; }
@@ -67,8 +66,7 @@ class HeldBytes {
   public:
     HeldBytes() = default;
     ~HeldBytes() { release(); }
-    HeldBytes(const HeldBytes&) = delete;
-    HeldBytes& operator=(const HeldBytes&) = delete;
+    HeldBytes(HeldBytes&&) = delete;
 
     /**
      * Without memory for the account the message is not counted.

@@ -123,8 +123,7 @@ struct File {
     ~File() {
         if (descriptor >= 0) close(descriptor);
     }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
+    File(File&&) = delete;
     const int descriptor;
 };
 

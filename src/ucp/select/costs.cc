@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "ucs/log/log.h"
+#include "ucs/type/names.h"
 
 namespace ucp::select {
 namespace {
@@ -66,19 +67,8 @@ CostModel measure() {
 }  // namespace
 
 std::string_view name(Origin origin) {
-    switch (origin) {
-        case Origin::kAssumed:
-            return "assumed";
-        case Origin::kMeasured:
-            return "measured";
-        case Origin::kKept:
-            return "kept";
-        case Origin::kLearned:
-            return "learned";
-        case Origin::kUser:
-            return "set";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"assumed", "measured", "kept", "learned", "set"};
+    return ucs::name_in<Origin::kUser>(kNames, origin);
 }
 
 const CostModel& CostModel::measured() {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ucp/select/protocol_report.h"
 
 #include <fmt/format.h>
 
@@ -8,40 +7,20 @@
 #include <vector>
 
 #include "ucp/select/report.h"
+#include "ucs/type/names.h"
 
 namespace ucp::select {
 namespace {
 
 std::string_view name(Operation operation) {
-    switch (operation) {
-        case Operation::kTag:
-            return "tag";
-        case Operation::kActiveMessage:
-            return "active message";
-        case Operation::kStream:
-            return "stream";
-        case Operation::kPut:
-            return "put";
-        case Operation::kGet:
-            return "get";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"tag", "active message", "stream", "put", "get"};
+    return ucs::name_in<Operation::kGet>(kNames, operation);
 }
 
 std::string_view name(BufferClass buffer) {
-    switch (buffer) {
-        case BufferClass::kContiguous:
-            return "contiguous";
-        case BufferClass::kRegistered:
-            return "registered";
-        case BufferClass::kPacked:
-            return "packed";
-        case BufferClass::kDevice:
-            return "of a device";
-        case BufferClass::kMapped:
-            return "of a device, mapped";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"contiguous", "registered", "packed", "of a device",
+                                             "of a device, mapped"};
+    return ucs::name_in<BufferClass::kMapped>(kNames, buffer);
 }
 
 /** A length inside the range that stands for it. */

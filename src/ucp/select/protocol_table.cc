@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ucs/type/names.h"
+
 namespace ucp::select {
 namespace {
 
@@ -314,25 +316,10 @@ std::vector<size_t> turning_points(const std::vector<Alternative>& alternatives)
 }  // namespace
 
 std::string_view name(Protocol protocol) {
-    switch (protocol) {
-        case Protocol::kShort:
-            return "short";
-        case Protocol::kCopy:
-            return "copy";
-        case Protocol::kZeroCopy:
-            return "zero copy";
-        case Protocol::kBulk:
-            return "bulk";
-        case Protocol::kByMessages:
-            return "by messages";
-        case Protocol::kRendezvous:
-            return "rendezvous";
-        case Protocol::kRendezvousBulk:
-            return "rendezvous, bulk";
-        case Protocol::kDirect:
-            return "direct";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {
+        "short",       "copy",       "zero copy",        "bulk",
+        "by messages", "rendezvous", "rendezvous, bulk", "direct"};
+    return ucs::name_in<Protocol::kDirect>(kNames, protocol);
 }
 
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,

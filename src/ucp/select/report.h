@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ucp/select/learned_costs.h"
+#include "ucp/select/protocol_table.h"
 #include "ucp/select/selection.h"
 
 /** The explanation of a choice of lanes as text. */
@@ -49,5 +53,25 @@ struct Report {
 
 /** A table: each candidate, what it costs in nanoseconds, part by part, and why it won or lost. */
 std::string write(const Report& report, std::span<const Candidate> candidates);
+
+/**
+ * Which protocol carries operations of which length over some lanes, for people: for each range the
+ * time that it is believed to take at one length, where the figures come from, and what the next
+ * best would take there, or why it does not come into question.
+ * @param indent  what each line begins with
+ */
+std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
+                               const Thresholds& thresholds, const std::string& indent);
+
+/**
+ * What was learned of tagged messages over a lane, for people: for each class of which something is
+ * known what either way takes, where the figure comes from and how many messages say so, and which
+ * one is used. "" if nothing is.
+ * @param ways  for each load
+ * @param table  what is chosen where too little is known
+ */
+std::string describe_learned(const LearnedCosts& learned,
+                             const std::array<std::optional<Ways>, kLoads>& ways,
+                             const ProtocolTable& table, const std::string& indent);
 
 }  // namespace ucp::select

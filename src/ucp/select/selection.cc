@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "ucs/sys/random.h"
+#include "ucs/type/names.h"
 
 namespace ucp::select {
 namespace {
@@ -247,49 +248,26 @@ std::vector<Candidate> explain(const WorkerAddress& own, const WorkerAddress& pe
 }
 
 std::string_view reason(Outcome outcome) {
-    switch (outcome) {
-        case Outcome::kChosen:
-            return "chosen";
-        case Outcome::kPartner:
-            return "chosen for hot endpoints, beside the scalable lane";
-        case Outcome::kRail:
-            return "a rail for bulk";
-        case Outcome::kCostlier:
-            return "another costs less";
-        case Outcome::kFarther:
-            return "another stays nearer";
-        case Outcome::kTied:
-            return "costs the same; the lot fell on another";
-        case Outcome::kOnlyAlone:
-            return "auxiliary, with nothing dedicated to bring up";
-        case Outcome::kNoLane:
-            return "dedicated, and not on the devices of the chosen lane";
-        case Outcome::kSlower:
-            return "dedicated, and another on these devices costs less";
-        case Outcome::kNotThere:
-            return "the peer does not have it";
-        case Outcome::kOtherWorker:
-            return "reaches this worker only";
-        case Outcome::kOtherHost:
-            return "the peer is on another host";
-        case Outcome::kUnreachable:
-            return "cannot reach the peer's device";
-        case Outcome::kNoMessages:
-            return "carries no messages";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"chosen",
+                                             "chosen for hot endpoints, beside the scalable lane",
+                                             "a rail for bulk",
+                                             "another costs less",
+                                             "another stays nearer",
+                                             "costs the same; the lot fell on another",
+                                             "auxiliary, with nothing dedicated to bring up",
+                                             "dedicated, and not on the devices of the chosen lane",
+                                             "dedicated, and another on these devices costs less",
+                                             "the peer does not have it",
+                                             "reaches this worker only",
+                                             "the peer is on another host",
+                                             "cannot reach the peer's device",
+                                             "carries no messages"};
+    return ucs::name_in<Outcome::kNoMessages>(kNames, outcome);
 }
 
 std::string_view name(Locality locality) {
-    switch (locality) {
-        case Locality::kWorker:
-            return "worker";
-        case Locality::kHost:
-            return "host";
-        case Locality::kNetwork:
-            return "network";
-    }
-    return "unknown";
+    static constexpr const char* kNames[] = {"worker", "host", "network"};
+    return ucs::name_in<Locality::kNetwork>(kNames, locality);
 }
 
 }  // namespace ucp::select

@@ -10,7 +10,6 @@
 #include <charconv>
 #include <climits>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>

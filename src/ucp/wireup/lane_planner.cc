@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ucp/select/report.h"
-#include "ucs/log/requested.h"
+#include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "ucs/sys/host.h"
 

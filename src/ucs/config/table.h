@@ -126,8 +126,7 @@ class TableBase : public Registration {
     };
     enum class Verdict { kFits, kOutOfBounds, kUnreadable };
 
-    TableBase(const TableBase&) = delete;
-    TableBase& operator=(const TableBase&) = delete;
+    TableBase(TableBase&&) = delete;
 
     std::string_view title() const { return key; }
     // The table's own prefix first, then those it falls back to.

@@ -27,27 +27,6 @@ bool is_infinite(std::string_view text) {
     return internal::equal_ignoring_case(text, "inf");
 }
 
-// A bandwidth's "b" is bits and "B" bytes, so the unit keeps its case.
-bool take_bandwidth_unit(std::string_view& text, double& bytes) {
-    bytes = 1;
-    if (!text.empty()) {
-        for (const Unit& unit : kBinaryUnits) {
-            if (std::tolower(static_cast<unsigned char>(text[0])) == unit.name[0]) {
-                bytes = unit.factor;
-                text.remove_prefix(1);
-                break;
-            }
-        }
-    }
-    if (text.starts_with('b')) {
-        bytes /= 8;
-    } else if (!text.starts_with('B')) {
-        return false;
-    }
-    text.remove_prefix(1);
-    return text == "s" || text == "ps" || text == "/s";
-}
-
 }  // namespace
 
 namespace internal {
@@ -224,31 +203,6 @@ std::string Codec<Duration>::print(Duration value) {
         }
     }
     return fmt::format("{}ns", value.count());
-}
-
-bool Codec<Bandwidth>::parse(std::string_view text, Bandwidth& value) {
-    if (is_infinite(text)) {
-        value.bytes_per_second = kInfinity;
-        return true;
-    }
-    double number = 0;
-    if (!internal::take_number(text, number)) return false;
-    double bytes = 1;
-    if (!text.empty() && !take_bandwidth_unit(text, bytes)) return false;
-    value.bytes_per_second = number * bytes;
-    return true;
-}
-
-std::string Codec<Bandwidth>::print(Bandwidth value) {
-    if (std::isinf(value.bytes_per_second)) return "inf";
-    double number = value.bytes_per_second;
-    std::string_view unit;
-    for (const Unit& next : kBinaryUnits) {
-        if (number < 1024) break;
-        number /= 1024;
-        unit = next.name;
-    }
-    return fmt::format("{}{}Bs", number, unit);
 }
 
 bool Codec<std::string>::parse(std::string_view text, std::string& value) {

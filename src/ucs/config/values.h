@@ -20,7 +20,6 @@
 //   double                   digits with fraction and exponent; "inf"
 //   MemorySize               512, 64k, 2MB, 1.5g; "inf"
 //   Duration                 10us, 1.5ms, 2s, 1m; a bare number is seconds; "inf"
-//   Bandwidth                10GBs (bytes), 100Gbs (bits), per second; a bare number is bytes
 //   std::string              as it is
 //   an enumeration           the names that EnumNames gives
 //   Range<T>                 5000-6000, or one value
@@ -37,12 +36,6 @@ struct MemorySize {
     static constexpr size_t kInfinite = std::numeric_limits<size_t>::max();
 
     constexpr operator size_t() const { return bytes; }  // NOLINT(google-explicit-constructor)
-};
-
-struct Bandwidth {
-    double bytes_per_second = 0;
-
-    friend bool operator==(const Bandwidth&, const Bandwidth&) = default;
 };
 
 // Both ends belong to it.
@@ -133,13 +126,6 @@ struct Codec<Duration> {
     static bool parse(std::string_view text, Duration& value);
     static std::string print(Duration value);
     static std::string expected() { return "a time such as 10us, 1.5ms, 2s, 1m, or inf"; }
-};
-
-template <>
-struct Codec<Bandwidth> {
-    static bool parse(std::string_view text, Bandwidth& value);
-    static std::string print(Bandwidth value);
-    static std::string expected() { return "a bandwidth such as 12500MBs or 100Gbs, or inf"; }
 };
 
 template <>

@@ -25,8 +25,7 @@ class Arbiter {
     class Group : public Link<boost::intrusive::auto_unlink> {
       public:
         Group() = default;
-        Group(const Group&) = delete;
-        Group& operator=(const Group&) = delete;
+        Group(Group&&) = delete;
         // Empty when it is destroyed; never destroyed by a callback about itself.
         ~Group() { assert(elements_.empty()); }
 
@@ -63,8 +62,7 @@ class Arbiter {
     };
 
     Arbiter() = default;
-    Arbiter(const Arbiter&) = delete;
-    Arbiter& operator=(const Arbiter&) = delete;
+    Arbiter(Arbiter&&) = delete;
 
     bool empty() const { return scheduled_.empty(); }
 

@@ -23,8 +23,7 @@ class Lru {
 
     struct Slot {
         constexpr Slot() = default;
-        Slot(const Slot&) = delete;
-        Slot& operator=(const Slot&) = delete;
+        Slot(Slot&&) = delete;
 
         bool in_use() const { return number != kNone; }
 

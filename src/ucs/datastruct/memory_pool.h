@@ -48,8 +48,7 @@ class MemoryPool {
 
     explicit MemoryPool(const Options& options);
     ~MemoryPool();
-    MemoryPool(const MemoryPool&) = delete;
-    MemoryPool& operator=(const MemoryPool&) = delete;
+    MemoryPool(MemoryPool&&) = delete;
 
     // Null if max_objects are out, or memory is.
     void* allocate() {

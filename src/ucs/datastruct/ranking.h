@@ -85,8 +85,7 @@ class Ranking {
     };
 
     explicit Ranking(const Options& options) : options_(options) {}
-    Ranking(const Ranking&) = delete;
-    Ranking& operator=(const Ranking&) = delete;
+    Ranking(Ranking&&) = delete;
 
     // Enters a member, or moves it.
     void place(Member& member, Score score, Role role) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/log/log.h"
-#include "ucs/log/requested.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -238,34 +237,6 @@ void log_abort() {
 void log_requested(std::string_view text) {
     internal::resolve_once();
     internal::write(LogLevel::kInfo, {__FILE__, __LINE__}, text);
-}
-
-LogCapture::LogCapture(LogLevel level)
-    : previous_sink_(set_log_sink(this)), previous_level_(runtime().log_level.load()) {
-    set_log_level(level);
-}
-
-LogCapture::~LogCapture() {
-    runtime().log_level.store(previous_level_);
-    set_log_sink(previous_sink_);
-}
-
-void LogCapture::write(LogLevel level, std::string_view line, std::string_view text) {
-    std::lock_guard lock(mutex_);
-    entries_.push_back({level, std::string(line), std::string(text)});
-}
-
-std::vector<LogCapture::Entry> LogCapture::entries() const {
-    std::lock_guard lock(mutex_);
-    return entries_;
-}
-
-bool LogCapture::contains(std::string_view part) const {
-    std::lock_guard lock(mutex_);
-    for (const Entry& entry : entries_) {
-        if (entry.text.find(part) != std::string::npos) return true;
-    }
-    return false;
 }
 
 }  // namespace ucs

@@ -3,11 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "ucs/runtime/runtime.h"
 
@@ -53,6 +51,9 @@ LogSink& program_log_sink();
 
 // Replaces the sink, null restores the default one; returns the sink that was set before.
 LogSink* set_log_sink(LogSink* sink);
+
+// Writes, whatever the level, what the user has asked for by a variable of its own.
+void log_requested(std::string_view text);
 
 namespace internal {
 
@@ -115,30 +116,5 @@ template <typename... Args>
                         fmt::make_format_args(args...));
     internal::log_abort();
 }
-
-// While it lives, lines up to `level` come here instead of the log. For tests; one at a time.
-class LogCapture final : public LogSink {
-  public:
-    explicit LogCapture(LogLevel level = LogLevel::kWarn);
-    ~LogCapture();
-    LogCapture(const LogCapture&) = delete;
-
-    void write(LogLevel level, std::string_view line, std::string_view text) override;
-
-    struct Entry {
-        LogLevel level;
-        std::string line;
-        std::string text;
-    };
-    std::vector<Entry> entries() const;
-    // Whether one of the texts contains `part`.
-    bool contains(std::string_view part) const;
-
-  private:
-    LogSink* previous_sink_;
-    int previous_level_;
-    mutable std::mutex mutex_;
-    std::vector<Entry> entries_;
-};
 
 }  // namespace ucs

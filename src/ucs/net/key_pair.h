@@ -20,8 +20,7 @@ class KeyPair {
   public:
     KeyPair();
     ~KeyPair();
-    KeyPair(const KeyPair&) = delete;
-    KeyPair& operator=(const KeyPair&) = delete;
+    KeyPair(KeyPair&&) = delete;
 
     const PublicKey& public_key() const { return public_key_; }
     /** Whether there is one: not without memory, or if the cryptographic library refuses. */

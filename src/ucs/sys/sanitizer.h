@@ -34,8 +34,7 @@ class IgnoredByThreadSanitizer {
     IgnoredByThreadSanitizer() {}
     ~IgnoredByThreadSanitizer() {}
 #endif
-    IgnoredByThreadSanitizer(const IgnoredByThreadSanitizer&) = delete;
-    IgnoredByThreadSanitizer& operator=(const IgnoredByThreadSanitizer&) = delete;
+    IgnoredByThreadSanitizer(IgnoredByThreadSanitizer&&) = delete;
 };
 
 }  // namespace ucs

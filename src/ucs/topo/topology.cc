@@ -15,8 +15,7 @@ class HwlocTopology final : public Topology {
     ~HwlocTopology() override {
         if (topology_ != nullptr) hwloc_topology_destroy(topology_);
     }
-    HwlocTopology(const HwlocTopology&) = delete;
-    HwlocTopology& operator=(const HwlocTopology&) = delete;
+    HwlocTopology(HwlocTopology&&) = delete;
 
     /** @param xml  null: this machine */
     bool load(const std::string* xml) {

@@ -46,8 +46,7 @@ inline bool dispatch_am_from(const AmTable& table, PeerIdentity& from, uint8_t i
     struct Sender {
         Sender(PeerIdentity** place, PeerIdentity& from) : place_(place) { *place_ = &from; }
         ~Sender() { *place_ = nullptr; }
-        Sender(const Sender&) = delete;
-        Sender& operator=(const Sender&) = delete;
+        Sender(Sender&&) = delete;
 
       private:
         PeerIdentity** const place_;
@@ -64,8 +63,7 @@ class SenderPlace {
   public:
     explicit SenderPlace(const AmTable& table)
         : table_(table), place_(table.sender != nullptr ? table.sender : &nobody_) {}
-    SenderPlace(const SenderPlace&) = delete;
-    SenderPlace& operator=(const SenderPlace&) = delete;
+    SenderPlace(SenderPlace&&) = delete;
 
     /** No message is handled any more. */
     void clear() { *place_ = nullptr; }

@@ -42,8 +42,7 @@ class CopyGroup {
         boost::intrusive::constant_time_size<false>>;
 
     CopyGroup() = default;
-    CopyGroup(const CopyGroup&) = delete;
-    CopyGroup& operator=(const CopyGroup&) = delete;
+    CopyGroup(CopyGroup&&) = delete;
 
     bool has_copies() const { return !records.empty(); }
 

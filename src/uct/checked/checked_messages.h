@@ -24,8 +24,7 @@ class CheckedMessages {
 
     /** @param handlers  get what was checked; outlive this */
     CheckedMessages(const AmTable& handlers, const Report& report);
-    CheckedMessages(const CheckedMessages&) = delete;
-    CheckedMessages& operator=(const CheckedMessages&) = delete;
+    CheckedMessages(CheckedMessages&&) = delete;
 
     /** For the transports. */
     const AmTable& table() const { return table_; }

@@ -15,7 +15,6 @@
 #include "ucs/log/log.h"
 #include "ucs/runtime/runtime.h"
 #include "uct/api/module.h"
-#include "uct/cuda/transports.h"
 #include "uct/ib/base/transports.h"
 #include "uct/self/self_interface.h"
 #include "uct/sm/component.h"
@@ -38,9 +37,19 @@ constexpr ucs::config::Field<ModuleConfig> kModuleFields[] = {
 };
 const ucs::config::Table<ModuleConfig> module_table("transport modules", {""}, kModuleFields);
 
+// The names that programs give the ways of CUDA memory in UCX_TLS. They have no interfaces: device
+// buffers are staged, or copied by the devices, beside the transports that carry messages
+// (docs/design/gpu.md). gdr_copy is taken as a name of UCX's.
+constexpr std::string_view kCudaWords[] = {"cuda"};
+constexpr TransportDeclaration kCudaTransports[] = {
+    {"cuda_copy", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
+    {"cuda_ipc", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
+    {"gdr_copy", DeviceType::kAccelerator, Reach::kInterface, 0, kCudaWords},
+};
+
 // The transports of this library's own modules, for machines where a module does not load: a name
 // in UCX_TLS is then known, and not available.
-constexpr std::span<const TransportDeclaration> kOfModules[] = {ib::kTransports, cuda::kTransports};
+constexpr std::span<const TransportDeclaration> kOfModules[] = {ib::kTransports, kCudaTransports};
 
 struct Registry {
     std::mutex mutex;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ucs/config/types.h"
 #include "ucs/config/values.h"
 
 namespace uct::cuda {

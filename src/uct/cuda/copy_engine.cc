@@ -221,8 +221,13 @@ void CopyContext::load_kernels() {
 // --- the contexts of the process ---
 
 CopyEngine* CopyEngine::get() {
-    static const Driver* const driver = Driver::get();
-    static CopyEngine* const engine = driver == nullptr ? nullptr : new CopyEngine(*driver);
+    static CopyEngine* const engine = [] {
+        const Driver* const driver = Driver::get();
+        if (driver != nullptr) return new CopyEngine(*driver);
+        ucs::log(Driver::is_installed() ? ucs::LogLevel::kInfo : ucs::LogLevel::kDebug,
+                 "device memory is not supported: {}", Driver::problem());
+        return static_cast<CopyEngine*>(nullptr);
+    }();
     return engine;
 }
 

@@ -109,16 +109,15 @@ bool DescriptorServer::begin() {
     if (is_stopped_) return false;
     sockaddr_un address;
     const socklen_t length = name_socket(process_, address);
-    const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (listener < 0) return false;
-    if (bind(listener, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-        listen(listener, SOMAXCONN) != 0) {
+    ucs::Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!listener) return false;
+    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+        listen(listener.get(), SOMAXCONN) != 0) {
         ucs::log_info("memory of CUDA devices cannot be shared by descriptors: {}",
                       std::strerror(errno));
-        close(listener);
         return false;
     }
-    listener_ = listener;
+    listener_ = std::move(listener);
     // Signals are the program's.
     sigset_t all, before;
     sigfillset(&all);
@@ -129,7 +128,7 @@ bool DescriptorServer::begin() {
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!thread_.joinable()) {
-        close(std::exchange(listener_, -1));
+        listener_.reset();
         return false;
     }
     if (server_to_stop == nullptr) {
@@ -146,23 +145,21 @@ void DescriptorServer::stop() {
         std::lock_guard lock(mutex_);
         is_stopped_ = true;
         if (server_to_stop == this) server_to_stop = nullptr;
-        if (listener_ >= 0) (void)shutdown(listener_, SHUT_RDWR);
-        for (const auto& [number, offer] : offers_) close(offer.descriptor);
+        if (listener_) (void)shutdown(listener_.get(), SHUT_RDWR);
         offers_.clear();
     }
     if (thread_.joinable()) thread_.join();
-    if (listener_ >= 0) close(std::exchange(listener_, -1));
+    listener_.reset();
 }
 
 void DescriptorServer::loop() {
     for (;;) {
-        const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-        if (connection >= 0) {
-            answer(connection);
-            close(connection);
+        const ucs::Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const int error = errno;
+        if (connection) {
+            answer(connection.get());
             continue;
         }
-        const int error = errno;
         {
             std::lock_guard lock(mutex_);
             if (is_stopped_) return;
@@ -187,42 +184,34 @@ void DescriptorServer::answer(int connection) {
         wanted_.insert(question.number);
         any_wanted_ = true;
     }
-    send_descriptor(connection, offer == offers_.end() ? -1 : offer->second.descriptor);
+    send_descriptor(connection, offer == offers_.end() ? -1 : offer->second.descriptor.get());
 }
 
 /** With the mutex. */
 void DescriptorServer::give_up_oldest() {
-    const auto oldest =
-        std::ranges::min_element(offers_, {}, [](const auto& entry) { return entry.second.turn; });
-    close(oldest->second.descriptor);
-    offers_.erase(oldest);
+    offers_.erase(
+        std::ranges::min_element(offers_, {}, [](const auto& entry) { return entry.second.turn; }));
 }
 
-bool DescriptorServer::offer(uint64_t number, int descriptor) {
+bool DescriptorServer::offer(uint64_t number, ucs::Descriptor descriptor) {
     std::lock_guard lock(mutex_);
-    if (!begin()) {
-        close(descriptor);
-        return false;
-    }
+    if (!begin()) return false;
     wanted_.erase(number);
     any_wanted_ = !wanted_.empty();
     const auto known = offers_.find(number);
     if (known != offers_.end()) {
-        close(std::exchange(known->second.descriptor, descriptor));
+        known->second.descriptor = std::move(descriptor);
         return true;
     }
     if (offers_.size() >= kMost) give_up_oldest();
-    offers_[number] = {descriptor, ++turns_};
+    offers_[number] = {std::move(descriptor), ++turns_};
     return true;
 }
 
 void DescriptorServer::withdraw(uint64_t number) {
     std::lock_guard lock(mutex_);
     wanted_.erase(number);
-    const auto offer = offers_.find(number);
-    if (offer == offers_.end()) return;
-    close(offer->second.descriptor);
-    offers_.erase(offer);
+    offers_.erase(number);
 }
 
 bool DescriptorServer::is_wanted(uint64_t number) {
@@ -234,17 +223,15 @@ bool DescriptorServer::is_wanted(uint64_t number) {
 int DescriptorServer::ask(uint64_t process, uint64_t token, uint64_t number) {
     sockaddr_un address;
     const socklen_t length = name_socket(process, address);
-    const int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (connection < 0) return -2;
-    limit_waits(connection, kAnswerWithin);
+    const ucs::Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!connection) return -2;
+    limit_waits(connection.get(), kAnswerWithin);
     const Question question{Question::kMagic, token, number};
-    int descriptor = -2;
-    if (connect(connection, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-        is_of_this_user(connection) &&
-        send(connection, &question, sizeof(question), MSG_NOSIGNAL) == sizeof(question))
-        descriptor = receive_descriptor(connection);
-    close(connection);
-    return descriptor;
+    if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+        is_of_this_user(connection.get()) &&
+        send(connection.get(), &question, sizeof(question), MSG_NOSIGNAL) == sizeof(question))
+        return receive_descriptor(connection.get());
+    return -2;
 }
 
 }  // namespace uct::cuda

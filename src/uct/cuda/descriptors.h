@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ucs/sys/descriptor.h"
+
 namespace uct::cuda {
 
 /**
@@ -25,11 +27,10 @@ class DescriptorServer {
     /** @param process  names the socket; it is no secret */
     DescriptorServer(uint64_t process, uint64_t token) : process_(process), token_(token) {}
     ~DescriptorServer() { stop(); }
-    DescriptorServer(const DescriptorServer&) = delete;
-    DescriptorServer& operator=(const DescriptorServer&) = delete;
+    DescriptorServer(DescriptorServer&&) = delete;
 
     /** The descriptor is the server's from now on. @return false: nobody can ask; it is closed */
-    bool offer(uint64_t number, int descriptor);
+    bool offer(uint64_t number, ucs::Descriptor descriptor);
     void withdraw(uint64_t number);
     /** Has somebody asked for a descriptor that is not offered (any more)? */
     bool is_wanted(uint64_t number);
@@ -47,7 +48,7 @@ class DescriptorServer {
     static constexpr size_t kMostWanted = 4096;
 
     struct Offer {
-        int descriptor;
+        ucs::Descriptor descriptor;
         uint64_t turn;
     };
 
@@ -62,7 +63,7 @@ class DescriptorServer {
     std::unordered_set<uint64_t> wanted_;
     std::atomic<bool> any_wanted_{false};
     uint64_t turns_ = 0;
-    int listener_ = -1;
+    ucs::Descriptor listener_;
     bool is_stopped_ = false;
     std::thread thread_;
 };

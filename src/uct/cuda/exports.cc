@@ -125,7 +125,8 @@ HandleKind Exports::take_virtual(uint64_t kinds, ucs::MemoryExport& description)
     if ((kinds & abi::kHandleDescriptor) != 0) {
         int descriptor = -1;
         result = driver_.allocation_export(&descriptor, allocation, abi::kHandleDescriptor, 0);
-        if (result == abi::kSuccess && descriptors_.offer(description.buffer, descriptor))
+        if (result == abi::kSuccess &&
+            descriptors_.offer(description.buffer, ucs::Descriptor(descriptor)))
             kind = HandleKind::kDescriptor;
     } else {
         abi::FabricHandle handle{};
@@ -153,7 +154,8 @@ HandleKind Exports::take_of_pool(abi::Pool pool, uint64_t kinds, ucs::MemoryExpo
         close(descriptor);
         return refused(result, description);
     }
-    if (!descriptors_.offer(description.buffer, descriptor)) return HandleKind::kNone;
+    if (!descriptors_.offer(description.buffer, ucs::Descriptor(descriptor)))
+        return HandleKind::kNone;
     std::memcpy(description.handle, place.reserved, sizeof(description.handle));
     description.group = reinterpret_cast<uintptr_t>(pool);
     return HandleKind::kPool;

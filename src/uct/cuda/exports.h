@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <unordered_map>
 
 #include "ucs/memory/detector.h"

@@ -25,8 +25,7 @@ namespace uct::cuda {
 class Errands {
   public:
     Errands() = default;
-    Errands(const Errands&) = delete;
-    Errands& operator=(const Errands&) = delete;
+    Errands(Errands&&) = delete;
 
     /** @return false: there is no thread to be had, or the process is about to end */
     bool run(std::function<void()> errand);

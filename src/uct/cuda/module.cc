@@ -3,13 +3,25 @@
 
 #include <config.h>
 #include "ucs/runtime/runtime.h"
-#include "uct/cuda/component.h"
+#include "uct/cuda/memory.h"
 
 namespace {
 
+/** CUDA memory for the whole library (memory.h). Its buffers are staged: it has no transport. */
+class CudaComponent final : public uct::Component {
+  public:
+    CudaComponent() { (void)uct::cuda::Memory::get(); }
+    std::string_view name() const override { return "cuda"; }
+    std::span<const uct::Resource> resources() override { return {}; }
+    ucs_status_t open_domain(std::string_view, std::unique_ptr<uct::MemoryDomain>*) override {
+        return UCS_ERR_NO_DEVICE;
+    }
+};
+
 uct::Component* component(ucs::Runtime& runtime) {
     ucs::adopt_runtime(runtime);
-    return &uct::cuda::component();
+    static auto* const instance = new CudaComponent;
+    return instance;
 }
 
 }  // namespace

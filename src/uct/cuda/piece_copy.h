@@ -21,8 +21,7 @@ class PieceCopy final : public ucs::AsyncCopy {
   public:
     PieceCopy(CopyContext& context, Direction direction, StagingPool& staging, Mappings& mappings)
         : context_(context), direction_(direction), staging_(staging), mappings_(mappings) {}
-    PieceCopy(const PieceCopy&) = delete;
-    PieceCopy& operator=(const PieceCopy&) = delete;
+    PieceCopy(PieceCopy&&) = delete;
 
     CopyContext& context() const { return context_; }
     Direction direction() const { return direction_; }

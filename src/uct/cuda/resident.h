@@ -32,8 +32,7 @@ class Resident {
     static std::unique_ptr<Resident> create(const Driver& driver, abi::Context context,
                                             abi::Module module);
     ~Resident();
-    Resident(const Resident&) = delete;
-    Resident& operator=(const Resident&) = delete;
+    Resident(Resident&&) = delete;
 
     /** Addresses as the device sees them. @return false: copy otherwise */
     bool begin(void* to, const void* from, size_t length, uint32_t* number);

@@ -54,8 +54,7 @@ class RelaxedCapture {
         (void)driver_.exchange_capture_mode(&mode_);
     }
     ~RelaxedCapture() { (void)driver_.exchange_capture_mode(&mode_); }
-    RelaxedCapture(const RelaxedCapture&) = delete;
-    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+    RelaxedCapture(RelaxedCapture&&) = delete;
 
   private:
     const Driver& driver_;

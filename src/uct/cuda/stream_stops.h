@@ -20,8 +20,7 @@ class StopWords {
     static std::unique_ptr<StopWords> create(const Driver& driver, abi::Context context,
                                              abi::Device device);
     ~StopWords();
-    StopWords(const StopWords&) = delete;
-    StopWords& operator=(const StopWords&) = delete;
+    StopWords(StopWords&&) = delete;
 
     abi::Context context() const { return context_; }
     bool is_alive() const;

@@ -13,7 +13,7 @@
 #include "ucp/bulk/engine/run_queue.h"
 #include "ucp/bulk/engine/thread_handover.h"
 #include "ucp/bulk/engine/transfer_table.h"
-#include "ucp/bulk/schedule/limits.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/mem/memory.h"
 #include "ucp/trace/probe.h"
 #include "ucp/trace/trace.h"

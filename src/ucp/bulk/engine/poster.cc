@@ -6,7 +6,7 @@
 
 #include "ucp/bulk/engine/notification.h"
 #include "ucp/bulk/engine/path_table.h"
-#include "ucp/bulk/schedule/limits.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/memory.h"
 

@@ -8,7 +8,7 @@
 #include "ucp/bulk/engine/path_table.h"
 #include "ucp/bulk/engine/poster.h"
 #include "ucp/bulk/engine/transfer_table.h"
-#include "ucp/bulk/schedule/limits.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/bulk/threads/bulk_thread.h"
 #include "ucp/mem/memory.h"
 

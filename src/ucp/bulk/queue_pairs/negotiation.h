@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "ucp/bulk/schedule/limits.h"
-
 // The negotiation of an endpoint's queue pairs (docs/design/bulk.md), at one of its ends: a pure
 // state machine, events in, actions out, no I/O and no clock.
 

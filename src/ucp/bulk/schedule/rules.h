@@ -5,6 +5,7 @@
 
 #include "ucp/bulk/schedule/path_choice.h"
 #include "ucp/context/config.h"
+#include "ucp/mem/remote_memory.h"
 #include "ucs/sys/time.h"
 
 namespace ucp::bulk {
@@ -33,5 +34,12 @@ struct Rules {
                 .shards = config.bulk_shards};
     }
 };
+
+/** Queue pairs for bulk that an endpoint has on one rail, at most. */
+inline constexpr unsigned kMaxQueuePairsPerRail = 8;
+/** Paths of one endpoint, at most: its own lane, the rails, and queue pairs on all of them. */
+inline constexpr size_t kMaxPaths = RemoteMemory::kMaxKeys * (1 + kMaxQueuePairsPerRail);
+/** Slices of one chain, at most. */
+inline constexpr size_t kMaxChain = 64;
 
 }  // namespace ucp::bulk

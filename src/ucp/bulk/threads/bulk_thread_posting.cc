@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ucp/bulk/schedule/limits.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/bulk/threads/bulk_thread.h"
 #include "ucs/log/log.h"
 

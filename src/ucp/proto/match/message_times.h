@@ -123,8 +123,7 @@ class ReceiverWork {
         if (timing_.times != nullptr) [[unlikely]]
             timing_.work += timing_.times->now() - begin_;
     }
-    ReceiverWork(const ReceiverWork&) = delete;
-    ReceiverWork& operator=(const ReceiverWork&) = delete;
+    ReceiverWork(ReceiverWork&&) = delete;
 
   private:
     Timing& timing_;

@@ -5,9 +5,11 @@
 #include <infiniband/mlx5dv.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 
 #include "ucs/log/log.h"
 
@@ -26,45 +28,17 @@ bool is_active(ibv_context* context, uint8_t port) {
     return ibv_query_port(context, port, &attributes) == 0 && attributes.state == IBV_PORT_ACTIVE;
 }
 
-/** Gb/s of one lane, after encoding. */
+/** Gb/s of one lane, after encoding; the speed is a bit. */
 double lane_rate(uint8_t active_speed) {
-    switch (active_speed) {
-        case 1:
-            return 2;
-        case 2:
-            return 4;
-        case 4:
-            return 8;
-        case 8:
-            return 10;
-        case 16:
-            return 14.0 * 64 / 66;
-        case 32:
-            return 25.0 * 64 / 66;
-        case 64:
-            return 50;
-        case 128:
-            return 100;
-        default:
-            return 2;
-    }
+    constexpr double kRates[] = {2, 4, 8, 10, 14.0 * 64 / 66, 25.0 * 64 / 66, 50, 100};
+    return std::has_single_bit(active_speed) ? kRates[std::countr_zero(active_speed)] : 2;
 }
 
+/** The width is a bit. */
 unsigned lane_count(uint8_t active_width) {
-    switch (active_width) {
-        case 1:
-            return 1;
-        case 2:
-            return 4;
-        case 4:
-            return 8;
-        case 8:
-            return 12;
-        case 16:
-            return 2;
-        default:
-            return 1;
-    }
+    constexpr unsigned kCounts[] = {1, 4, 8, 12, 2};
+    const auto bit = static_cast<size_t>(std::countr_zero(active_width));
+    return std::has_single_bit(active_width) && bit < std::size(kCounts) ? kCounts[bit] : 1;
 }
 
 /** Of fe80::/10. */

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "uct/ib/ud/wire.h"
-
 namespace uct::ib::ud {
 
 void Sender::add(SentPacket& packet) {

@@ -15,7 +15,6 @@
 #include "uct/base/gather.h"
 #include "uct/base/per_worker.h"
 #include "uct/ib/base/transports.h"
-#include "uct/ib/ud/ud_queue_pair.h"
 
 namespace uct::ib::ud {
 
@@ -23,29 +22,22 @@ namespace {
 
 using ucs::config::field;
 
-struct UdConfig {
-    ucs::Duration timeout;
-    ucs::Duration timer_tick;
-    double timer_backoff;
-    unsigned max_window;
-};
-
-constexpr ucs::config::Field<UdConfig> kUdFields[] = {
-    field<&UdConfig::timeout>("TIMEOUT", "5m",
+constexpr ucs::config::Field<Settings> kUdFields[] = {
+    field<&Settings::timeout>("TIMEOUT", "5m",
                               "A peer that does not answer for so long counts as dead. A peer "
                               "answers when its program calls the library."),
-    field<&UdConfig::timer_tick>("TIMER_TICK", "200us",
-                                 "Shortest wait for an acknowledgement before a retransmission; "
-                                 "measured round trips make it longer.",
-                                 {.least = "1ns"}),
-    field<&UdConfig::timer_backoff>("TIMER_BACKOFF", "2.0",
-                                    "Factor on the wait after each retransmission in a row.",
-                                    {.least = "1"}),
-    field<&UdConfig::max_window>("MAX_WINDOW", "256", "Packets in flight to a peer at most.",
+    field<&Settings::tick>("TIMER_TICK", "200us",
+                           "Shortest wait for an acknowledgement before a retransmission; "
+                           "measured round trips make it longer.",
+                           {.least = "1ns"}),
+    field<&Settings::backoff>("TIMER_BACKOFF", "2.0",
+                              "Factor on the wait after each retransmission in a row.",
+                              {.least = "1"}),
+    field<&Settings::max_window>("MAX_WINDOW", "256", "Packets in flight to a peer at most.",
                                  {"4", "256"}),
 };
 
-const ucs::config::Table<UdConfig> reliability_table("ud_verbs reliability", {"UD_VERBS_", "UD_"},
+const ucs::config::Table<Settings> reliability_table("ud_verbs reliability", {"UD_VERBS_", "UD_"},
                                                      kUdFields);
 
 const ucs::config::Table<TransportConfig> transport_table("ud_verbs transport",
@@ -56,6 +48,43 @@ constexpr size_t kShortHeader = sizeof(uint64_t);
 
 constexpr size_t mtu_bytes(int code) {
     return size_t{128} << code;
+}
+
+/**
+ * A queue pair of datagrams in the reset state, on the interface's queues.
+ * @param max_inline  in: bytes asked for; out: granted
+ * @return null, with errno
+ */
+QpPtr create_queue_pair(IbInterface& interface, uint32_t* max_inline) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = interface.send_cq();
+    attributes.recv_cq = interface.receive_cq();
+    attributes.srq = interface.srq();
+    attributes.qp_type = IBV_QPT_UD;
+    attributes.cap.max_send_wr = interface.config().tx_queue_len;
+    attributes.cap.max_send_sge = 1;
+    attributes.cap.max_inline_data = *max_inline;
+    QpPtr qp(ibv_create_qp(interface.domain().pd(), &attributes));
+    *max_inline = attributes.cap.max_inline_data;
+    return qp;
+}
+
+/** From the reset state to ready to send. @param key  its Q_Key */
+bool start_queue_pair(ibv_qp* qp, const Device& device, const Device::Path& path, uint32_t key) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.pkey_index = path.pkey_index;
+    attributes.port_num = device.port();
+    attributes.qkey = key;
+    if (ibv_modify_qp(qp, &attributes,
+                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) != 0) {
+        return false;
+    }
+    attributes.qp_state = IBV_QPS_RTR;
+    if (ibv_modify_qp(qp, &attributes, IBV_QP_STATE) != 0) return false;
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.sq_psn = 0;
+    return ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0;
 }
 
 }  // namespace
@@ -82,14 +111,12 @@ UdInterface::UdInterface(IbDomain& domain, const TransportConfig& config, const 
 ucs_status_t UdInterface::open(IbDomain& domain, const TransportConfig& config,
                                const ucs::config::Source& source, const InterfaceParams& params,
                                std::unique_ptr<Interface>* interface) {
-    UdConfig wanted;
+    Settings settings;
     std::string error;
-    if (reliability_table.load(source, wanted, error) != UCS_OK) {
+    if (reliability_table.load(source, settings, error) != UCS_OK) {
         ucs::log_error("{}", error);
         return UCS_ERR_INVALID_PARAM;
     }
-    const Settings settings{wanted.timeout, wanted.timer_tick, wanted.timer_backoff,
-                            wanted.max_window};
     std::unique_ptr<UdInterface> opened(new UdInterface(domain, config, settings, params));
     const size_t mtu = mtu_bytes(domain.device().port_attributes().active_mtu);
     const ucs_status_t status = opened->open_queues({kReceiveFront, kGrh + mtu});

@@ -7,7 +7,6 @@
 // operation: a frame for each would be a system call for each at the receiver.
 
 #include <algorithm>
-#include <cstring>
 
 #include "uct/tcp/interface/tcp_endpoint.h"
 #include "uct/tcp/wire/format.h"

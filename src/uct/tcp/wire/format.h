@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "ucs/net/mac.h"
 
@@ -223,35 +224,27 @@ struct Shape {
     size_t fixed;
     bool payload;
 };
+/** By type, from kMessage on. */
+inline constexpr Shape kShapes[] = {
+    {0, true},                     // kMessage
+    {sizeof(Put), true},           // kPut
+    {sizeof(Get), false},          // kGet
+    {sizeof(Reply), true},         // kGetReply
+    {sizeof(Atomic), false},       // kAtomic
+    {sizeof(AtomicReply), false},  // kAtomicReply
+    {sizeof(Reply), false},        // kFlush
+    {sizeof(Reply), false},        // kFlushReply
+    {sizeof(Refused), false},      // kRefused
+    {0, false},                    // kLeave
+    {0, true},                     // kRoutes
+    {sizeof(Cut), false},          // kCut
+    {sizeof(Cut), false},          // kCutDone
+    {0, false},                    // kHere
+};
+static_assert(std::size(kShapes) == static_cast<size_t>(kLastFrameType));
 constexpr Shape shape_of(FrameType type) {
-    switch (type) {
-        case FrameType::kMessage:
-            return {0, true};
-        case FrameType::kPut:
-            return {sizeof(Put), true};
-        case FrameType::kGet:
-            return {sizeof(Get), false};
-        case FrameType::kGetReply:
-            return {sizeof(Reply), true};
-        case FrameType::kAtomic:
-            return {sizeof(Atomic), false};
-        case FrameType::kAtomicReply:
-            return {sizeof(AtomicReply), false};
-        case FrameType::kFlush:
-        case FrameType::kFlushReply:
-            return {sizeof(Reply), false};
-        case FrameType::kRefused:
-            return {sizeof(Refused), false};
-        case FrameType::kRoutes:
-            return {0, true};
-        case FrameType::kCut:
-        case FrameType::kCutDone:
-            return {sizeof(Cut), false};
-        case FrameType::kLeave:
-        case FrameType::kHere:
-            break;
-    }
-    return {0, false};
+    const size_t index = static_cast<size_t>(type) - 1;
+    return index < std::size(kShapes) ? kShapes[index] : Shape{0, false};
 }
 
 /** The longest payload of a put or a get reply. */

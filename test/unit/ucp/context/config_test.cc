@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "ucp/bulk/schedule/limits.h"
+#include "ucp/bulk/schedule/rules.h"
 #include "ucp/lanes/score.h"
 #include "ucp/mem/remote_memory.h"
 

@@ -16,6 +16,7 @@
 #include "ucs/memory/detector.h"
 #include "ucs/type/bits.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

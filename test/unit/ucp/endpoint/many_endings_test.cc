@@ -10,6 +10,7 @@
 #include "ucp/endpoint/extras.h"
 #include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

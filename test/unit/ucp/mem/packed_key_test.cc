@@ -4,8 +4,8 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/remote_memory.h"
 #include "ucp/select/worker_address.h"
-#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

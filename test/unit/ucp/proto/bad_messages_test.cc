@@ -11,8 +11,8 @@
 #include "ucp/proto/rma/rma.h"
 #include "ucp/proto/rndv/rndv_wire.h"
 #include "ucp/proto/tag/engine.h"
-#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // Of the sanitizer's allocator_interface.h, which GCC does not install.

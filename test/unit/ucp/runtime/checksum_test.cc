@@ -19,6 +19,7 @@
 #include "unit/ucp/host_wire.h"
 #include "unit/ucp/region.h"
 #include "unit/ucp/runtime/sender_wires.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -13,6 +13,7 @@
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
 #include "unit/ucp/runtime/sender_wires.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

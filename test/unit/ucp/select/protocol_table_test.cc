@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ucp/select/protocol_report.h"
+#include "ucp/select/report.h"
 
 namespace ucp::select {
 namespace {

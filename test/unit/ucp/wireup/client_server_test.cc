@@ -21,6 +21,7 @@
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
 #include "unit/ucp/wireup/server.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "ucs/log/log.h"
 #include "unit/ucp/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -20,6 +20,7 @@
 #include "uct/tcp/wire/address.h"
 #include "unit/ucp/host_wire.h"
 #include "unit/ucp/wireup/server.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -108,17 +108,6 @@ TEST(ConfigValues, Times) {
     EXPECT_EQ(canonical<Duration>("7ns"), "7ns");
 }
 
-TEST(ConfigValues, Bandwidths) {
-    EXPECT_EQ(parsed<Bandwidth>("8kbs")->bytes_per_second, 1024);
-    EXPECT_EQ(parsed<Bandwidth>("10MBs")->bytes_per_second, 10 << 20);
-    EXPECT_EQ(parsed<Bandwidth>("1Bps")->bytes_per_second, 1);
-    EXPECT_EQ(parsed<Bandwidth>("5000")->bytes_per_second, 5000);
-    for (const char* bad : {"", "10x", "10G", "GBs", "10MB"}) {
-        EXPECT_FALSE(parsed<Bandwidth>(bad)) << bad;
-    }
-    EXPECT_EQ(canonical<Bandwidth>("2048MBs"), "2gBs");
-}
-
 TEST(ConfigValues, Enums) {
     EXPECT_EQ(parsed<Colour>("Green"), Colour::kGreen);
     EXPECT_EQ(canonical<Colour>("verde"), "green");

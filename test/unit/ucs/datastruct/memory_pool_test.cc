@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ucs/log/log.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucs {
 namespace {

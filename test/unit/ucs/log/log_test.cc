@@ -11,6 +11,7 @@
 
 #include "ucs/sys/host.h"
 #include "unit/ucs/config/environment_fixture.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucs {
 

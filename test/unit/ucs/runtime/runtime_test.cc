@@ -6,6 +6,7 @@
 #include "ucs/config/registry.h"
 #include "ucs/log/log.h"
 #include "ucs/memory/detector.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucs {
 namespace {

@@ -17,7 +17,9 @@ namespace {
 
 class CudaDescriptors : public ::testing::Test {
   protected:
-    static int null_device() { return open("/dev/null", O_RDWR | O_CLOEXEC); }
+    static ucs::Descriptor null_device() {
+        return ucs::Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC));
+    }
     static bool is_null_device(int descriptor) {
         struct stat known {
         }, asked{};

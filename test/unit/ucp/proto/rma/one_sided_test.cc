@@ -4,9 +4,9 @@
 #include "ucp/mem/memory.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucs/log/log.h"
 #include "uct/self/self_interface.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -4,8 +4,8 @@
 #include "ucp/proto/eager/eager.h"
 #include "ucp/proto/rndv/rndv.h"
 #include "ucp/proto/tag/engine.h"
-#include "ucs/log/log.h"
 #include "unit/ucp/proto/cluster.h"
+#include "unit/ucs/log/log_capture.h"
 
 namespace ucp::test {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "ucs/log/log.h"
 #include "uct/tcp/component.h"
+#include "unit/ucs/log/log_capture.h"
 #include "unit/uct/tcp/tcp_world.h"
 
 namespace uct::test {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "ucs/log/log.h"
+#include "unit/ucs/log/log_capture.h"
 #include "unit/uct/tcp/tcp_world.h"
 
 namespace uct::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/common/bench_options.h"
+#include "tools/program/bench_options.h"
 
 #include <fmt/format.h>
 
@@ -9,31 +9,33 @@
 
 namespace tools {
 
-CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
-                      const std::string& help) {
-    const auto read = [&nanoseconds, name](const std::string& text) {
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, const std::string& help,
+                        const std::function<void(const std::string&)>& read) {
+    const auto checked = [name, read](const std::string& text) {
         try {
-            nanoseconds = parse_time(text);
+            read(text);
         } catch (const std::invalid_argument& error) {
             throw CLI::ValidationError(name, error.what());
         }
     };
-    return command.add_option_function<std::string>(name, read, help)
+    return command.add_option_function<std::string>(name, checked, help);
+}
+
+CLI::Option* add_time(CLI::App& command, const std::string& name, int64_t& nanoseconds,
+                      const std::string& help) {
+    const auto read = [&nanoseconds](const std::string& text) { nanoseconds = parse_time(text); };
+    return add_parsed(command, name, help, read)
         ->type_name("TIME")
         ->default_str(format_time(static_cast<double>(nanoseconds)));
 }
 
 void add_sizes(CLI::App& command, uint64_t& min, uint64_t& max, const std::string& help) {
     const auto read = [&min, &max](const std::string& text) {
-        try {
-            const SizeRange range = parse_size_range(text);
-            min = range.min;
-            max = range.max;
-        } catch (const std::invalid_argument& error) {
-            throw CLI::ValidationError("--size", error.what());
-        }
+        const SizeRange range = parse_size_range(text);
+        min = range.min;
+        max = range.max;
     };
-    command.add_option_function<std::string>("--size", read, help)
+    add_parsed(command, "--size", help, read)
         ->type_name("MIN:MAX")
         ->default_str(fmt::format("{}:{}", min, max));
 }
