@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "ucp/base/handles.h"
-#include "ucp/endpoint/endpoint.h"
 #include "ucp/capi/compat.h"
+#include "ucp/endpoint/endpoint.h"
 #include "ucp/mem/domain_set.h"
 #include "ucp/mem/packed_key.h"
 #include "ucp/mem/remote_memory.h"
