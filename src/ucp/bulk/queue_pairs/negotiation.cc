@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "ucp/bulk/schedule/rules.h"
+
 namespace ucp::bulk {
 
 using Type = QueuePairMessage::Type;
