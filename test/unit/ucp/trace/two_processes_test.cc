@@ -260,7 +260,7 @@ TEST_F(TwoTraces, BeginEachOperationOnceAndEndIt) {
             } else {
                 const auto begun = open.extract(key);
                 ASSERT_FALSE(begun.empty()) << event;
-                EXPECT_EQ(begun.mapped(), event.at("name"));
+                EXPECT_EQ(begun.mapped(), event.at("name").get<std::string>());
             }
         }
         EXPECT_TRUE(open.empty()) << open.begin()->second;
