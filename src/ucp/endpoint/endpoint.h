@@ -326,8 +326,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPumpLater = 1u << 5,
         kPurged = 1u << 6,     //!< failed, and nothing is left in it
         kMakingWay = 1u << 7,  //!< control messages go before a request that is being posted
-        kUntold = 1u << 9,     //!< failed, and its peer is still to be told
         kStranger = 1u << 8,   //!< there is no key: this worker's address is not for the peer
+        kUntold = 1u << 9,     //!< failed, and its peer is still to be told
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }

@@ -29,6 +29,7 @@ struct BatchPart {
     size_t next = 0;                        //!< the first that is not begun
     size_t under_way = 0;                   //!< pieces that go on their own
     bool needs_flush = false;               //!< some of a put did
+    bool has_begun = false;                 //!< devices have, before it was posted
     const RemoteMemory* refused = nullptr;  //!< a key whose memory devices did not reach
 };
 
@@ -250,6 +251,7 @@ ucs_status_t take_pieces(Request& batch, std::span<const ucpx_piece_t> pieces) t
         const ssize_t begun = copy_by_devices(batch, pieces);
         if (begun < 0) return static_cast<ucs_status_t>(begun);
         if (begun == 0) break;
+        part.has_begun = true;
         pieces = pieces.subspan(static_cast<size_t>(begun));
     }
     if (pieces.empty()) return UCS_OK;
@@ -266,8 +268,8 @@ ucs_status_t post_batch(Request& batch, const Lane& lane) {
     BatchPart& part = batch.part<BatchPart>();
     const std::span<const Piece> pieces(part.pieces, part.count);
     bulk::Engine& engine = part.one_sided->bulk;
-    // What was begun piece by piece goes on so.
-    if (part.next != 0 || part.under_way != 0 ||
+    // What was begun piece by piece goes on so, whether those are done by now or not.
+    if (part.next != 0 || part.has_begun ||
         !engine.can_serve(*batch.endpoint, part.direction, pieces))
         return post_pieces(batch, lane);
     const bool tells = part.direction == Direction::kPut && part.notification.is_wanted;
