@@ -651,9 +651,10 @@ TEST_F(OnStreamTest, OperationsAreLimitedInNumberAndTheirWordsUsedAgain) {
         auto word = std::make_unique<uint64_t>(0);
         size_t count = 0;
         ucs_status_t status = UCS_OK;
-        for (; status == UCS_OK && count < 100000; ++count)
+        for (; status == UCS_OK && count < 100000; ++count) {
             status = ucpx_signal_wait_on_stream(second().worker, nullptr, word.get(), round, 0,
                                                 streams[count % all.size()].get(), nullptr);
+        }
         EXPECT_EQ(status, UCS_ERR_NO_RESOURCE);
         EXPECT_GE(count, 16u);
         *word = round;

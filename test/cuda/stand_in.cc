@@ -1345,10 +1345,11 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
     STAND_IN_CALL("cuLaunchKernel");
     STAND_IN_CONTEXT();
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
-    if (function->name == uct::cuda::kStopKernel)
+    if (function->name == uct::cuda::kStopKernel) {
         arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
-    else if (function->name != kSpinKernel)
+    } else if (function->name != kSpinKernel) {
         arguments.push_back(*static_cast<unsigned*>(parameters[1]));
+    }
     if (function->name == uct::cuda::kStopKernel || function->name == uct::cuda::kResidentKernel)
         arguments.push_back(*static_cast<unsigned*>(parameters[2]));
     if (function->name == uct::cuda::kResidentKernel) {

@@ -28,6 +28,7 @@ extern "C" {
     ibv_detach_mcast, ibv_query_ece, ibv_set_ece, verbs_init_cq;
 [[gnu::alias("softhca_absent_void")]] decltype(absent_void) ibv_copy_ah_attr_from_kern,
     ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern, ibv_copy_qp_attr_from_kern,
-    verbs_register_driver_34, verbs_set_ops, verbs_uninit_context, __verbs_log;
+    verbs_register_driver_34, verbs_set_ops, verbs_uninit_context,
+    __verbs_log;  // NOLINT(bugprone-reserved-identifier): libibverbs calls it so
 }
 #pragma GCC visibility pop

@@ -169,9 +169,10 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
     const auto wants = wanted_of(attr);
     const Context& context = unwrap(context_p);
     if (wants(UCP_ATTR_FIELD_REQUEST_SIZE)) attr->request_size = sizeof(Request);
-    if (wants(UCP_ATTR_FIELD_THREAD_MODE))
+    if (wants(UCP_ATTR_FIELD_THREAD_MODE)) {
         attr->thread_mode =
             context.domains().is_shared() ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
+    }
     if (wants(UCP_ATTR_FIELD_MEMORY_TYPES)) attr->memory_types = ucs::MemoryDetectors::types();
     if (wants(UCP_ATTR_FIELD_NAME))
         snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());

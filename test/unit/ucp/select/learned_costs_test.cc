@@ -158,9 +158,10 @@ TEST(LearnedCosts, WhatOthersFoundOutIsTriedSoon) {
         while (costs->best(which, kWithinHost, length, Way::kAtOnce) == Way::kAnnounced) {
             const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kAtOnce);
             ++messages;
-            if (is_timed)
+            if (is_timed) {
                 costs->observe(which, way, kWithinHost.assumed(way).at(length),
                                machine.time(Load::kAlone, way, length, random));
+            }
         }
         EXPECT_EQ(messages < 40, wrong == 4) << messages;
     }
@@ -292,9 +293,10 @@ TEST(LearnedCosts, AmongOthersATrialIsARun) {
     for (int i = 0; i < 5000; ++i) {
         const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kAtOnce);
         const ucs::Duration work = way == Way::kAtOnce ? 10us : 12us;
-        if (is_timed)
+        if (is_timed) {
             costs->observe(which, way, kWithinHost.assumed(way).at(length),
                            {.sending = work, .receiving = work});
+        }
         tried += way == Way::kAnnounced ? 1 : 0;
         runs += way == Way::kAnnounced && before == Way::kAtOnce ? 1 : 0;
         before = way;

@@ -207,12 +207,12 @@ TEST(CudaExports, AreMadeWhateverContextIsCurrent) {
                                {Kind::kVirtual, HandleKind::kNone},
                                {Kind::kSharedVirtual, HandleKind::kDescriptor},
                                {Kind::kManaged, HandleKind::kNone}};
-    for (const auto [kind, handle] : kCases) {
-        const Buffer buffer(kind, kLength);
+    for (const Case& one : kCases) {
+        const Buffer buffer(one.kind, kLength);
         std::thread([&] {
             ucs::MemoryExport description{};
             ASSERT_TRUE(Memory::get()->export_memory(buffer.data() + 10, 100, description));
-            EXPECT_EQ(description.has_handle, static_cast<uint16_t>(handle));
+            EXPECT_EQ(description.has_handle, static_cast<uint16_t>(one.handle));
             EXPECT_EQ(description.base + description.offset,
                       reinterpret_cast<uintptr_t>(buffer.data() + 10));
             EXPECT_GE(description.size, kLength);
