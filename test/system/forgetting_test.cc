@@ -11,8 +11,8 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kSurvivor = 0, kForgetter = 1;
-constexpr uint64_t kNever = ~uint64_t{0};
+constexpr size_t kKeeper = 0, kForgetter = 1;
+constexpr uint64_t kNotAtAll = ~uint64_t{0};
 constexpr ucp_tag_t kAnyTag = 1, kLastTag = 2;
 
 class Forgetting : public testing::TestWithParam<bool> {
@@ -35,8 +35,8 @@ class Forgetting : public testing::TestWithParam<bool> {
         SoftWorld world(options);
         Cluster& cluster = world.cluster;
         EndpointFailure failure;
-        const ucp_ep_h kept = cluster.connect(kSurvivor, kForgetter, with_handler(failure));
-        ucp_ep_h lost = cluster.endpoint(kForgetter, kSurvivor);
+        const ucp_ep_h kept = cluster.connect(kKeeper, kForgetter, with_handler(failure));
+        ucp_ep_h lost = cluster.endpoint(kForgetter, kKeeper);
         post(kept, 1);
         post(lost, 1);
         EXPECT_TRUE(cluster.until([&] { return all_ended(); }));
@@ -46,7 +46,7 @@ class Forgetting : public testing::TestWithParam<bool> {
             if (number != forget_at) return;
             states_.insert(cluster.lane_state(kept));
             EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(lost, &force_)), UCS_OK);
-            cluster.forget(kForgetter, kSurvivor);
+            cluster.forget(kForgetter, kKeeper);
             lost = nullptr;
             post(kept, 40);  // more than a window
         });
@@ -74,7 +74,7 @@ class Forgetting : public testing::TestWithParam<bool> {
         const uint64_t events = world.wire.count_events({});
         if (lost == nullptr) check(world, kept, failure);
         EXPECT_TRUE(cluster.until([&] { return all_ended(); }));
-        EXPECT_EQ(cluster.counters(kSurvivor).violations, 0u);
+        EXPECT_EQ(cluster.counters(kKeeper).violations, 0u);
         EXPECT_EQ(cluster.counters(kForgetter).violations, 0u);
         return events;
     }
@@ -88,7 +88,7 @@ class Forgetting : public testing::TestWithParam<bool> {
         ucpx_ep_lanes_request(kept, UCPX_LANE_POLICY_SCALABLE);
         EXPECT_TRUE(until(
             cluster,
-            [&] { return all_ended() && holds_nothing(kSurvivor) && holds_nothing(kForgetter); }))
+            [&] { return all_ended() && holds_nothing(kKeeper) && holds_nothing(kForgetter); }))
             << ucpx_lane_state_string(cluster.lane_state(kept)) << ", " << sends_.size()
             << " sends";
         // It works again: over the same endpoint, unless messages were lost with the lane.
@@ -96,7 +96,7 @@ class Forgetting : public testing::TestWithParam<bool> {
         if (failure.calls != 0) {
             ++failures_;
             EXPECT_EQ(cluster.finish(ucp_ep_close_nbx(kept, &force_)), UCS_OK);
-            again = cluster.connect(kSurvivor, kForgetter);
+            again = cluster.connect(kKeeper, kForgetter);
         }
         EXPECT_EQ(ucpx_ep_lanes_request(again, UCPX_LANE_POLICY_DEDICATED), UCS_OK);
         EXPECT_TRUE(until(cluster, [&] {
@@ -145,7 +145,7 @@ class Forgetting : public testing::TestWithParam<bool> {
 };
 
 TEST_P(Forgetting, AtEveryEventEndsWhatWasSentAndFreesTheSlot) {
-    const uint64_t events = run(kNever);
+    const uint64_t events = run(kNotAtAll);
     ASSERT_GT(events, 30u);
     for (uint64_t number = 1; number <= events && !HasFailure(); ++number) {
         run(number);
@@ -163,11 +163,11 @@ TEST_P(Forgetting, AtEveryEventEndsWhatWasSentAndFreesTheSlot) {
     }
 }
 
-std::string name_of(const testing::TestParamInfo<bool>& info) {
+std::string name_of_asker(const testing::TestParamInfo<bool>& info) {
     return info.param ? "TheSurvivorAsked" : "TheForgetterAsked";
 }
 
-INSTANTIATE_TEST_SUITE_P(Asker, Forgetting, testing::Bool(), name_of);
+INSTANTIATE_TEST_SUITE_P(Asker, Forgetting, testing::Bool(), name_of_asker);
 
 }  // namespace
 }  // namespace ucp::test

@@ -136,16 +136,16 @@ TEST(JsonFile, IsTriedBeforeAnythingElse) {
     }
 }
 
-class Folder {
+class PageFolder {
   public:
-    Folder() : path_(std::filesystem::temp_directory_path() / "swiftlane-manual-XXXXXX") {
+    PageFolder() : path_(std::filesystem::temp_directory_path() / "swiftlane-manual-XXXXXX") {
         std::string name = path_.string();
         EXPECT_NE(mkdtemp(name.data()), nullptr);
         path_ = name;
     }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
+    ~PageFolder() { std::filesystem::remove_all(path_); }
+    PageFolder(const PageFolder&) = delete;
+    PageFolder& operator=(const PageFolder&) = delete;
     const std::filesystem::path& path() const { return path_; }
 
   private:
@@ -153,7 +153,7 @@ class Folder {
 };
 
 TEST(ManualPages, DescribeEveryCommandAndOption) {
-    const Folder folder;
+    const PageFolder folder;
     const Outcome outcome = run_command({"manual", "--to", folder.path().string()});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const std::string main_page = read_text(folder.path() / "swiftlane.1");

@@ -268,7 +268,7 @@ class Checksums : public testing::TestWithParam<std::tuple<SenderWire, Operation
     ucs::LogCapture log_{ucs::LogLevel::kWarn};
 };
 
-std::string name_of(const testing::TestParamInfo<Checksums::ParamType>& info) {
+std::string name_of_transfer(const testing::TestParamInfo<Checksums::ParamType>& info) {
     return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
 }
 
@@ -279,7 +279,7 @@ auto over_wires(bool (*condition)(const Operation&)) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, Checksums, over_wires([](const Operation&) { return true; }),
-                         name_of);
+                         name_of_transfer);
 
 TEST_P(Checksums, WhatIsNotChangedArrives) {
     Pair pair(kind(), operation(), Checksum::kCrc32c);
@@ -313,7 +313,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, NoChecksums, over_wires([](const Operation& oper
                                  operation.rendezvous != SIZE_MAX && operation.least == 0;
                              return !is_read && !is_announcement && operation.length != 0;
                          }),
-                         name_of);
+                         name_of_transfer);
 
 // What the tests above rest on: without the checks the same change goes through as success.
 TEST_P(NoChecksums, NoticeNothing) {
@@ -336,7 +336,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, OrderedChecksums, over_wires([](const Operation&
                                  operation.rendezvous != SIZE_MAX && operation.least != 0;
                              return operation.kind == Kind::kTag && !is_data;
                          }),
-                         name_of);
+                         name_of_transfer);
 
 // No later message is taken in the place of one that was changed.
 TEST_P(OrderedChecksums, NothingBehindItIsHeard) {

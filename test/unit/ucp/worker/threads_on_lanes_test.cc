@@ -18,7 +18,7 @@
 namespace ucp::test {
 namespace {
 
-constexpr size_t kThreads = 2;  //!< on each worker
+constexpr size_t kThreadsEach = 2;  //!< on each worker
 constexpr unsigned kSwitches = 4;
 
 struct Side {
@@ -110,7 +110,7 @@ TEST(ThreadsOnLanes, SwitchUnderTraffic) {
     sides[1].connect(sides[0]);
     std::atomic<bool> over{false};
     std::vector<std::thread> threads;
-    for (size_t thread = 0; thread < kThreads; ++thread) {
+    for (size_t thread = 0; thread < kThreadsEach; ++thread) {
         threads.emplace_back([&, thread] { play(sides[0], thread, true, over); });
         threads.emplace_back([&, thread] { play(sides[1], thread, false, over); });
     }

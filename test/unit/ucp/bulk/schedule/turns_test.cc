@@ -11,7 +11,7 @@
 namespace ucp::bulk::test {
 namespace {
 
-constexpr size_t kSlice = 64 << 10;
+constexpr size_t kSliceBytes = 64 << 10;
 constexpr ucs::Time kStart = ucs::Time(std::chrono::seconds(1));
 
 /** What transfers that never end have posted after so many posts, each of chunks of its own. */
@@ -23,7 +23,7 @@ std::vector<uint64_t> share(const std::vector<size_t>& chunks, bool is_mixed, un
     for (unsigned post = 0; post < posts; ++post) {
         const size_t next = order.front();
         posted[next] += chunks[next];
-        if (!turns[next].posted(chunks[next], Turn::bytes(is_mixed, kSlice))) continue;
+        if (!turns[next].posted(chunks[next], Turn::bytes(is_mixed, kSliceBytes))) continue;
         order.pop_front();
         order.push_back(next);
     }
@@ -32,8 +32,8 @@ std::vector<uint64_t> share(const std::vector<size_t>& chunks, bool is_mixed, un
 
 TEST(Turns, BytesAreSharedAlikeWhateverTheChainsAre) {
     for (const bool is_mixed : {true, false}) {
-        const auto posted = share({kSlice, 2 * kSlice, 4096, 100000}, is_mixed, 40000);
-        const size_t turn = Turn::bytes(is_mixed, kSlice);
+        const auto posted = share({kSliceBytes, 2 * kSliceBytes, 4096, 100000}, is_mixed, 40000);
+        const size_t turn = Turn::bytes(is_mixed, kSliceBytes);
         for (const uint64_t bytes : posted) {
             EXPECT_LE(bytes, posted[0] + 2 * turn);
             EXPECT_GE(bytes + 2 * turn, posted[0]);
@@ -42,31 +42,31 @@ TEST(Turns, BytesAreSharedAlikeWhateverTheChainsAre) {
 }
 
 TEST(Turns, OfTransfersAlikeTheFirstIsDoneFirst) {
-    EXPECT_GE(Turn::bytes(false, kSlice), 16 * kSlice);
-    EXPECT_LE(Turn::bytes(true, kSlice), 2 * kSlice);
+    EXPECT_GE(Turn::bytes(false, kSliceBytes), 16 * kSliceBytes);
+    EXPECT_LE(Turn::bytes(true, kSliceBytes), 2 * kSliceBytes);
 }
 
 TEST(Turns, WhatWasPostedInALongTurnIsNotHeldAgainstShortOnes) {
     Turn turn;
     EXPECT_FALSE(turn.posted(3 << 20, Turn::kLong));
-    EXPECT_TRUE(turn.posted(kSlice, 2 * kSlice));
-    EXPECT_TRUE(turn.posted(kSlice, 2 * kSlice));
-    EXPECT_FALSE(turn.posted(0, 2 * kSlice));
+    EXPECT_TRUE(turn.posted(kSliceBytes, 2 * kSliceBytes));
+    EXPECT_TRUE(turn.posted(kSliceBytes, 2 * kSliceBytes));
+    EXPECT_FALSE(turn.posted(0, 2 * kSliceBytes));
 }
 
 TEST(Mixture, IsSeenWhereShortOnesComeBehindMuchLongerOnes) {
     Mixture mixture;
     EXPECT_FALSE(mixture.is_mixed(kStart));
-    mixture.started(kSlice, 15 * kSlice, kStart);
+    mixture.started(kSliceBytes, 15 * kSliceBytes, kStart);
     EXPECT_FALSE(mixture.is_mixed(kStart));
-    mixture.started(kSlice, 0, kStart);
+    mixture.started(kSliceBytes, 0, kStart);
     EXPECT_FALSE(mixture.is_mixed(kStart));
-    mixture.started(kSlice, 16 * kSlice, kStart);
+    mixture.started(kSliceBytes, 16 * kSliceBytes, kStart);
     EXPECT_TRUE(mixture.is_mixed(kStart));
     EXPECT_TRUE(mixture.is_mixed(kStart + Mixture::kExpected / 2));
     EXPECT_FALSE(mixture.is_mixed(kStart + Mixture::kExpected));
     // As long as they keep coming it stays.
-    mixture.started(kSlice, uint64_t{10} << 30, kStart + Mixture::kExpected / 2);
+    mixture.started(kSliceBytes, uint64_t{10} << 30, kStart + Mixture::kExpected / 2);
     EXPECT_TRUE(mixture.is_mixed(kStart + Mixture::kExpected));
 }
 

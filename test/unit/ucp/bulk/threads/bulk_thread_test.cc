@@ -26,9 +26,9 @@ using namespace std::chrono_literals;
 constexpr size_t kSlice = 4096;
 
 /** Two devices with a thread and a queue pair each, and a transfer that they are handed over. */
-class Threads : public testing::Test {
+class ThreadsOfBulk : public testing::Test {
   protected:
-    Threads()
+    ThreadsOfBulk()
         : cluster_(1),
           events_(cluster_.inner(0).host().work),
           here_(ucp::test::pattern(kLength, 1)),
@@ -39,7 +39,7 @@ class Threads : public testing::Test {
             EXPECT_EQ(threads_[index]->make_queue_pair(&queue_pairs_[index]), UCS_OK);
         }
     }
-    ~Threads() override {
+    ~ThreadsOfBulk() override {
         for (const auto& queue_pair : queue_pairs_) queue_pair->thread.close(*queue_pair);
         for (auto& thread : threads_) thread.reset();
         for (const FakeDevice& device : devices_) EXPECT_EQ(device.endpoints, 0u);
@@ -107,7 +107,7 @@ class Threads : public testing::Test {
     std::array<std::shared_ptr<ThreadQueuePair>, 2> queue_pairs_;
 };
 
-TEST_F(Threads, CarryWhatTheyAreGiven) {
+TEST_F(ThreadsOfBulk, CarryWhatTheyAreGiven) {
     begin(0);
     begin(1);
     for (const Direction direction : {Direction::kPut, Direction::kGet}) {
@@ -118,7 +118,7 @@ TEST_F(Threads, CarryWhatTheyAreGiven) {
     EXPECT_GE(counters_.chains, 2 * kLength / kSlice / 8);
 }
 
-TEST_F(Threads, WhatADeviceHasNoRoomForGoesBack) {
+TEST_F(ThreadsOfBulk, WhatADeviceHasNoRoomForGoesBack) {
     devices_[0].room = 3;
     devices_[1].room = 0;
     begin(0);
@@ -129,7 +129,7 @@ TEST_F(Threads, WhatADeviceHasNoRoomForGoesBack) {
     EXPECT_GE(counters_.chains, kLength / kSlice / 3);
 }
 
-TEST_F(Threads, AQueuePairThatFailsIsReportedBeforeTheEndOfWhatItCarried) {
+TEST_F(ThreadsOfBulk, AQueuePairThatFailsIsReportedBeforeTheEndOfWhatItCarried) {
     devices_[0].is_broken = true;
     begin(0);
     hand_over();
@@ -145,7 +145,7 @@ TEST_F(Threads, AQueuePairThatFailsIsReportedBeforeTheEndOfWhatItCarried) {
     EXPECT_EQ(devices_[0].endpoints, 0u);
 }
 
-TEST_F(Threads, AnotherQueuePairCarriesWhatAFailedOneHad) {
+TEST_F(ThreadsOfBulk, AnotherQueuePairCarriesWhatAFailedOneHad) {
     devices_[0].is_silent = true;
     devices_[1].room = 1;
     begin(0);
@@ -160,7 +160,7 @@ TEST_F(Threads, AnotherQueuePairCarriesWhatAFailedOneHad) {
     expect_done(entries[1]);
 }
 
-TEST_F(Threads, ASilentQueuePairHasFailedIfOthersWentOn) {
+TEST_F(ThreadsOfBulk, ASilentQueuePairHasFailedIfOthersWentOn) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over();
@@ -174,7 +174,7 @@ TEST_F(Threads, ASilentQueuePairHasFailedIfOthersWentOn) {
     expect_done(entries[1]);
 }
 
-TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAnotherHasOne) {
+TEST_F(ThreadsOfBulk, AQueuePairWithoutLinkHasFailedIfAnotherHasOne) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over();
@@ -187,7 +187,7 @@ TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAnotherHasOne) {
     expect_done(entries[1]);
 }
 
-TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
+TEST_F(ThreadsOfBulk, AQueuePairWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over();
@@ -204,7 +204,7 @@ TEST_F(Threads, AQueuePairWithoutLinkHasFailedIfAPathOfTheWorkersHasOne) {
     EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Threads, WhatWaitsComesBackWhenTheLinkIsLost) {
+TEST_F(ThreadsOfBulk, WhatWaitsComesBackWhenTheLinkIsLost) {
     devices_[0].room = 0;
     begin(0);
     hand_over();
@@ -214,14 +214,14 @@ TEST_F(Threads, WhatWaitsComesBackWhenTheLinkIsLost) {
 }
 
 // The other queue pair would have it done a thousand times sooner, if it knew the memory.
-TEST_F(Threads, NothingIsLeftToAQueuePairThatDoesNotServeIt) {
+TEST_F(ThreadsOfBulk, NothingIsLeftToAQueuePairThatDoesNotServeIt) {
     begin(1, 1, 1e12);
     begin(0, 0, 1e9);
     hand_over();
     expect_done(returned(1)[0]);
 }
 
-TEST_F(Threads, WhatNoQueuePairServesAnyMoreComesBack) {
+TEST_F(ThreadsOfBulk, WhatNoQueuePairServesAnyMoreComesBack) {
     devices_[0].room = 0;
     begin(1, 1, 1e12);
     begin(0, 0, 1e9);
@@ -233,7 +233,7 @@ TEST_F(Threads, WhatNoQueuePairServesAnyMoreComesBack) {
     EXPECT_EQ(entries[1].kind, ThreadEvent::Kind::kStopped);
 }
 
-TEST_F(Threads, WhatIsTakenBackWithNothingUnderWayEnds) {
+TEST_F(ThreadsOfBulk, WhatIsTakenBackWithNothingUnderWayEnds) {
     std::unique_lock lock(shard_.mutex);
     queue_.queue_pairs.push_back(queue_pairs_[0].get());  // that of a thread which takes nothing
     lock.unlock();
@@ -247,7 +247,7 @@ TEST_F(Threads, WhatIsTakenBackWithNothingUnderWayEnds) {
     EXPECT_EQ(transfer_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Threads, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
+TEST_F(ThreadsOfBulk, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over();
@@ -269,7 +269,7 @@ TEST_F(Threads, WhatIsTakenBackWithSomethingUnderWayEndsWithThat) {
     EXPECT_TRUE(shared_->slices.is_over());
 }
 
-TEST_F(Threads, WhatIsUnderWayEndsWhenAQueuePairIsToldToStop) {
+TEST_F(ThreadsOfBulk, WhatIsUnderWayEndsWhenAQueuePairIsToldToStop) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over();
@@ -283,7 +283,7 @@ TEST_F(Threads, WhatIsUnderWayEndsWhenAQueuePairIsToldToStop) {
     EXPECT_EQ(shared_->slices.bytes_waiting(), kLength - counters_.bytes);
 }
 
-TEST_F(Threads, AQueuePairMayBeClosedWithChainsUnderWay) {
+TEST_F(ThreadsOfBulk, AQueuePairMayBeClosedWithChainsUnderWay) {
     devices_[0].is_silent = true;
     begin(0);
     hand_over(Direction::kGet);
@@ -297,7 +297,7 @@ TEST_F(Threads, AQueuePairMayBeClosedWithChainsUnderWay) {
     EXPECT_EQ(shared_->slices.bytes_waiting(), kLength);
 }
 
-TEST_F(Threads, SlicesThatFailTooOftenEndTheTransfer) {
+TEST_F(ThreadsOfBulk, SlicesThatFailTooOftenEndTheTransfer) {
     // Each new queue pair fails with the same slices.
     devices_[0].is_broken = true;
     begin(0);
@@ -320,7 +320,7 @@ TEST_F(Threads, SlicesThatFailTooOftenEndTheTransfer) {
 }
 
 // The queue pair goes down with both.
-TEST_F(Threads, ARefusalIsNoErrorOfAnotherTransferOnTheSameQueuePair) {
+TEST_F(ThreadsOfBulk, ARefusalIsNoErrorOfAnotherTransferOnTheSameQueuePair) {
     devices_[0].is_silent = true;
     const SliceRules slices{.slice = kSlice, .fragment = 0};
     std::vector<uint8_t> bytes(8 * kSlice), more(8 * kSlice);
@@ -353,7 +353,7 @@ TEST_F(Threads, ARefusalIsNoErrorOfAnotherTransferOnTheSameQueuePair) {
     EXPECT_EQ(shared_transfers.back().slices.bytes_waiting(), bytes.size());
 }
 
-TEST_F(Threads, RunOnTheProcessorsThatTheyAreGiven) {
+TEST_F(ThreadsOfBulk, RunOnTheProcessorsThatTheyAreGiven) {
     cpu_set_t allowed;
     ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
     for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -373,7 +373,7 @@ TEST_F(Threads, RunOnTheProcessorsThatTheyAreGiven) {
     EXPECT_TRUE(CPU_EQUAL(&set, &allowed));
 }
 
-TEST_F(Threads, WhereNoThreadMayBeStartedNothingIsLeft) {
+TEST_F(ThreadsOfBulk, WhereNoThreadMayBeStartedNothingIsLeft) {
     BulkThread::Params without = params(0);
     // NOLINTNEXTLINE(performance-unnecessary-value-param): the type of the member
     without.spawn = [](std::function<void()>) -> std::thread {
