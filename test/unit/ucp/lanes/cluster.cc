@@ -34,6 +34,11 @@ bool Node::usable(Peer peer) const {
     return !dead && (found == endpoints.end() || !found->second.failed);
 }
 
+Switch* Node::direction_to(Peer peer) {
+    const Endpoint& endpoint = endpoints[peer];
+    return endpoint.lane_life == endpoint.life ? negotiator.switch_of(peer) : nullptr;
+}
+
 void Node::send(Peer peer, const Message& message) {
     Packet packet{Packet::Kind::kControl, LaneKind::kScalable, 0, 0, {}};
     packet.bytes.resize(encoded_size(message));
@@ -43,8 +48,9 @@ void Node::send(Peer peer, const Message& message) {
 
 void Node::post(Peer peer, Packet packet) {
     if (!usable(peer)) return;
+    Endpoint& endpoint = endpoints[peer];
+    packet.life = endpoint.life;
     if (packet.lane == LaneKind::kDedicated) {
-        Endpoint& endpoint = endpoints[peer];
         if (endpoint.uid == 0 || !endpoint.connected) cluster_.error("post without a lane");
         packet.lane_uid = endpoint.remote_uid;
         ++endpoint.on_dedicated;
@@ -54,6 +60,7 @@ void Node::post(Peer peer, Packet packet) {
 
 void Node::create_lane(Peer peer) {
     const bool fails = cluster_.delay(0, 100) < cluster_.create_failures ||
+                       cluster_.now() < no_lanes_until ||
                        lanes_alive() + kept.size() >= cluster_.most_lanes;
     if (lanes_alive() >= negotiator.config().cap + negotiator.parked()) {
         cluster_.error("a lane above the cap");
@@ -61,6 +68,7 @@ void Node::create_lane(Peer peer) {
     if (kept.contains(peer)) cluster_.error("a new lane beside a kept one");
     const std::uint64_t uid = cluster_.next_uid++;
     if (!fails) endpoints[peer].uid = uid;
+    endpoints[peer].lane_life = endpoints[peer].life;
     lanes_made += !fails;
     cluster_.tell(index, cluster_.delay(0, 200 * kMicrosecond), [this, peer, uid, fails] {
         if (dead) return;
@@ -109,6 +117,7 @@ void Node::take_lane(Peer peer) {
     }
     const auto found = kept.extract(peer);
     Endpoint& endpoint = endpoints[peer];
+    endpoint.lane_life = endpoint.life;
     if (!found.empty()) {
         endpoint.uid = found.mapped().uid;
         endpoint.was_connected_to = found.mapped().remote_uid;
@@ -221,6 +230,7 @@ void Node::open_early(Peer peer) {
 void Node::fail_endpoint(Peer peer, ucs_status_t) {
     // What was sent to who forgot it ends with the error, and what follows has a new endpoint.
     if (endpoints[peer].broken) {
+        ++endpoints[peer].life;
         endpoints[peer].posted = endpoints[peer].wanted;
         return;
     }
@@ -245,7 +255,7 @@ void Node::send_data(Peer peer, std::uint64_t count) {
 }
 
 void Node::put(Peer peer) {
-    const Switch* direction = negotiator.switch_of(peer);
+    const Switch* direction = direction_to(peer);
     if (asleep || !usable(peer) || direction == nullptr) return;
     using State = ucp::lanes::TxDirection::State;
     const State state = direction->tx.state();
@@ -256,7 +266,7 @@ void Node::put(Peer peer) {
 void Node::pump(Peer peer) {
     Endpoint& endpoint = endpoints[peer];
     while (usable(peer) && endpoint.posted < endpoint.wanted) {
-        Switch* direction = negotiator.switch_of(peer);
+        Switch* direction = direction_to(peer);
         if (direction != nullptr && !direction->tx.may_post()) return;
         const LaneKind lane = direction ? direction->tx.lane() : LaneKind::kScalable;
         const bool is_ordered = direction != nullptr && direction->tx.is_ordered();
@@ -314,7 +324,12 @@ void Node::deliver(Peer from, const Packet& packet) {
     const LaneKind open = direction ? direction->rx.lane() : LaneKind::kScalable;
     Endpoint& endpoint = endpoints[from];
     if (endpoint.broken) {
-        if (packet.number <= endpoint.delivered) cluster_.error("data doubled or out of order");
+        // What an endpoint before it had sent may come late, or never.
+        if (packet.life < endpoint.delivered_life) return;
+        if (packet.life == endpoint.delivered_life && packet.number <= endpoint.delivered) {
+            cluster_.error("data doubled or out of order");
+        }
+        endpoint.delivered_life = packet.life;
         endpoint.delivered = packet.number;
         return;
     }
@@ -450,6 +465,7 @@ void Cluster::forget(std::size_t node, std::size_t peer) {
     Node::Endpoint& own = nodes_[node]->endpoints[peer];
     own.broken = nodes_[peer]->endpoints[node].broken = true;
     own.posted = own.wanted;
+    ++own.life;
     nodes_[node]->negotiator.on_peer_died(peer);
 }
 
@@ -461,6 +477,7 @@ void Cluster::wire(std::size_t from, std::size_t to, Node::Packet packet) {
     Time& last = last_arrival_[{from, to, packet.lane}];
     const bool ordered = packet.kind != Node::Packet::Kind::kPut;
     Time when = now_ + delay(1 * kMicrosecond, 30 * kMicrosecond);
+    if (now_ < slow_until && random_() % 8 == 0) when += delay(0, slow_until - now_);
     if (ordered) when = last = std::max(when, last);
     at(when, [this, from, to, packet = std::move(packet)] {
         if (on_step) on_step();

@@ -68,6 +68,7 @@ class Node : public ucp::lanes::Sink {
         std::uint64_t number;
         std::vector<std::uint8_t> bytes;
         ucp::lanes::Epoch after = 0;  // an ordered message: the round whose DMARK it comes after
+        std::uint64_t life = 0;       // how many endpoints to the receiver the sender had before
     };
     // @return false if the packet's dedicated lane is gone
     bool arrive(Peer from, const Packet& packet);
@@ -95,7 +96,10 @@ class Node : public ucp::lanes::Sink {
         std::size_t most_early = 0;
         std::size_t most_held = 0;
         bool failed = false;
-        bool broken = false;  // one end forgot it once: a new one took its place, with a gap
+        bool broken = false;     // one end forgot it once: a new one took its place, with a gap
+        std::uint64_t life = 0;  // endpoints before this one
+        std::uint64_t delivered_life = 0;  // of the sender of what was delivered
+        std::uint64_t lane_life = 0;       // of the endpoint that the lane is for
         bool closed = false;
     };
     std::map<Peer, Endpoint> endpoints;
@@ -109,11 +113,14 @@ class Node : public ucp::lanes::Sink {
     Negotiator negotiator;
     std::size_t index;
     std::uint64_t worker;
+    Time no_lanes_until = 0;  // its adapter makes none until then
     bool dead = false;
     bool asleep = false;  // its program computes: it lives, and calls nothing
 
   private:
     bool usable(Peer peer) const;
+    // Null: there is no lane, or it is for an endpoint before this one.
+    ucp::lanes::Switch* direction_to(Peer peer);
     void pump(Peer peer);
     void post(Peer peer, Packet packet);
     void deliver(Peer from, const Packet& packet);
@@ -172,6 +179,8 @@ class Cluster {
     std::function<void(std::size_t node, Peer peer, const Change& change)> on_change;
     // Called before each delivery and each transition.
     std::function<void()> on_step;
+    // Until then some messages of the network take up to as long.
+    Time slow_until = 0;
     // Chance, in percent, that a lane cannot be made.
     unsigned create_failures = 0;
     // Lanes that the adapter of a node has at most, the kept ones included.

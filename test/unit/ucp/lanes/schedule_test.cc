@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Schedules at random: what lanes_seeds is made of.
+#include "unit/ucp/lanes/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lanes_test {
+namespace {
+
+TEST(LanesSchedules, EachHasFaultsAndSwitchesAndBreaksNothing) {
+    std::uint64_t switches = 0;
+    std::size_t faults = 0;
+    const std::uint64_t seeds = part_of(200);
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+        const Outcome outcome = play(seed, schedule_of(seed), 20);
+        ASSERT_EQ("", outcome.error) << "seed " << seed;
+        switches += outcome.switches;
+        faults += outcome.faults;
+    }
+    EXPECT_GE(switches, 20 * seeds);
+    EXPECT_GE(faults, 4 * seeds);
+}
+
+TEST(LanesSchedules, AreFunctionsOfTheirSeed) {
+    const Outcome one = play(5, schedule_of(5)), same = play(5, schedule_of(5));
+    EXPECT_EQ(one.switches, same.switches);
+    EXPECT_EQ(one.faults, same.faults);
+    EXPECT_NE(one.switches, play(6, schedule_of(6)).switches);
+}
+
+// As if whatever happens 3 ms after the beginning failed if somebody slept before.
+TEST(LanesSchedules, ShrinkToWhatFails) {
+    const auto is_sleep = [](const Step& step) { return step.action == Action::kSleep; };
+    const auto fails = [&](const std::vector<Step>& schedule) {
+        Time now = 0;
+        bool has_slept = false;
+        for (const Step& step : schedule) {
+            now += step.after;
+            if (has_slept && now > 3'000'000) return true;
+            has_slept |= is_sleep(step);
+        }
+        return false;
+    };
+    const std::vector<Step> schedule = schedule_of(1);
+    ASSERT_TRUE(fails(schedule));
+    const std::vector<Step> shrunk = shrink(schedule, fails);
+    ASSERT_EQ(2u, shrunk.size());
+    EXPECT_TRUE(is_sleep(shrunk[0]));
+    EXPECT_GT(shrunk[0].after + shrunk[1].after, 3'000'000u);
+}
+
+TEST(LanesSchedules, AreWrittenAsTests) {
+    EXPECT_EQ(as_test(7, {{10, Action::kSlow, 1, 2, 500}}),
+              "TEST(LanesSchedules, Seed7) {\n"
+              "    EXPECT_EQ(\"\", play(7, {\n"
+              "        {10, Action::kSlow, 1, 2, 500},\n"
+              "    }).error);\n"
+              "}\n");
+}
+
+}  // namespace
+}  // namespace lanes_test
