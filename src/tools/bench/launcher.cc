@@ -162,9 +162,9 @@ class Job {
 
     void take_counters(const Json& json) {
         LaneCounters counters;
-        for (const LaneCounter& counter : kLaneCounters) {
-            counters.*counter.value = json.at(counter.name);
-        }
+        std::ranges::transform(
+            kLaneCounters, counters.values.begin(),
+            [&](const LaneCounter& counter) -> uint64_t { return json.at(counter.name); });
         result_.counters += counters;
     }
 
