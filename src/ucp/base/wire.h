@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "uct/api/interface.h"
 
 // What travels between workers: the active-message ids of the transports' tables, and the headers
 // of the eager messages. Little-endian, packed, on hosts that are little-endian themselves. A
@@ -126,5 +131,16 @@ struct OrderedHeader {
 };
 
 #pragma pack(pop)
+
+/** Send bytes as a message that is copied. @return as uct::Endpoint::am_short() */
+inline ucs_status_t post_bytes(uct::Endpoint& lane, AmId id, std::span<const std::byte> message) {
+    const auto pack = [](void* destination, void* arg) {
+        const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
+        std::ranges::copy(bytes, static_cast<std::byte*>(destination));
+        return bytes.size();
+    };
+    const ssize_t sent = lane.am_bcopy(static_cast<uint8_t>(id), pack, &message);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
 
 }  // namespace ucp

@@ -27,12 +27,6 @@ bool read_addresses(const uct::Interface& interface, Addresses* addresses) {
            interface.get_interface_address(addresses->interface) == UCS_OK;
 }
 
-size_t pack_bytes(void* destination, void* arg) {
-    const auto& bytes = *static_cast<std::span<const std::byte>*>(arg);
-    std::memcpy(destination, bytes.data(), bytes.size());
-    return bytes.size();
-}
-
 }  // namespace
 
 Revocation::Revocation(InterfaceSet& interfaces, EndpointTable& endpoints, PathTable& paths,
@@ -83,10 +77,7 @@ void Revocation::send_everywhere(Endpoint& endpoint, AmId id, std::span<const st
 
 void Revocation::send_on(Path& rail, AmId id, std::span<const std::byte> message) {
     const bool is_free = rail.held.empty() && !rail.is_linked();
-    if (is_free &&
-        rail.own->am_bcopy(static_cast<uint8_t>(id), pack_bytes, &message) != UCS_ERR_NO_RESOURCE) {
-        return;
-    }
+    if (is_free && post_bytes(*rail.own, id, message) != UCS_ERR_NO_RESOURCE) return;
     const bool is_known = std::ranges::any_of(rail.held, [&](const auto& held) {
         return held.first == id && std::ranges::equal(held.second, message);
     });
