@@ -24,7 +24,7 @@ using ucs::net::Socket;
 using ucs::net::SocketAddress;
 
 constexpr uint32_t kLongest = 16 << 20;
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kConnectTimeout{10};
 constexpr int kForEver = -1;
 
 bool would_block() {
@@ -64,7 +64,7 @@ Channel Channel::connect(const std::string& host, uint16_t port,
                          const std::function<void()>& on_refused) {
     bool is_told = false;
     const Addresses addresses = resolve(host, port, 0);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kConnectTimeout;
     for (;;) {
         for (const addrinfo* address = addresses.get(); address != nullptr;
              address = address->ai_next) {

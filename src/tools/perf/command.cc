@@ -113,32 +113,32 @@ void initiate(Channel& channel, const PerfCommand& command) {
     JsonFile json(command.json);
     const Interrupt interrupt;
     const LiveLine line;
-    Listener listener;
+    Observer observer;
     fmt::print("{}\n", title(command));
-    listener.on_lane = [&](const std::string& lane) {
+    observer.on_lane = [&](const std::string& lane) {
         line.clear();
         is_emulated = command.device == "soft" && is_over_adapter(lane);
         fmt::print("{}# lanes: {}\n{}", is_emulated ? kEmulatedNote : "", lane,
                    table_header(options));
     };
-    listener.on_row = [&](const Row& row) {
+    observer.on_row = [&](const Row& row) {
         line.clear();
         fmt::print("{}", table_line(options, row));
         std::fflush(stdout);
     };
     if (line.enabled()) {
-        listener.on_progress = [&](const std::string& text) { line.show(text); };
+        observer.on_progress = [&](const std::string& text) { line.show(text); };
     }
     const auto write = [&](const std::vector<Row>& rows) {
         line.clear();
         write_results(json, options, is_emulated, rows);
     };
-    listener.on_interrupt = [&](const std::vector<Row>& rows) {
+    observer.on_interrupt = [&](const std::vector<Row>& rows) {
         write(rows);
         std::fflush(nullptr);
         _exit(kInterrupted);
     };
-    write(run_initiator(channel, options, listener));
+    write(run_initiator(channel, options, observer));
 }
 
 // Runs one of the two processes. What the library holds refers to a stack that is gone after an

@@ -19,9 +19,9 @@
 namespace tools::perf {
 namespace {
 
-constexpr unsigned kPatience = 100;        // polls without an event before others may run
-constexpr unsigned kSleepPatience = 1000;  // and before it sleeps
-constexpr int kLongestSleep = 100;         // ms
+constexpr unsigned kPollsToYield = 100;   // polls without an event before others may run
+constexpr unsigned kPollsToSleep = 1000;  // and before it sleeps
+constexpr int kLongestSleep = 100;        // ms
 
 }  // namespace
 
@@ -176,8 +176,8 @@ void Peer::progress() {
         idle_ = 0;
         return;
     }
-    if (++idle_ < kPatience) return;
-    if (event_fd_ >= 0 && idle_ >= kSleepPatience) {
+    if (++idle_ < kPollsToYield) return;
+    if (event_fd_ >= 0 && idle_ >= kPollsToSleep) {
         doze();
     } else if (shares_cores_) {
         sched_yield();

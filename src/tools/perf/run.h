@@ -37,7 +37,7 @@ std::string table_line(const Options& options, const Row& row);
 Json to_json(const Options& options, const Row& row);
 
 // What is said while it runs; on_progress may be empty.
-struct Listener {
+struct Observer {
     std::function<void(const std::string& lane)> on_lane;
     std::function<void(const Row&)> on_row;
     std::function<void(const std::string&)> on_progress;
@@ -47,7 +47,7 @@ struct Listener {
 
 // The process that takes the time. The other end of the channel is run_target(). Throws on any
 // failure; what the library holds refers to the stack that is gone then: end the process.
-std::vector<Row> run_initiator(Channel& channel, const Options& options, const Listener& listener);
+std::vector<Row> run_initiator(Channel& channel, const Options& options, const Observer& observer);
 
 // The other process, for one initiator.
 void run_target(Channel& channel);

@@ -63,7 +63,8 @@ std::vector<std::byte> Connector::address_for_guest(uint64_t worker) const {
         });
 }
 
-ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way) {
+ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint,
+                                TransportPair* pair) {
     const auto give_up = [&](ucs_status_t status) {
         if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
         return status;
@@ -89,8 +90,8 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
                           planner_.transport(candidate), remote.uuid, ucs_status_string(status));
             continue;
         }
-        if (way != nullptr) *way = {planner_.interface(candidate), &entry};
-        if (way == nullptr && !rails_.has(remote.uuid)) {
+        if (pair != nullptr) *pair = {planner_.interface(candidate), &entry};
+        if (pair == nullptr && !rails_.has(remote.uuid)) {
             std::vector<Rail> rails = planner_.rails(remote, std::span(ranked).subspan(place));
             if (!rails.empty()) rails_.set(remote.uuid, std::move(rails));
         }
@@ -170,8 +171,8 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
                       remote.uuid);
         return status;
     }
-    Way way;
-    status = find_or_connect(remote, endpoint, &way);
+    TransportPair pair;
+    status = find_or_connect(remote, endpoint, &pair);
     if (status == UCS_ERR_UNREACHABLE) {
         ucs::log_error(
             "clients without a key are served over tcp and shared memory: for other transports set "
@@ -180,9 +181,9 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
     if (status != UCS_OK) return status;
     (*endpoint)->set_flag(Endpoint::kStranger);
     (*endpoint)->clear_flag(Endpoint::kPromotable);
-    if (way.remote != nullptr) {
-        guests_.settle(remote, way.interface, *way.remote);
-        if (const uint64_t name = name_of(*way.remote); name != 0) {
+    if (pair.remote != nullptr) {
+        guests_.settle(remote, pair.interface, *pair.remote);
+        if (const uint64_t name = name_of(*pair.remote); name != 0) {
             peers.learn(name, remote.uuid, false);
             peers.set_guest(name);
         }
@@ -192,11 +193,11 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
 }
 
 ucs_status_t Connector::find_or_connect(const WorkerAddress& remote, Endpoint** endpoint,
-                                        Way* way) {
+                                        TransportPair* pair) {
     Endpoint* found = endpoints_.find(remote.uuid);
     if (found == nullptr || found->is_users() || found->is_closing()) {
         Endpoint* const known = found;
-        const ucs_status_t status = connect(remote, &found, way);
+        const ucs_status_t status = connect(remote, &found, pair);
         if (status == UCS_ERR_UNREACHABLE) {
             ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
                            planner_.why_unreachable(remote));
