@@ -63,11 +63,11 @@ class ProcessHost final : public Host {
 
 // Several ranks may share a core: one that finds nothing to do lets others run.
 void drive(Rank& rank, bool share_cores) {
-    constexpr unsigned kPatience = 100;
+    constexpr unsigned kStepsToYield = 100;
     unsigned idle = 0;
     while (!rank.finished()) {
         idle = rank.step() ? 0 : idle + 1;
-        if (share_cores && idle > kPatience) sched_yield();
+        if (share_cores && idle > kStepsToYield) sched_yield();
     }
 }
 

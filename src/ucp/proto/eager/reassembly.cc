@@ -56,7 +56,7 @@ void Reassembly::give_up(ucs::Time now) {
         if (failed.looks++ == 0) failed.since = now;
     }
     const auto is_over = [now](const auto& entry) {
-        return entry.second.looks >= kLooks && now - entry.second.since >= kPatience;
+        return entry.second.looks >= kLooks && now - entry.second.since >= kGiveUpAfter;
     };
     // The end of a message may bring anything about.
     for (auto over = std::ranges::find_if(failed_, is_over); over != failed_.end();
@@ -69,7 +69,7 @@ void Reassembly::give_up(ucs::Time now) {
 
 ucs::Time Reassembly::next_deadline() const {
     ucs::Time next = ucs::kNever;
-    for (const auto& [sender, failed] : failed_) next = std::min(next, failed.since + kPatience);
+    for (const auto& [sender, failed] : failed_) next = std::min(next, failed.since + kGiveUpAfter);
     return next;
 }
 

@@ -18,8 +18,8 @@ uint64_t nanoseconds(ucs::Duration duration) {
 }
 
 ucs::Duration duration(uint64_t nanoseconds) {
-    constexpr uint64_t kMost = 1'000'000'000;  // who takes longer was away
-    return ucs::Duration(static_cast<ucs::Duration::rep>(std::min(nanoseconds, kMost)));
+    constexpr uint64_t kMaxNanoseconds = 1'000'000'000;  // who takes longer was away
+    return ucs::Duration(static_cast<ucs::Duration::rep>(std::min(nanoseconds, kMaxNanoseconds)));
 }
 
 }  // namespace
