@@ -10,12 +10,12 @@
 #include <memory>
 #include <stdexcept>
 
+#include "tools/bench/channel.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/common/units.h"
-#include "tools/perf/channel.h"
 #include "tools/perf/run.h"
 #include "tools/program/bench_options.h"
 
@@ -160,10 +160,10 @@ void run_perf(PerfCommand& command) {
         command.options.memory != "host" || command.options.target_memory != "host";
     // Between GPUs the emulated adapter is in the way of what is to be measured.
     command.device = chosen_device(command.device, !command.connect.empty() || is_on_device);
-    if (Place place; Place::find(&place)) {
+    if (const auto place = JobPlace::find(1)) {
         run_or_die([&] {
-            Channel channel(place.socket);
-            place.rank == 0 ? initiate(channel, command) : run_target(channel);
+            Channel channel(place->inherited[0]);
+            place->rank == 0 ? initiate(channel, command) : run_target(channel);
         });
         return;
     }

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <thread>
 
-#include "tools/bench/job.h"
+#include "tools/bench/channel.h"
 #include "tools/program/verify.h"
 
 namespace tools::perf {
