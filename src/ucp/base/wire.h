@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "uct/api/interface.h"
@@ -131,6 +132,23 @@ struct OrderedHeader {
 };
 
 #pragma pack(pop)
+
+/** A message of a fixed header and bytes behind it. @return false if it is too short */
+template <typename Header>
+bool read_header(const void* data, size_t length, Header* header,
+                 std::span<const std::byte>* rest) {
+    if (length < sizeof(Header)) return false;
+    std::memcpy(header, data, sizeof(Header));
+    *rest = {static_cast<const std::byte*>(data) + sizeof(Header), length - sizeof(Header)};
+    return true;
+}
+
+/** The same of a message that is nothing else. @return false if it is of another length */
+template <typename Message>
+bool read_whole(const void* data, size_t length, Message* message) {
+    std::span<const std::byte> rest;
+    return read_header(data, length, message, &rest) && rest.empty();
+}
 
 /** Send bytes as a message that is copied. @return as uct::Endpoint::am_short() */
 inline ucs_status_t post_bytes(uct::Endpoint& lane, AmId id, std::span<const std::byte> message) {

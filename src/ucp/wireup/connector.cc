@@ -2,7 +2,6 @@
 #include "ucp/wireup/connector.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -220,11 +219,10 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     auto& self = *static_cast<Connector*>(arg);
     HelloHeader header;
     WorkerAddress remote;
+    std::span<const std::byte> address;
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
-    if (length > sizeof(header)) {
-        std::memcpy(&header, data, sizeof(header));
-        const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
-        status = unpack_address({bytes, length - sizeof(header)}, &remote);
+    if (read_header(data, length, &header, &address)) {
+        status = unpack_address(address, &remote);
         if (status == UCS_OK && remote.uuid != header.sender) status = UCS_ERR_INVALID_ADDR;
     }
     if (status != UCS_OK) {
@@ -255,7 +253,7 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
 ucs_status_t Connector::on_reset(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<Connector*>(arg);
     ResetHeader header{};
-    if (length == sizeof(header)) std::memcpy(&header, data, sizeof(header));
+    (void)read_whole(data, length, &header);
     if (Endpoint* endpoint = self.endpoints_.find(header.sender))
         endpoint->fail(UCS_ERR_CONNECTION_RESET);
     return UCS_OK;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/bulk/engine/notification.h"
 
-#include <cstring>
-
 #include "ucp/endpoint/endpoint.h"
 #include "ucs/log/log.h"
 
@@ -20,11 +18,10 @@ ucs_status_t post_notification(Request& request, const Lane& lane) {
 ucs_status_t on_notification(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     const NotifyHandler handler = *static_cast<const NotifyHandler*>(arg);
     NotifyMessage message;
-    if (length != sizeof(message)) {
+    if (!read_whole(data, length, &message)) {
         ucs::log_warn("a malformed notification of {} bytes was dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&message, data, sizeof(message));
     if (handler.callback == nullptr) {
         ucs::log_warn("a notification was dropped: the worker has no handler for them");
         return UCS_OK;

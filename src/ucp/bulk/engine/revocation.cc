@@ -2,7 +2,6 @@
 #include "ucp/bulk/engine/revocation.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "ucp/bulk/engine/path_table.h"
@@ -155,11 +154,10 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
 ucs_status_t Revocation::on_revoke_done(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor*) {
     RevokeDoneMessage done;
-    if (length != sizeof(done)) {
+    if (!read_whole(data, length, &done)) {
         ucs::log_warn("a malformed answer to a REVOKE of {} bytes was dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&done, data, sizeof(done));
     for (PathGroup* group : static_cast<Revocation*>(self)->run_queue_.watched()) {
         if (group->endpoint.remote_uuid() != done.from) continue;
         for (const auto& path : group->paths) {
@@ -173,9 +171,7 @@ ucs_status_t Revocation::on_revoke_done(void* self, void* data, size_t length,
 
 bool parse_revoke(std::span<const std::byte> bytes, RevokeMessage* message) {
     RevokeHeader& header = message->header;
-    if (bytes.size() < sizeof(header)) return false;
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    bytes = bytes.subspan(sizeof(header));
+    if (!read_header(bytes.data(), bytes.size(), &header, &bytes)) return false;
     const std::pair<std::span<const std::byte>*, size_t> parts[] = {
         {&message->device, header.device_length},
         {&message->interface, header.interface_length},

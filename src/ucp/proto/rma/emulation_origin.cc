@@ -4,7 +4,6 @@
 
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/proto/rndv/rndv_wire.h"
 #include "ucs/log/log.h"
 
 namespace ucp {

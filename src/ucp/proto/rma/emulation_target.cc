@@ -5,7 +5,6 @@
 #include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/proto/rndv/rndv_wire.h"
 #include "ucs/log/log.h"
 
 namespace ucp {

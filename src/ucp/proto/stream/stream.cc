@@ -274,26 +274,23 @@ size_t Streams::poll(ucp_stream_poll_ep_t* endpoints, size_t room) {
 ucs_status_t Streams::on_stream(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<Streams*>(arg);
     StreamHeader header;
-    if (length <= sizeof(header)) {
+    std::span<const std::byte> bytes;
+    if (!read_header(data, length, &header, &bytes) || bytes.empty()) {
         ucs::log_warn("a stream message of {} bytes is too short: dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&header, data, sizeof(header));
     Endpoint* const endpoint = self.find(header.stream);
     const Endpoint* const waiting = self.endpoints_.loopbacks().find_waiting(header.stream);
     if (waiting != nullptr && waiting->admits(AmId::kStream)) {
-        const std::span bytes(static_cast<const std::byte*>(data), length);
-        self.endpoints_.loopbacks().hold(bytes.subspan(sizeof(header)));
+        self.endpoints_.loopbacks().hold(bytes);
         return UCS_OK;
     }
     if (endpoint == nullptr) {
-        ucs::log_debug("{} bytes of a stream that nobody has were dropped",
-                       length - sizeof(header));
+        ucs::log_debug("{} bytes of a stream that nobody has were dropped", bytes.size());
         return UCS_OK;
     }
     if (!endpoint->admits(AmId::kStream)) return UCS_OK;
-    self.of(*endpoint).arrived(static_cast<const std::byte*>(data) + sizeof(header),
-                               length - sizeof(header));
+    self.of(*endpoint).arrived(bytes.data(), bytes.size());
     return UCS_OK;
 }
 // --- sending ---
