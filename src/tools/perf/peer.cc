@@ -273,9 +273,7 @@ uint64_t Peer::count_wrong(uint64_t sequence, unsigned slots, uint64_t size, boo
 
 void Peer::arrived(const std::byte* data, size_t length, uint64_t sequence) {
     ++arrivals_.finished;
-    if (length != arrivals_.size || (options_.verify && !is_right({data, length}, sequence))) {
-        ++arrivals_.wrong;
-    }
+    arrivals_.wrong += !is_as_sent({data, length}, arrivals_.size, sequence);
 }
 
 ucs_status_t Peer::on_message(void* self, const void*, size_t, void* data, size_t length,
