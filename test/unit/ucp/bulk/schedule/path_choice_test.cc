@@ -301,9 +301,9 @@ TEST(PathChoice, AWindowHoldsNoMoreThanItsSize) {
 
 TEST(PathChoice, ASlowPathHoldsWhatItGetsDoneSoon) {
     const Meter meter(100e6);
-    EXPECT_EQ(meter.window({}), static_cast<size_t>(100e6 * 0.020));
+    EXPECT_EQ(meter.window(kRules), static_cast<size_t>(100e6 * 0.020));
     const Meter crawling(1e3);
-    EXPECT_EQ(crawling.window({}), Meter::kMinWindowSlices * kSlice);
+    EXPECT_EQ(crawling.window(kRules), Meter::kMinWindowSlices * kSlice);
 }
 
 TEST(PathChoice, APathThatWasGivenUpIsOnProbation) {
@@ -313,11 +313,11 @@ TEST(PathChoice, APathThatWasGivenUpIsOnProbation) {
     EXPECT_EQ(meter.silent_since(), now);
     meter.give_up();
     EXPECT_EQ(meter.silent_since(), ucs::kNever);
-    EXPECT_EQ(meter.window({}), kSlice);
+    EXPECT_EQ(meter.window(kRules), kSlice);
     meter.posted(kSlice, now);
-    EXPECT_FALSE(meter.has_room(kSlice, {}));
+    EXPECT_FALSE(meter.has_room(kSlice, kRules));
     meter.completed(kSlice, now + 1ms);
-    EXPECT_GT(meter.window({}), kSlice);
+    EXPECT_GT(meter.window(kRules), kSlice);
 }
 
 }  // namespace
