@@ -42,7 +42,7 @@ LogHandlers& LogHandlers::instance() {
 
 void LogHandlers::push(ucs_log_func_t handler) {
     const std::lock_guard lock(mutex_);
-    if (handler == nullptr || handlers_.size() == kMost) return;
+    if (handler == nullptr || handlers_.size() == kMaxHandlers) return;
     handlers_.push_back(handler);
     if (handlers_.size() == 1) before_ = ucs::set_log_sink(this);
 }

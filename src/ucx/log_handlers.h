@@ -16,7 +16,7 @@ namespace ucx {
  */
 class LogHandlers final : public ucs::LogSink {
   public:
-    static constexpr size_t kMost = 32;
+    static constexpr size_t kMaxHandlers = 32;
 
     static LogHandlers& instance();
 

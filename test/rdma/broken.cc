@@ -79,7 +79,7 @@ namespace ucp::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeout = std::chrono::seconds(30);
 
 [[noreturn]] void give_up(std::string_view what) {
     fmt::print(stderr, "{}\n", what);
@@ -265,9 +265,9 @@ int run(const char* event, unsigned seconds, bool fails) {
     };
     const auto never = [] { return false; };
     constexpr uint64_t kSome = 20;
-    check(turn_until([&] { return broken.messages() > kSome && other.messages() > kSome; },
-                     kPatience),
-          "no traffic");
+    check(
+        turn_until([&] { return broken.messages() > kSome && other.messages() > kSome; }, kTimeout),
+        "no traffic");
     check(broken.is_sound(), "the first pair failed before anything happened");
 
     if (fails) {
@@ -279,7 +279,7 @@ int run(const char* event, unsigned seconds, bool fails) {
     make_happen(event, broken);
     if (fails) {
         const bool is_noticed = turn_until(
-            [&] { return broken.a.failures() > 0 && broken.b.failures() > 0; }, kPatience);
+            [&] { return broken.a.failures() > 0 && broken.b.failures() > 0; }, kTimeout);
         check(is_noticed, fmt::format("not noticed: {} and {} failures", broken.a.failures(),
                                       broken.b.failures()));
         const std::chrono::duration<double> took = Clock::now() - start;
@@ -290,7 +290,7 @@ int run(const char* event, unsigned seconds, bool fails) {
               "nobody cancelled anything");
         broken.a.forgive();
         broken.b.forgive();
-        check(turn_until([&] { return broken.a.pending() + broken.b.pending() == 0; }, kPatience),
+        check(turn_until([&] { return broken.a.pending() + broken.b.pending() == 0; }, kTimeout),
               "operations of the first pair do not end");
         check(broken.a.failures() == 1 && broken.b.failures() == 1, "failures told twice");
     }
@@ -303,7 +303,7 @@ int run(const char* event, unsigned seconds, bool fails) {
         broken.a.stop();
         broken.b.stop();
     }
-    check(turn_until([&] { return other.is_done() && (fails || broken.is_done()); }, kPatience),
+    check(turn_until([&] { return other.is_done() && (fails || broken.is_done()); }, kTimeout),
           "the second pair does not end");
     fmt::print("figure: \"{}\": {} messages on the other device since, none lost{}\n", event,
                other.messages() - before, fails ? "" : "; nothing failed");

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /** An answer that takes longer will not come. Retries of a missing peer take half of it. */
-constexpr auto kPatience = std::chrono::milliseconds(1500);
+constexpr auto kTimeout = std::chrono::milliseconds(1500);
 
 [[noreturn]] void give_up(const std::string& what) {
     std::fprintf(stderr, "conformance: %s: %s\n", what.c_str(), std::strerror(errno));
@@ -216,7 +216,7 @@ int End::receive(size_t length, uint64_t id, int pieces) {
 
 std::string End::completions(unsigned most, bool details) {
     std::vector<std::string> found;
-    const auto end = Clock::now() + kPatience;
+    const auto end = Clock::now() + kTimeout;
     while (found.size() < most && Clock::now() < end) {
         ibv_wc completion{};
         const int count = ibv_poll_cq(cq.get(), 1, &completion);

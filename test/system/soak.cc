@@ -221,7 +221,7 @@ void Soak::verify_end() {
 
 Soak::Result Soak::run() {
     // Without any event for so long on the virtual clock, or in so many steps.
-    constexpr ucs::Duration kPatience = std::chrono::milliseconds(100);
+    constexpr ucs::Duration kLongestIdle = std::chrono::milliseconds(100);
     constexpr uint64_t kMostSteps = 2000000;
     ucs::Time active = cluster_->clock.now();
     while (!is_done() && !has_failed()) {
@@ -231,7 +231,7 @@ Soak::Result Soak::run() {
         }
         if (cluster_->step() != 0) active = cluster_->clock.now();
         check_caps();
-        if (cluster_->clock.now() - active > kPatience || ++result_.steps > kMostSteps) {
+        if (cluster_->clock.now() - active > kLongestIdle || ++result_.steps > kMostSteps) {
             result_.errors.push_back(
                 fmt::format("seed {}: the traffic hangs", options_.traffic.seed));
             for (const auto& party : parties_) result_.errors.push_back(party->describe());

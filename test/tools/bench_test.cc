@@ -84,6 +84,17 @@ TEST_F(Bench, ADeadRankEndsTheJobWithItsName) {
     for (const pid_t rank : ranks) EXPECT_NE(kill(rank, 0), 0) << rank;
 }
 
+TEST(JobPlace, ThatNoLauncherHasSetIsRefused) {
+    for (const char* place : {"", "0", "0:3:4:5", "0:3:4x", "x:3:4"}) {
+        setenv("SWIFTLANE_PLACE", place, 1);
+        const Outcome outcome = run_command({"bench", "alltoall"});
+        EXPECT_EQ(outcome.status, 1) << place;
+        EXPECT_NE(outcome.err.find("is set by the launcher alone"), std::string::npos)
+            << outcome.err;
+    }
+    unsetenv("SWIFTLANE_PLACE");
+}
+
 TEST(BadOptions, AreNamed) {
     const struct {
         std::vector<std::string> arguments;

@@ -24,7 +24,7 @@ std::vector<RunResult> two_runs() {
     runs[0].rows = {{.size = 8, .messages_per_second = 10}};
     runs[1].mode = "dynamic";
     runs[1].rows = {{.size = 8, .messages_per_second = 15}};
-    runs[1].counters = {.promotions = 3, .demotions = 1, .denials = 2};
+    runs[1].counters = {{3, 1, 2}};
     runs[1].map = {{.rank = 0, .peer = 1, .lane = "rc_mlx5", .state = "established", .why = "hot"}};
     return runs;
 }

@@ -90,11 +90,13 @@ struct Ah {
 
 struct Cq;
 
-struct Channel {
+struct CompletionChannel {
     ibv_comp_channel verbs{};
     std::mutex mutex;
     std::deque<Cq*> events;
-    static Channel* of(ibv_comp_channel* c) { return reinterpret_cast<Channel*>(c); }
+    static CompletionChannel* of(ibv_comp_channel* c) {
+        return reinterpret_cast<CompletionChannel*>(c);
+    }
 };
 
 struct Cq {

@@ -65,14 +65,14 @@ void drop_async_events(Context& context, void* object) {
 
 void drop_comp_events(Cq& cq) {
     if (cq.verbs.channel == nullptr) return;
-    Channel& channel = *Channel::of(cq.verbs.channel);
+    CompletionChannel& channel = *CompletionChannel::of(cq.verbs.channel);
     std::lock_guard guard(channel.mutex);
     consume_without_waiting(channel.verbs.fd, std::erase(channel.events, &cq));
 }
 
 void Fabric::deliver_cq_event(Cq& cq) {
     if (cq.verbs.channel == nullptr) return;
-    Channel& channel = *Channel::of(cq.verbs.channel);
+    CompletionChannel& channel = *CompletionChannel::of(cq.verbs.channel);
     std::lock_guard guard(channel.mutex);
     channel.events.push_back(&cq);
     signal_fd(channel.verbs.fd);
@@ -110,7 +110,7 @@ using namespace softhca;
 SOFTHCA_API ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
     const int fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     if (fd < 0) return nullptr;
-    auto* channel = new Channel;
+    auto* channel = new CompletionChannel;
     channel->verbs.context = context;
     channel->verbs.fd = fd;
     return &channel->verbs;
@@ -119,12 +119,12 @@ SOFTHCA_API ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 SOFTHCA_API int ibv_destroy_comp_channel(ibv_comp_channel* handle) {
     if (handle->refcnt != 0) return EBUSY;
     close(handle->fd);
-    delete Channel::of(handle);
+    delete CompletionChannel::of(handle);
     return 0;
 }
 
 SOFTHCA_API int ibv_get_cq_event(ibv_comp_channel* handle, ibv_cq** cq, void** cq_context) {
-    Channel& channel = *Channel::of(handle);
+    CompletionChannel& channel = *CompletionChannel::of(handle);
     for (;;) {
         if (!consume_fd(handle->fd)) return -1;
         std::lock_guard guard(channel.mutex);

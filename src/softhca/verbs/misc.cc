@@ -119,6 +119,15 @@ constexpr const char* kPortStates[] = {"no state change (NOP)", "down", "init", 
 constexpr const char* kNodeTypes[] = {"unknown",   "channel adapter", "switch",    "router",
                                       "iWARP NIC", "usNIC",           "usNIC UDP", "unspecified"};
 
+/// What stands beside a value in the table of rates; `otherwise` where that is not in it.
+template <typename From, typename To>
+To beside(From Rate::*from, From value, To Rate::*to, To otherwise) {
+    for (const Rate& rate : kRates) {
+        if (rate.*from == value) return rate.*to;
+    }
+    return otherwise;
+}
+
 template <size_t N>
 const char* name(const char* const (&names)[N], int value) {
     return value >= 0 && size_t(value) < N ? names[value] : "unknown";
@@ -140,29 +149,14 @@ SOFTHCA_API const char* ibv_node_type_str(ibv_node_type type) {
 }
 
 SOFTHCA_API int ibv_rate_to_mult(ibv_rate rate) {
-    for (const Rate& r : kRates) {
-        if (r.rate == rate) return r.mult;
-    }
-    return -1;
+    return beside(&Rate::rate, rate, &Rate::mult, -1);
 }
-
 SOFTHCA_API ibv_rate mult_to_ibv_rate(int mult) {
-    for (const Rate& r : kRates) {
-        if (r.mult == mult) return r.rate;
-    }
-    return IBV_RATE_MAX;
+    return beside(&Rate::mult, mult, &Rate::rate, IBV_RATE_MAX);
 }
-
 SOFTHCA_API int ibv_rate_to_mbps(ibv_rate rate) {
-    for (const Rate& r : kRates) {
-        if (r.rate == rate) return r.mbps;
-    }
-    return -1;
+    return beside(&Rate::rate, rate, &Rate::mbps, -1);
 }
-
 SOFTHCA_API ibv_rate mbps_to_ibv_rate(int mbps) {
-    for (const Rate& r : kRates) {
-        if (r.mbps == mbps) return r.rate;
-    }
-    return IBV_RATE_MAX;
+    return beside(&Rate::mbps, mbps, &Rate::rate, IBV_RATE_MAX);
 }

@@ -20,7 +20,10 @@ namespace {
 class ProcessHost final : public Host {
   public:
     ProcessHost(const JobPlace& place, unsigned ranks)
-        : place_(place), ranks_(ranks), shared_(SharedPage::open(place.shared, ranks)) {}
+        : rank_(place.rank),
+          ranks_(ranks),
+          channel_(place.inherited[0]),
+          shared_(SharedPage::open(place.inherited[1], ranks)) {}
 
     int64_t now() override {
         return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch())
@@ -41,33 +44,29 @@ class ProcessHost final : public Host {
     }
     void completed(int64_t) override {}
     void progressed(uint64_t messages) override {
-        auto& counter = shared_.messages(place_.rank);
+        auto& counter = shared_.messages(rank_);
         counter.store(counter.load(std::memory_order_relaxed) + messages,
                       std::memory_order_relaxed);
     }
 
     void tell(const Json& message) {
-        if (!send_message(place_.socket, message)) throw std::runtime_error("the launcher is gone");
+        if (!channel_.send(message)) throw std::runtime_error("the launcher is gone");
     }
-    Json hear() {
-        auto message = receive_message(place_.socket);
-        if (!message) throw std::runtime_error("the launcher is gone");
-        return *std::move(message);
-    }
+    Json hear() { return channel_.expect(); }
 
   private:
-    const JobPlace place_;
-    const unsigned ranks_;
+    const unsigned rank_, ranks_;
+    Channel channel_;
     SharedPage shared_;
 };
 
 // Several ranks may share a core: one that finds nothing to do lets others run.
 void drive(Rank& rank, bool share_cores) {
-    constexpr unsigned kPatience = 100;
+    constexpr unsigned kStepsToYield = 100;
     unsigned idle = 0;
     while (!rank.finished()) {
         idle = rank.step() ? 0 : idle + 1;
-        if (share_cores && idle > kPatience) sched_yield();
+        if (share_cores && idle > kStepsToYield) sched_yield();
     }
 }
 
@@ -81,21 +80,6 @@ MemoryPlace in_turn(MemoryPlace place, unsigned rank) {
 }
 
 }  // namespace
-
-std::string JobPlace::to_string() const {
-    return fmt::format("{}:{}:{}", rank, socket, shared);
-}
-
-JobPlace JobPlace::from_string(const std::string& text) {
-    JobPlace place{};
-    char end = 0;
-    if (std::sscanf(text.c_str(), "%u:%d:%d%c", &place.rank, &place.socket, &place.shared, &end) !=
-        3) {
-        throw std::invalid_argument(
-            fmt::format("{} is set by the launcher alone; '{}' is not its", kVariable, text));
-    }
-    return place;
-}
 
 void run_child(const JobPlace& place, const Pattern<BenchOptions>& pattern, BenchOptions options,
                const std::string& memory) {

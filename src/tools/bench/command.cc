@@ -84,13 +84,12 @@ RunResult run_mode(const BenchCommand& command, const std::string& mode) {
 }
 
 void run_bench(BenchCommand& command) {
-    if (const char* place = std::getenv(JobPlace::kVariable)) {
-        const JobPlace mine = JobPlace::from_string(place);
+    if (const auto place = JobPlace::find(2)) {
         try {
-            run_child(mine, *command.pattern, command.options, command.memory);
+            run_child(*place, *command.pattern, command.options, command.memory);
         } catch (const std::exception& error) {
             // What the library still holds refers to coroutines that are gone: no clean-up.
-            fmt::print(stderr, "swiftlane: rank {}: {}\n", mine.rank, error.what());
+            fmt::print(stderr, "swiftlane: rank {}: {}\n", place->rank, error.what());
             std::fflush(nullptr);
             _exit(1);
         }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench/job.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace tools {
 namespace {
@@ -40,43 +37,6 @@ SharedPage::SharedPage(SharedPage&& other) noexcept
 SharedPage::~SharedPage() {
     if (memory_ != MAP_FAILED) munmap(memory_, length_);
     if (fd_ >= 0) ::close(fd_);
-}
-
-bool send_message(int socket, const Json& message) {
-    const std::string text = message.dump();
-    while (send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) {
-        if (errno == EPIPE || errno == ECONNRESET) return false;
-        if (errno != EINTR) fail("message between a rank and its launcher");
-    }
-    return true;
-}
-
-std::optional<Json> receive_message(int socket) {
-    for (;;) {
-        const ssize_t length = recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC);
-        if (length == 0 || (length < 0 && errno == ECONNRESET)) return std::nullopt;
-        if (length < 0 && errno != EINTR) fail("message between a rank and its launcher");
-        if (length < 0) continue;
-        std::vector<char> text(static_cast<size_t>(length));
-        if (recv(socket, text.data(), text.size(), 0) != length) {
-            fail("message between a rank and its launcher");
-        }
-        return Json::parse(text);
-    }
-}
-
-std::string to_hex(const std::string& bytes) {
-    std::string text;
-    for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return text;
-}
-
-std::string from_hex(const std::string& text) {
-    std::string bytes;
-    for (size_t i = 0; i + 1 < text.size(); i += 2) {
-        bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
-    }
-    return bytes;
 }
 
 }  // namespace tools

@@ -5,19 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
+#include "tools/bench/channel.h"
 #include "tools/common/process.h"
 #include "tools/program/options.h"
 #include "tools/program/patterns.h"
-#include "tools/report/json.h"
 #include "tools/report/result.h"
 
 namespace tools {
 
-// A launcher and its ranks share a page or two, and each rank has a socket to the launcher on which
-// JSON messages travel, one a packet.
+// A launcher and its ranks share a page or two, and each rank has a channel to the launcher.
 //
 //   rank -> launcher   {"address": HEX}, then {"sample": ...} a size, {"lane": ...} an endpoint,
 //                      {"counters": ...}, {"done": true}
@@ -55,27 +53,6 @@ class SharedPage {
     int fd_;
     size_t length_;
     void* memory_;
-};
-
-// Throws std::system_error. @return false if the other end is gone
-bool send_message(int socket, const Json& message);
-// Waits for a message. @return nothing if the other end is gone
-std::optional<Json> receive_message(int socket);
-
-std::string to_hex(const std::string& bytes);
-std::string from_hex(const std::string& text);
-
-// A rank's place in its job, as the launcher hands it down in the environment.
-struct JobPlace {
-    static constexpr const char* kVariable = "SWIFTLANE_BENCH_PLACE";
-
-    unsigned rank;
-    int socket;
-    int shared;
-
-    std::string to_string() const;
-    // Throws std::invalid_argument.
-    static JobPlace from_string(const std::string& text);
 };
 
 // The life of one rank of a benchmark. Throws on any failure.

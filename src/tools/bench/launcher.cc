@@ -4,13 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
@@ -18,6 +15,7 @@
 #include "tools/bench/job.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/process.h"
+#include "ucs/sys/descriptor.h"
 
 namespace tools {
 namespace {
@@ -25,11 +23,9 @@ namespace {
 constexpr std::chrono::milliseconds kProgressPeriod{250};
 
 struct Child {
-    pid_t pid = -1;  // -1: has been waited for
-    int socket = -1;
+    std::optional<Channel> channel;  // until the rank has ended
     bool done = false;
     size_t samples = 0;
-    std::optional<int> exit_status;
 };
 
 class Job {
@@ -38,18 +34,8 @@ class Job {
         : options_(options),
           settings_(settings),
           page_(SharedPage::create(options.ranks)),
-          children_(options.ranks) {}
-
-    // Whatever happens, no rank outlives its launcher.
-    ~Job() {
-        for (const Child& child : children_) {
-            if (child.pid > 0) kill(child.pid, SIGKILL);
-        }
-        for (Child& child : children_) {
-            if (child.pid > 0) waitpid(child.pid, nullptr, 0);
-            if (child.socket >= 0) close(child.socket);
-        }
-    }
+          children_(options.ranks),
+          processes_(settings.exec) {}
 
     RunResult run() {
         for (unsigned rank = 0; rank < options_.ranks; ++rank) start(rank);
@@ -61,39 +47,31 @@ class Job {
   private:
     void start(unsigned rank) {
         int ends[2];
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
             throw std::system_error(errno, std::generic_category(), "socketpair");
         }
-        const pid_t launcher = getpid();
-        const pid_t pid = fork();
-        if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
-        if (pid == 0) {
-            const JobPlace place{rank, ends[1], page_.fd()};
-            setenv(JobPlace::kVariable, place.to_string().c_str(), 1);
-            become_rank(settings_.exec, rank, launcher, {ends[1], page_.fd()});
-        }
-        close(ends[1]);
-        children_[rank].pid = pid;
-        children_[rank].socket = ends[0];
+        children_[rank].channel.emplace(ends[0]);
+        const ucs::Descriptor its_end(ends[1]);
+        processes_.start({ends[1], page_.fd()});
     }
 
     void exchange_addresses() {
         std::vector<Json> addresses;
         for (unsigned rank = 0; rank < options_.ranks; ++rank) {
-            auto message = receive_message(children_[rank].socket);
+            auto message = children_[rank].channel->receive();
             if (!message) fail(rank);
             addresses.push_back(*std::move(message));
         }
         for (unsigned rank = 0; rank < options_.ranks; ++rank) {
             for (const Json& address : addresses) {
-                if (!send_message(children_[rank].socket, address)) fail(rank);
+                if (!children_[rank].channel->send(address)) fail(rank);
             }
         }
     }
 
     bool all_gone() const {
         for (const Child& child : children_) {
-            if (child.socket >= 0) return false;
+            if (child.channel) return false;
         }
         return true;
     }
@@ -102,8 +80,8 @@ class Job {
         std::vector<pollfd> fds;
         std::vector<unsigned> ranks;
         for (unsigned rank = 0; rank < options_.ranks; ++rank) {
-            if (children_[rank].socket < 0) continue;
-            fds.push_back({children_[rank].socket, POLLIN, 0});
+            if (!children_[rank].channel) continue;
+            fds.push_back({children_[rank].channel->descriptor(), POLLIN, 0});
             ranks.push_back(rank);
         }
         const int timeout = settings_.on_progress ? static_cast<int>(kProgressPeriod.count()) : -1;
@@ -120,11 +98,10 @@ class Job {
 
     void hear(unsigned rank) {
         Child& child = children_[rank];
-        const auto message = receive_message(child.socket);
+        const auto message = child.channel->receive();
         if (!message) {
-            reap(rank);
-            if (!child.done || child.exit_status != 0) fail(rank);
-            close(std::exchange(child.socket, -1));
+            if (processes_.ended(rank) != 0 || !child.done) fail(rank);
+            child.channel.reset();
             return;
         }
         if (message->contains("sample")) take_sample(child, message->at("sample"));
@@ -162,9 +139,9 @@ class Job {
 
     void take_counters(const Json& json) {
         LaneCounters counters;
-        for (const LaneCounter& counter : kLaneCounters) {
-            counters.*counter.value = json.at(counter.name);
-        }
+        std::ranges::transform(
+            kLaneCounters, counters.values.begin(),
+            [&](const LaneCounter& counter) -> uint64_t { return json.at(counter.name); });
         result_.counters += counters;
     }
 
@@ -182,28 +159,9 @@ class Job {
         shown_messages_ = messages;
     }
 
-    void reap(unsigned rank, int flags = 0) {
-        Child& child = children_[rank];
-        int status = 0;
-        if (child.pid <= 0 || waitpid(child.pid, &status, flags) != child.pid) return;
-        child.pid = -1;
-        child.exit_status = status;
-    }
-
-    // The first rank seen to fail may only have noticed another one's death: name that one.
     [[noreturn]] void fail(unsigned rank) {
-        reap(rank);
-        is_soon([&] {
-            for (unsigned other = 0; other < options_.ranks; ++other) {
-                reap(other, WNOHANG);
-                const auto status = children_[other].exit_status;
-                if (!status || !WIFSIGNALED(*status)) continue;
-                rank = other;
-                return true;
-            }
-            return false;
-        });
-        const auto status = children_[rank].exit_status;
+        rank = processes_.find_culprit(rank);
+        const auto status = processes_.ended(rank, WNOHANG);
         throw std::runtime_error(fmt::format("rank {} {}; the other ranks were ended", rank,
                                              status ? describe_exit(*status) : "is gone"));
     }
@@ -212,6 +170,7 @@ class Job {
     const LaunchSettings& settings_;
     SharedPage page_;
     std::vector<Child> children_;
+    Ranks processes_;  // ended before the channels are: a rank would say that its launcher is gone
     std::vector<std::vector<Sample>> samples_;  // by index of the size
     RunResult result_;
     std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();

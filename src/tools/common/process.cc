@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <system_error>
 
 #include "tools/common/interrupt.h"
@@ -23,6 +25,8 @@
 
 namespace tools {
 namespace {
+
+constexpr const char* kPlaceVariable = "SWIFTLANE_PLACE";
 
 void pin_to(unsigned rank) {
     cpu_set_t allowed;
@@ -111,14 +115,87 @@ void restart(const Environment& environment) {
     exec_again({environment, {}, false}, 0);
 }
 
-void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,
-                 const std::vector<int>& fds) {
+Ranks::~Ranks() {
+    for (const Process& process : processes_) {
+        if (!process.status) kill(process.pid, SIGKILL);
+    }
+    for (const Process& process : processes_) {
+        if (!process.status) waitpid(process.pid, nullptr, 0);
+    }
+}
+
+void Ranks::start(const std::vector<int>& inherited) {
+    const auto rank = static_cast<unsigned>(processes_.size());
+    const pid_t launcher = getpid();
+    const pid_t pid = fork();
+    if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (pid > 0) {
+        processes_.push_back({pid, {}});
+        return;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
+    setenv(kPlaceVariable, JobPlace{rank, inherited}.to_string().c_str(), 1);
     Interrupt::leave_to_others();
-    if (settings.pin) pin_to(rank);
-    for (const int fd : fds) fcntl(fd, F_SETFD, 0);
-    exec_again(settings, rank);
+    if (settings_.pin) pin_to(rank);
+    for (const int descriptor : inherited) fcntl(descriptor, F_SETFD, 0);
+    exec_again(settings_, rank);
+}
+
+std::optional<int> Ranks::ended(unsigned rank, int flags) {
+    Process& process = processes_[rank];
+    int status = 0;
+    if (!process.status && waitpid(process.pid, &status, flags) == process.pid)
+        process.status = status;
+    return process.status;
+}
+
+unsigned Ranks::wait_for_next() {
+    for (;;) {
+        int status = 0;
+        const pid_t pid = waitpid(-1, &status, 0);
+        const auto found = std::ranges::find(processes_, pid, &Process::pid);
+        if (found != processes_.end()) {
+            found->status = status;
+            return static_cast<unsigned>(found - processes_.begin());
+        }
+        if (pid < 0 && errno != EINTR)
+            throw std::system_error(errno, std::generic_category(), "waitpid");
+    }
+}
+
+// One that was killed closes its sockets, which others notice, some time before it can be waited
+// for.
+unsigned Ranks::find_culprit(unsigned rank) {
+    (void)ended(rank);
+    for (int waited = 0; waited < 1000; ++waited) {
+        bool have_all_ended = true;
+        for (unsigned other = 0; other < processes_.size(); ++other) {
+            const std::optional<int> status = ended(other, WNOHANG);
+            if (status && WIFSIGNALED(*status)) return other;
+            have_all_ended &= status.has_value();
+        }
+        if (have_all_ended) break;
+        poll(nullptr, 0, 1);
+    }
+    return rank;
+}
+
+std::string JobPlace::to_string() const {
+    return fmt::format("{}:{}", rank, fmt::join(inherited, ":"));
+}
+
+std::optional<JobPlace> JobPlace::find(size_t descriptors) {
+    const char* text = std::getenv(kPlaceVariable);
+    if (text == nullptr) return std::nullopt;
+    JobPlace place;
+    std::istringstream in(text);
+    in >> place.rank;
+    char colon;
+    for (int descriptor; in >> colon >> descriptor;) place.inherited.push_back(descriptor);
+    if (place.inherited.size() == descriptors && place.to_string() == text) return place;
+    throw std::invalid_argument(
+        fmt::format("{} is set by the launcher alone; '{}' is not its", kPlaceVariable, text));
 }
 
 std::string describe_exit(int status) {
@@ -127,14 +204,6 @@ std::string describe_exit(int status) {
                            strsignal(WTERMSIG(status)));
     }
     return fmt::format("failed with exit status {}", WEXITSTATUS(status));
-}
-
-bool is_soon(const std::function<bool()>& condition) {
-    for (int waited = 0; waited < 1000; ++waited) {
-        if (condition()) return true;
-        poll(nullptr, 0, 1);
-    }
-    return condition();
 }
 
 }  // namespace tools

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,15 +35,46 @@ std::vector<char*> pointers_to(std::vector<std::string>& words);
 // start-up only. Ends the process if it fails.
 void restart(const Environment& environment);
 
-// Become a process of a job, after fork(). It goes when `launcher` goes, and inherits `fds`.
-[[noreturn]] void become_rank(const ExecSettings& settings, unsigned rank, pid_t launcher,
-                              const std::vector<int>& fds);
+// The processes of a job, by rank. Whatever happens, none outlives its launcher. Its functions
+// throw std::system_error.
+class Ranks {
+  public:
+    explicit Ranks(const ExecSettings& settings) : settings_(settings) {}
+    Ranks(Ranks&&) = delete;
+    ~Ranks();
+
+    // Start the next one, which inherits these descriptors.
+    void start(const std::vector<int>& inherited);
+    // Its exit status if it has ended. @param flags  of waitpid(): 0 waits for that
+    std::optional<int> ended(unsigned rank, int flags = 0);
+    // Wait until one more has ended. @return which
+    unsigned wait_for_next();
+    // That one has failed, but may only have noticed another one's death. @return who has to be
+    // named; it has ended
+    unsigned find_culprit(unsigned rank);
+
+  private:
+    struct Process {
+        pid_t pid;
+        std::optional<int> status;  // once it has been waited for
+    };
+
+    const ExecSettings& settings_;
+    std::vector<Process> processes_;
+};
+
+// What a process of a job has of its launcher, which tells it by a variable.
+struct JobPlace {
+    unsigned rank = 0;
+    std::vector<int> inherited;
+
+    // @return nothing if no launcher has started this process. Throws std::invalid_argument for
+    // what no launcher of so many descriptors has set.
+    static std::optional<JobPlace> find(size_t descriptors);
+    std::string to_string() const;
+};
 
 // "was killed by signal 9 (Killed)", "failed with exit status 1".
 std::string describe_exit(int status);
-
-// Does it become true within a second? A process that was killed closes its sockets, which others
-// notice, some time before it can be waited for.
-bool is_soon(const std::function<bool()>& condition);
 
 }  // namespace tools

@@ -10,12 +10,12 @@
 #include <memory>
 #include <stdexcept>
 
+#include "tools/bench/channel.h"
 #include "tools/common/device_memory.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/live_line.h"
 #include "tools/common/soft_adapter.h"
 #include "tools/common/units.h"
-#include "tools/perf/channel.h"
 #include "tools/perf/run.h"
 #include "tools/program/bench_options.h"
 
@@ -113,32 +113,32 @@ void initiate(Channel& channel, const PerfCommand& command) {
     JsonFile json(command.json);
     const Interrupt interrupt;
     const LiveLine line;
-    Listener listener;
+    Observer observer;
     fmt::print("{}\n", title(command));
-    listener.on_lane = [&](const std::string& lane) {
+    observer.on_lane = [&](const std::string& lane) {
         line.clear();
         is_emulated = command.device == "soft" && is_over_adapter(lane);
         fmt::print("{}# lanes: {}\n{}", is_emulated ? kEmulatedNote : "", lane,
                    table_header(options));
     };
-    listener.on_row = [&](const Row& row) {
+    observer.on_row = [&](const Row& row) {
         line.clear();
         fmt::print("{}", table_line(options, row));
         std::fflush(stdout);
     };
     if (line.enabled()) {
-        listener.on_progress = [&](const std::string& text) { line.show(text); };
+        observer.on_progress = [&](const std::string& text) { line.show(text); };
     }
     const auto write = [&](const std::vector<Row>& rows) {
         line.clear();
         write_results(json, options, is_emulated, rows);
     };
-    listener.on_interrupt = [&](const std::vector<Row>& rows) {
+    observer.on_interrupt = [&](const std::vector<Row>& rows) {
         write(rows);
         std::fflush(nullptr);
         _exit(kInterrupted);
     };
-    write(run_initiator(channel, options, listener));
+    write(run_initiator(channel, options, observer));
 }
 
 // Runs one of the two processes. What the library holds refers to a stack that is gone after an
@@ -160,10 +160,10 @@ void run_perf(PerfCommand& command) {
         command.options.memory != "host" || command.options.target_memory != "host";
     // Between GPUs the emulated adapter is in the way of what is to be measured.
     command.device = chosen_device(command.device, !command.connect.empty() || is_on_device);
-    if (Place place; Place::find(&place)) {
+    if (const auto place = JobPlace::find(1)) {
         run_or_die([&] {
-            Channel channel(place.socket);
-            place.rank == 0 ? initiate(channel, command) : run_target(channel);
+            Channel channel(place->inherited[0]);
+            place->rank == 0 ? initiate(channel, command) : run_target(channel);
         });
         return;
     }

@@ -40,15 +40,6 @@ void for_each_value(Options& options, Each each) {
 
 }  // namespace
 
-std::vector<uint64_t> Options::sizes() const {
-    std::vector<uint64_t> sizes;
-    for (uint64_t size = size_min; size < size_max; size = std::max<uint64_t>(1, 2 * size)) {
-        sizes.push_back(size);
-    }
-    sizes.push_back(size_max);
-    return sizes;
-}
-
 std::vector<Metric> Options::metrics() const {
     std::vector<Metric> metrics;
     if (latency) metrics.push_back(Metric::kLatency);

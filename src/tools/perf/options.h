@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/program/options.h"
 #include "tools/report/json.h"
 
 namespace tools::perf {
@@ -35,8 +36,7 @@ struct Options {
     bool verify = false;
     bool sleep = false;
 
-    // Powers of two times the smallest size; the largest one is always among them.
-    std::vector<uint64_t> sizes() const;
+    std::vector<uint64_t> sizes() const { return sizes_between(size_min, size_max); }
     std::vector<Metric> metrics() const;
     // Messages of that size that a buffer has room for, as far as they are of use. A batch takes a
     // place for each piece, whatever `buffer` says.

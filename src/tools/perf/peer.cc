@@ -13,15 +13,15 @@
 #include <system_error>
 #include <thread>
 
-#include "tools/bench/job.h"
+#include "tools/bench/channel.h"
 #include "tools/program/verify.h"
 
 namespace tools::perf {
 namespace {
 
-constexpr unsigned kPatience = 100;        // polls without an event before others may run
-constexpr unsigned kSleepPatience = 1000;  // and before it sleeps
-constexpr int kLongestSleep = 100;         // ms
+constexpr unsigned kPollsToYield = 100;   // polls without an event before others may run
+constexpr unsigned kPollsToSleep = 1000;  // and before it sleeps
+constexpr int kLongestSleep = 100;        // ms
 
 }  // namespace
 
@@ -176,8 +176,8 @@ void Peer::progress() {
         idle_ = 0;
         return;
     }
-    if (++idle_ < kPatience) return;
-    if (event_fd_ >= 0 && idle_ >= kSleepPatience) {
+    if (++idle_ < kPollsToYield) return;
+    if (event_fd_ >= 0 && idle_ >= kPollsToSleep) {
         doze();
     } else if (shares_cores_) {
         sched_yield();
@@ -273,9 +273,7 @@ uint64_t Peer::count_wrong(uint64_t sequence, unsigned slots, uint64_t size, boo
 
 void Peer::arrived(const std::byte* data, size_t length, uint64_t sequence) {
     ++arrivals_.finished;
-    if (length != arrivals_.size || (options_.verify && !is_right({data, length}, sequence))) {
-        ++arrivals_.wrong;
-    }
+    arrivals_.wrong += !is_as_sent({data, length}, arrivals_.size, sequence);
 }
 
 ucs_status_t Peer::on_message(void* self, const void*, size_t, void* data, size_t length,

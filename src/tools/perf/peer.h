@@ -113,6 +113,10 @@ class Peer {
     uint64_t count_wrong(uint64_t sequence, unsigned slots, uint64_t size, bool mirrored) const;
     void fill_message(std::span<std::byte> message, uint64_t sequence) const;
     bool is_right(std::span<const std::byte> message, uint64_t sequence) const;
+    // Is it of that size and, as far as contents are verified, right?
+    bool is_as_sent(std::span<const std::byte> message, uint64_t size, uint64_t sequence) const {
+        return message.size() == size && (!options_.verify || is_right(message, sequence));
+    }
 
     // Active messages that came in whole so far, and those with wrong content.
     struct Arrivals {

@@ -65,11 +65,10 @@ class Board {
     Board(const Options& options, size_t measurements)
         : options_(options), measurements_(measurements), samples_(options.threads) {}
 
-    // Of the measurement under way. @return whether this thread was the last
-    bool put(unsigned thread, Sample sample) {
+    // Of the measurement under way.
+    void put(unsigned thread, Sample sample) {
         const std::lock_guard lock(mutex_);
         samples_[thread] = std::move(sample);
-        return ++arrived_ % options_.threads == 0;
     }
     void begin(uint64_t size) {
         const std::lock_guard lock(mutex_);
@@ -144,7 +143,6 @@ class Board {
     std::vector<Sample> samples_;
     std::vector<Row> rows_;
     Row row_;
-    uint64_t arrived_ = 0;
     unsigned left_ = 0;
     size_t measured_ = 0;
     Clock::time_point began_ = Clock::now();
@@ -196,8 +194,7 @@ void measure_all(const Options& options, Initiator& initiator, unsigned thread, 
             initiator.warm_up(metric, size);
             if (thread == 0) usage.begin();
             together.arrive_and_wait();
-            Sample sample = initiator.measure(metric, size);
-            board.put(thread, std::move(sample));
+            board.put(thread, initiator.measure(metric, size));
             together.arrive_and_wait();
             if (thread != 0) continue;
             usage.end();
@@ -207,23 +204,9 @@ void measure_all(const Options& options, Initiator& initiator, unsigned thread, 
     initiator.leave();
 }
 
-class Threads {
-  public:
-    ~Threads() {
-        for (std::thread& thread : threads_) thread.join();
-    }
-    template <typename Function>
-    void start(Function function) {
-        threads_.emplace_back(std::move(function));
-    }
-
-  private:
-    std::vector<std::thread> threads_;
-};
-
 }  // namespace
 
-std::vector<Row> run_initiator(Channel& channel, const Options& options, const Listener& listener) {
+std::vector<Row> run_initiator(Channel& channel, const Options& options, const Observer& observer) {
     channel.send({{"perf", SWIFTLANE_VERSION}, {"options", to_json(options)}});
     if (const Json answer = channel.expect(); answer.contains("error")) {
         throw std::runtime_error(answer.at("error").get<std::string>());
@@ -234,9 +217,9 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
     std::vector<std::atomic<uint64_t>> done(options.threads);
     Board board(options, options.sizes().size() * options.metrics().size());
     std::barrier together(static_cast<ptrdiff_t>(options.threads));
-    auto* threads = new Threads;  // a failure ends the process while they run
+    auto* threads = new std::vector<std::jthread>;  // a failure ends the process while they run
     for (unsigned i = 0; i < options.threads; ++i) {
-        threads->start([&, i] {
+        threads->emplace_back([&, i] {
             try {
                 Initiator initiator(*peers[i], done[i]);
                 measure_all(options, initiator, i, board, together);
@@ -253,21 +236,21 @@ std::vector<Row> run_initiator(Channel& channel, const Options& options, const L
     for (bool at_work = true; at_work;) {
         const size_t told = rows.size();
         at_work = board.watch(rows) && !Interrupt::is_requested();
-        if (told == 0 && !rows.empty()) listener.on_lane(lane_of(peers[0]->endpoint()));
-        for (size_t i = told; i < rows.size(); ++i) listener.on_row(rows[i]);
+        if (told == 0 && !rows.empty()) observer.on_lane(lane_of(peers[0]->endpoint()));
+        for (size_t i = told; i < rows.size(); ++i) observer.on_row(rows[i]);
         if (at_work && channel.is_gone()) throw std::runtime_error("the other process is gone");
-        if (!listener.on_progress || !at_work) continue;
+        if (!observer.on_progress || !at_work) continue;
         uint64_t operations = 0;
         for (const auto& count : done) operations += count.load(std::memory_order_relaxed);
         const double seconds = std::chrono::duration<double>(Clock::now() - looked).count();
         if (seconds < std::chrono::duration<double>(kWatchPeriod).count() / 2) continue;
         // Counts begin anew with each measurement.
         const uint64_t news = operations >= seen ? operations - seen : operations;
-        listener.on_progress(board.describe(operations, static_cast<double>(news) / seconds));
+        observer.on_progress(board.describe(operations, static_cast<double>(news) / seconds));
         seen = operations;
         looked = Clock::now();
     }
-    if (Interrupt::is_requested()) listener.on_interrupt(rows);
+    if (Interrupt::is_requested()) observer.on_interrupt(rows);
     delete threads;
     channel.send({{"done", true}});
     channel.expect();
@@ -292,9 +275,9 @@ void run_target(Channel& channel) {
     connect(channel, peers);
     std::mutex mutex;
     std::exception_ptr failure;
-    auto* threads = new Threads;  // a failure ends the process while they run
+    auto* threads = new std::vector<std::jthread>;  // a failure ends the process while they run
     for (const auto& peer : peers) {
-        threads->start([&] {
+        threads->emplace_back([&] {
             try {
                 serve(*peer);
             } catch (...) {

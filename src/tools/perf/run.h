@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/bench/channel.h"
 #include "tools/common/process.h"
-#include "tools/perf/channel.h"
 #include "tools/perf/initiator.h"
 #include "tools/perf/options.h"
 
@@ -37,7 +37,7 @@ std::string table_line(const Options& options, const Row& row);
 Json to_json(const Options& options, const Row& row);
 
 // What is said while it runs; on_progress may be empty.
-struct Listener {
+struct Observer {
     std::function<void(const std::string& lane)> on_lane;
     std::function<void(const Row&)> on_row;
     std::function<void(const std::string&)> on_progress;
@@ -47,7 +47,7 @@ struct Listener {
 
 // The process that takes the time. The other end of the channel is run_target(). Throws on any
 // failure; what the library holds refers to the stack that is gone then: end the process.
-std::vector<Row> run_initiator(Channel& channel, const Options& options, const Listener& listener);
+std::vector<Row> run_initiator(Channel& channel, const Options& options, const Observer& observer);
 
 // The other process, for one initiator.
 void run_target(Channel& channel);
@@ -58,19 +58,8 @@ void run_target(Channel& channel);
 std::vector<Row> measure_driver_copies(const Options& options,
                                        const std::function<void(const Row&)>& on_row);
 
-// Set for the two processes of a run by their launcher: "RANK:SOCKET".
-inline constexpr const char* kPlaceVariable = "SWIFTLANE_PERF_PLACE";
-
-struct Place {
-    unsigned rank;  // 0: the initiator
-    int socket;     // to the other one
-
-    // From the environment. @return whether this process was started by a launcher. Throws
-    // std::invalid_argument for what no launcher has set.
-    static bool find(Place* place);
-};
-
-// Run this executable as two processes to their end. If one fails or dies the other is ended and
+// Run this executable as two processes, the initiator and the target, to their end. Each inherits a
+// socket to the other. If one fails or dies the other is ended and
 // std::runtime_error says which it was.
 void launch(const ExecSettings& settings);
 

@@ -12,7 +12,7 @@ namespace tools {
 namespace {
 
 constexpr unsigned kBulkWindow = 2;
-constexpr int64_t kPatience = 100'000;  // nanoseconds between looks at the end of the stream
+constexpr int64_t kLookInterval = 100'000;  // nanoseconds between looks at the end of the stream
 
 uint64_t count_in(int64_t time, double rate) {
     return static_cast<uint64_t>(static_cast<double>(time) * rate / 1e9);
@@ -141,7 +141,7 @@ Task halo(Rank& rank, const HaloOptions& options) {
     const int64_t start = rank.host().now();
     rank.spawn(bulk.run());
     co_await neighbours.run(count_in(options.time, options.rate));
-    while (!bulk.is_done()) co_await rank.sleep_until(rank.host().now() + kPatience);
+    while (!bulk.is_done()) co_await rank.sleep_until(rank.host().now() + kLookInterval);
     rank.host().report({.size = options.size,
                         .messages = neighbours.messages(),
                         .elapsed = rank.host().now() - start});

@@ -38,6 +38,15 @@ class Pacer {
     int64_t time_;
 };
 
+// Powers of two times the smallest size; the largest one is always among them.
+inline std::vector<uint64_t> sizes_between(uint64_t smallest, uint64_t largest) {
+    std::vector<uint64_t> sizes;
+    for (uint64_t size = smallest; size < largest; size = std::max<uint64_t>(1, 2 * size))
+        sizes.push_back(size);
+    sizes.push_back(largest);
+    return sizes;
+}
+
 // What mbw_mr and alltoall take.
 struct BenchOptions {
     unsigned ranks = 2;
@@ -57,15 +66,7 @@ struct BenchOptions {
 
     unsigned hot_pairs() const { return pairs != 0 ? pairs : ranks / 2; }
 
-    // Powers of two from size_min to size_max, and size_max itself.
-    std::vector<uint64_t> sizes() const {
-        std::vector<uint64_t> list;
-        for (uint64_t size = size_min; size < size_max; size = size == 0 ? 1 : size * 2) {
-            list.push_back(size);
-        }
-        list.push_back(size_max);
-        return list;
-    }
+    std::vector<uint64_t> sizes() const { return sizes_between(size_min, size_max); }
     // The rounds of a size, none of which but the last count.
     std::array<Pacer, 3> pacers(bool is_settled) const {
         return {Pacer::by_time(is_settled ? 0 : settle), Pacer::by_count(warmup),

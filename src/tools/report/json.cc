@@ -50,7 +50,8 @@ Json to_json(const LaneEntry& entry) {
 
 Json to_json(const LaneCounters& counters) {
     Json json;
-    for (const LaneCounter& counter : kLaneCounters) json[counter.name] = counters.*counter.value;
+    for (size_t index = 0; index < counters.values.size(); ++index)
+        json[kLaneCounters[index].name] = counters.values[index];
     return json;
 }
 

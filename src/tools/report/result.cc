@@ -84,13 +84,11 @@ std::vector<LaneEntry> query_lanes(const Rank& rank) {
 
 LaneCounters query_counters(const Rank& rank) {
     ucpx_worker_attr_t attr{};
-    attr.field_mask = UCPX_WORKER_ATTR_FIELD_SWITCHES | UCPX_WORKER_ATTR_FIELD_NEGOTIATION |
-                      UCPX_WORKER_ATTR_FIELD_KEPT;
+    for (const LaneCounter& counter : kLaneCounters) attr.field_mask |= counter.field;
     if (ucpx_worker_query(rank.worker(), &attr) != UCS_OK) return {};
     LaneCounters counters;
-    for (const LaneCounter& counter : kLaneCounters) {
-        counters.*counter.value = attr.*counter.source;
-    }
+    std::ranges::transform(kLaneCounters, counters.values.begin(),
+                           [&](const LaneCounter& counter) { return attr.*counter.source; });
     return counters;
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,34 +25,29 @@ struct LaneEntry {
     std::string why;
 };
 
-struct LaneCounters {
-    uint64_t promotions = 0;
-    uint64_t demotions = 0;
-    uint64_t denials = 0;
-    uint64_t replays = 0;
-    uint64_t lanes_reused = 0;
-
-    LaneCounters& operator+=(const LaneCounters& other);
-};
-
 // One line for each counter: its name in output, and where a worker has it.
 struct LaneCounter {
     const char* name;
-    uint64_t LaneCounters::*value;
+    uint64_t field;  // of ucpx_worker_attr_field
     uint64_t ucpx_worker_attr_t::*source;
 };
 inline constexpr LaneCounter kLaneCounters[] = {
-    {"promotions", &LaneCounters::promotions, &ucpx_worker_attr_t::promotions},
-    {"demotions", &LaneCounters::demotions, &ucpx_worker_attr_t::demotions},
-    {"denials", &LaneCounters::denials, &ucpx_worker_attr_t::denials_received},
-    {"replays", &LaneCounters::replays, &ucpx_worker_attr_t::replays},
-    {"lanes_reused", &LaneCounters::lanes_reused, &ucpx_worker_attr_t::lanes_reused},
+    {"promotions", UCPX_WORKER_ATTR_FIELD_SWITCHES, &ucpx_worker_attr_t::promotions},
+    {"demotions", UCPX_WORKER_ATTR_FIELD_SWITCHES, &ucpx_worker_attr_t::demotions},
+    {"denials", UCPX_WORKER_ATTR_FIELD_NEGOTIATION, &ucpx_worker_attr_t::denials_received},
+    {"replays", UCPX_WORKER_ATTR_FIELD_SWITCHES, &ucpx_worker_attr_t::replays},
+    {"lanes_reused", UCPX_WORKER_ATTR_FIELD_KEPT, &ucpx_worker_attr_t::lanes_reused},
 };
 
-inline LaneCounters& LaneCounters::operator+=(const LaneCounters& other) {
-    for (const LaneCounter& counter : kLaneCounters) this->*counter.value += other.*counter.value;
-    return *this;
-}
+// By name, in the order of kLaneCounters.
+struct LaneCounters {
+    std::array<uint64_t, std::size(kLaneCounters)> values{};
+
+    LaneCounters& operator+=(const LaneCounters& other) {
+        std::ranges::transform(values, other.values, values.begin(), std::plus());
+        return *this;
+    }
+};
 
 // All ranks' samples for one message size, put together.
 struct Row {

@@ -65,11 +65,11 @@ std::string comparison(std::span<const RunResult> runs) {
 }
 
 std::string lane_map(const RunResult& run) {
-    const LaneCounters& counters = run.counters;
     std::string text = fmt::format("\n# Lanes at the end, {}:", run.mode);
     const char* separator = " ";
-    for (const LaneCounter& counter : kLaneCounters) {
-        text += fmt::format("{}{} {}", separator, counters.*counter.value, counter.name);
+    for (size_t index = 0; index < run.counters.values.size(); ++index) {
+        text += fmt::format("{}{} {}", separator, run.counters.values[index],
+                            kLaneCounters[index].name);
         separator = ", ";
     }
     text += '\n';

@@ -19,11 +19,11 @@ std::string time_text(int64_t nanoseconds) {
 }
 
 void write_observations(Out out, const StudyOptions& options, const StudyRun& run) {
-    const LaneCounters& counters = run.result.counters;
+    const auto& counters = run.result.counters.values;
     fmt::format_to(out, "\n# {} (modelled)\n", run.result.mode);
-    for (const LaneCounter& counter : kLaneCounters) {
-        fmt::format_to(out, "{:<22}{:>12}{}\n", counter.name, counters.*counter.value,
-                       &counter == kLaneCounters ? "   counted at each end of a link" : "");
+    for (size_t index = 0; index < counters.size(); ++index) {
+        fmt::format_to(out, "{:<22}{:>12}{}\n", kLaneCounters[index].name, counters[index],
+                       index == 0 ? "   counted at each end of a link" : "");
     }
     const char* part =
         options.judges(StudyOptions::Judgement::kRecovery) ? "of each phase" : "of the run";

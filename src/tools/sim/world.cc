@@ -14,7 +14,7 @@ namespace tools {
 namespace {
 
 // A job whose programs do not get on for so long is stuck.
-constexpr uint64_t kPatience = 5'000'000'000;
+constexpr uint64_t kLongestSilence = 5'000'000'000;
 
 }  // namespace
 
@@ -218,7 +218,7 @@ void World::run(const std::function<Task(Rank&)>& program) {
         const uint64_t turn = turns_.empty() ? softhca::VirtualFabric::kNever : turns_.top().when;
         const uint64_t event = fabric_.next_event_time();
         const uint64_t next = std::min(turn, event);
-        if (next == softhca::VirtualFabric::kNever || next > last_resumed_ + kPatience) {
+        if (next == softhca::VirtualFabric::kNever || next > last_resumed_ + kLongestSilence) {
             throw std::runtime_error(
                 fmt::format("the simulated job is stuck since {} ns", last_resumed_));
         }

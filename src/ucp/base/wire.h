@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "uct/api/interface.h"
 
 // What travels between workers: the active-message ids of the transports' tables, and the headers
 // of the eager messages. Little-endian, packed, on hosts that are little-endian themselves. A
@@ -126,5 +132,33 @@ struct OrderedHeader {
 };
 
 #pragma pack(pop)
+
+/** A message of a fixed header and bytes behind it. @return false if it is too short */
+template <typename Header>
+bool read_header(const void* data, size_t length, Header* header,
+                 std::span<const std::byte>* rest) {
+    if (length < sizeof(Header)) return false;
+    std::memcpy(header, data, sizeof(Header));
+    *rest = {static_cast<const std::byte*>(data) + sizeof(Header), length - sizeof(Header)};
+    return true;
+}
+
+/** The same of a message that is nothing else. @return false if it is of another length */
+template <typename Message>
+bool read_whole(const void* data, size_t length, Message* message) {
+    std::span<const std::byte> rest;
+    return read_header(data, length, message, &rest) && rest.empty();
+}
+
+/** Send bytes as a message that is copied. @return as uct::Endpoint::am_short() */
+inline ucs_status_t post_bytes(uct::Endpoint& lane, AmId id, std::span<const std::byte> message) {
+    const auto pack = [](void* destination, void* arg) {
+        const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
+        std::ranges::copy(bytes, static_cast<std::byte*>(destination));
+        return bytes.size();
+    };
+    const ssize_t sent = lane.am_bcopy(static_cast<uint8_t>(id), pack, &message);
+    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+}
 
 }  // namespace ucp

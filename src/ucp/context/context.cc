@@ -215,21 +215,19 @@ ucs_status_t Context::open_registration_cache() {
 
 /** An auxiliary transport stays where nothing else brings up dedicated lanes; one for a device. */
 void Context::drop_needless_auxiliaries() {
-    const auto is_dedicated_transport = [](const TransportResource& resource) {
-        return resource.transport.starts_with("rc_");
-    };
-    const auto serves = [](const TransportResource& resource) {
-        return resource.transport.starts_with("dc_") || resource.transport.starts_with("ud_");
+    const auto declaration_of = [&](const TransportResource& resource) {
+        const auto declared = domains_[resource.domain].component->transports();
+        return std::ranges::find(declared, resource.transport, &uct::TransportDeclaration::name);
     };
     const auto is_needless = [&](const TransportResource& resource) {
         if (!resource.auxiliary) return false;
         bool has_use = false;
         for (const TransportResource& other : resources_) {
             if (other.domain != resource.domain) continue;
-            has_use |= is_dedicated_transport(other);
-            // Of two, ud_verbs: its state does not depend on the peers that are up.
-            const bool is_better = !other.auxiliary || other.transport > resource.transport;
-            if (serves(other) && is_better) return true;
+            const auto declared = declaration_of(other);
+            has_use |= declared->reach == uct::Reach::kEndpoint;
+            const bool is_better = !other.auxiliary || declared > declaration_of(resource);
+            if (!declared->auxiliary_for.empty() && is_better) return true;
         }
         return !has_use;
     };

@@ -41,13 +41,7 @@ ucs_status_t ControlMessage::post(const Lane& lane, AmId id, std::span<const std
         return lane.endpoint.am_short(static_cast<uint8_t>(id), header, rest.data(),
                                       static_cast<uint32_t>(rest.size()));
     }
-    const auto pack = [](void* destination, void* arg) {
-        const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
-        std::ranges::copy(bytes, static_cast<std::byte*>(destination));
-        return bytes.size();
-    };
-    const ssize_t sent = lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack, &message);
-    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+    return post_bytes(lane.endpoint, id, message);
 }
 
 Backlog::~Backlog() {

@@ -239,6 +239,7 @@ void Endpoint::remote_operation_finished(uint32_t number) {
 void Endpoint::fail(ucs_status_t status) {
     if (is_failed()) return;
     status_ = status;
+    failure_ = Failure::kToPurge;
     update_fast_path();
     host_->events.endpoint_failed(*this);
 }

@@ -200,8 +200,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void end_waiting();
     /** It has failed, and nothing is left in it: tell the user, if he wants to know. */
     void tell_failure();
-    /** It has failed, and nothing is left in it. */
-    bool is_purged() const { return has_flag(kPurged); }
+    /** It has failed, and what it holds is still to be ended. */
+    bool is_to_be_purged() const { return failure_ == Failure::kToPurge; }
+    /** That is being done. @param has_failed  not all of it could be: it is to be done again */
+    void note_purge(bool has_failed) {
+        failure_ = has_failed ? Failure::kToPurge : Failure::kPurged;
+    }
 
     // --- its life ---
 
@@ -324,10 +328,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kPeerErrors = 1u << 3,  //!< UCP_ERR_HANDLING_MODE_PEER
         kPromotable = 1u << 4,  //!< both sides have a dedicated transport beside the scalable one
         kPumpLater = 1u << 5,
-        kPurged = 1u << 6,     //!< failed, and nothing is left in it
-        kMakingWay = 1u << 7,  //!< control messages go before a request that is being posted
-        kStranger = 1u << 8,   //!< there is no key: this worker's address is not for the peer
-        kUntold = 1u << 9,     //!< failed, and its peer is still to be told
+        kMakingWay = 1u << 6,  //!< control messages go before a request that is being posted
+        kStranger = 1u << 7,   //!< there is no key: this worker's address is not for the peer
+        kUntold = 1u << 8,     //!< failed, and its peer is still to be told
     };
     bool has_flag(Flag flag) const { return (flags_ & flag) != 0; }
     void set_flag(Flag flag) { flags_ |= flag; }
@@ -342,6 +345,12 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
         kOpen,
         kClosing,  //!< the user has closed it, or another has taken its place
         kDoomed,   //!< freed by the next progress
+    };
+
+    enum class Failure : uint8_t {
+        kNone,
+        kToPurge,  //!< what it holds is still to be ended
+        kPurged,   //!< nothing is left in it
     };
 
     /** What may be done next, and on which lane. */
@@ -438,6 +447,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     uint32_t remote_finished_ = 0;
     Greeting greeting_ = Greeting::kNone;
     Life life_ = Life::kOpen;
+    Failure failure_ = Failure::kNone;
 };
 
 }  // namespace ucp

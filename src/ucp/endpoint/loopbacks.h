@@ -19,7 +19,7 @@ class Endpoint;
  */
 class Loopbacks {
   public:
-    static constexpr uint16_t kMost = 4094;
+    static constexpr uint16_t kMaxNumber = 4094;
 
     /** @return its partner's number; 0: there are too many, it reaches the worker as others do */
     uint16_t add(Endpoint& endpoint) {
@@ -40,7 +40,7 @@ class Loopbacks {
             awaited_.reset();
         }
     }
-    static bool is_number(uint64_t name) { return name != 0 && name <= kMost; }
+    static bool is_number(uint64_t name) { return name != 0 && name <= kMaxNumber; }
     Endpoint* find(uint64_t number) const {
         return number <= slots_.size() ? slots_[number - 1].endpoint : nullptr;
     }
@@ -71,7 +71,7 @@ class Loopbacks {
             if (slots_[place].endpoint == nullptr && slots_[place + 1].endpoint == nullptr)
                 return place;
         }
-        if (slots_.size() == kMost) return {};
+        if (slots_.size() == kMaxNumber) return {};
         slots_.resize(slots_.size() + 2);
         return slots_.size() - 2;
     }

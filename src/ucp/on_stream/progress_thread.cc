@@ -10,7 +10,7 @@ namespace ucp {
 
 namespace {
 
-constexpr unsigned kPatience = 20000;  //!< rounds in which nothing happens, a few milliseconds
+constexpr unsigned kIdleRounds = 20000;  //!< rounds in which nothing happens, a few milliseconds
 constexpr std::chrono::microseconds kPause{20};
 
 }  // namespace
@@ -37,7 +37,7 @@ void ProgressThread::run() {
     while (!is_stopping_.load(std::memory_order_relaxed)) {
         if (progress_() != 0) {
             idle = 0;
-        } else if (++idle > kPatience) {
+        } else if (++idle > kIdleRounds) {
             std::this_thread::sleep_for(kPause);
         } else {
             // Between two rounds others get at the worker's lock.

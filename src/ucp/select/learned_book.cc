@@ -45,7 +45,7 @@ std::vector<LearnedFigure> LearnedBook::take_news() {
 
 std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
                                  std::span<const LearnedFigure> news) {
-    constexpr uint32_t kMost = 1'000'000'000;              // no sum of two is too large
+    constexpr uint32_t kMaxCount = 1'000'000'000;          // no sum of two is too large
     constexpr uint32_t kOldWeight = 64, kNewWeight = 256;  // messages at most
     for (const LearnedFigure& figure : news) {
         const auto same = std::ranges::find_if(
@@ -58,7 +58,7 @@ std::vector<LearnedFigure> merge(std::vector<LearnedFigure> known,
         const auto after = static_cast<float>(std::min(figure.count, kNewWeight));
         if (before + after > 0)
             same->factor = (before * same->factor + after * figure.factor) / (before + after);
-        same->count = std::min(same->count, kMost) + std::min(figure.count, kMost);
+        same->count = std::min(same->count, kMaxCount) + std::min(figure.count, kMaxCount);
     }
     return known;
 }

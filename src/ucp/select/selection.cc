@@ -169,7 +169,7 @@ std::vector<uint8_t> rails(std::span<const Candidate> ranked, const WorkerAddres
                         peer.entries[candidate.remote].bandwidth);
     };
     for (size_t index = 0; index < std::min<size_t>(ranked.size(), kNone); ++index) {
-        if (result.size() >= std::max(options.max_rails, 1u)) break;
+        if (result.size() == options.max_rails) break;
         const Candidate& candidate = ranked[index];
         const Candidate& first = ranked.front();
         const bool is_equal = own.entries[candidate.local].kind == own.entries[first.local].kind &&

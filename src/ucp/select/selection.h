@@ -63,8 +63,8 @@ struct Candidate {
 using Reaches = ucs::FunctionRef<bool(uint8_t local, const AddressEntry& remote)>;
 
 struct Options {
-    unsigned max_rails = 1;
-    double max_rail_ratio = 4;  //!< a rail's bandwidth is at least the best one's over this
+    unsigned max_rails = 0;
+    double max_rail_ratio = 0;  //!< a rail's bandwidth is at least the best one's over this
 };
 
 /**

@@ -102,9 +102,9 @@ bool share_device(const AddressEntry& left, const AddressEntry& right) {
 
 float wire_cost(double cost) {
     if (!(cost > 0)) return 0;
-    constexpr float kMost = 3e38f;
+    constexpr float kMaxCost = 3e38f;
     const uint32_t bits =
-        std::bit_cast<uint32_t>(static_cast<float>(std::min<double>(cost, kMost)));
+        std::bit_cast<uint32_t>(static_cast<float>(std::min<double>(cost, kMaxCost)));
     const uint32_t rounded = bits + 0x8000;  // to the nearest; a carry into the exponent is right
     return std::bit_cast<float>(rounded & 0xffff0000);
 }

@@ -19,7 +19,7 @@ namespace {
 // Those who have not said who they are: oldest first.
 constexpr size_t kMaxCallers = 1024;
 constexpr ptrdiff_t kMaxOfOneSource = 256;
-constexpr ucs::Duration kPatience = std::chrono::seconds(10);
+constexpr ucs::Duration kHandshakeTimeout = std::chrono::seconds(10);
 
 /** Does that connection come from this host? */
 bool is_near(const ucs::net::Socket& socket) {
@@ -108,7 +108,7 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
 
 void ConnectionManager::add_caller(Listener& listener, ucs::net::Socket socket) {
     auto caller = std::make_unique<Caller>(*this, listener, std::move(socket),
-                                           ucs::deadline(services_.clock.now(), kPatience));
+                                           ucs::deadline(services_.clock.now(), kHandshakeTimeout));
     make_room_for(*caller);
     if (caller->start() == UCS_OK) callers_.push_back(std::move(caller));
 }

@@ -2,7 +2,6 @@
 #include "ucp/wireup/connector.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -63,7 +62,8 @@ std::vector<std::byte> Connector::address_for_guest(uint64_t worker) const {
         });
 }
 
-ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way) {
+ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint,
+                                TransportPair* pair) {
     const auto give_up = [&](ucs_status_t status) {
         if (endpoints_.find(remote.uuid) == nullptr) forget_peer(remote.uuid);
         return status;
@@ -89,8 +89,8 @@ ucs_status_t Connector::connect(const WorkerAddress& remote, Endpoint** endpoint
                           planner_.transport(candidate), remote.uuid, ucs_status_string(status));
             continue;
         }
-        if (way != nullptr) *way = {planner_.interface(candidate), &entry};
-        if (way == nullptr && !rails_.has(remote.uuid)) {
+        if (pair != nullptr) *pair = {planner_.interface(candidate), &entry};
+        if (pair == nullptr && !rails_.has(remote.uuid)) {
             std::vector<Rail> rails = planner_.rails(remote, std::span(ranked).subspan(place));
             if (!rails.empty()) rails_.set(remote.uuid, std::move(rails));
         }
@@ -170,8 +170,8 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
                       remote.uuid);
         return status;
     }
-    Way way;
-    status = find_or_connect(remote, endpoint, &way);
+    TransportPair pair;
+    status = find_or_connect(remote, endpoint, &pair);
     if (status == UCS_ERR_UNREACHABLE) {
         ucs::log_error(
             "clients without a key are served over tcp and shared memory: for other transports set "
@@ -180,9 +180,9 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
     if (status != UCS_OK) return status;
     (*endpoint)->set_flag(Endpoint::kStranger);
     (*endpoint)->clear_flag(Endpoint::kPromotable);
-    if (way.remote != nullptr) {
-        guests_.settle(remote, way.interface, *way.remote);
-        if (const uint64_t name = name_of(*way.remote); name != 0) {
+    if (pair.remote != nullptr) {
+        guests_.settle(remote, pair.interface, *pair.remote);
+        if (const uint64_t name = name_of(*pair.remote); name != 0) {
             peers.learn(name, remote.uuid, false);
             peers.set_guest(name);
         }
@@ -192,11 +192,11 @@ ucs_status_t Connector::create_for_guest(WorkerAddress remote, bool is_near, End
 }
 
 ucs_status_t Connector::find_or_connect(const WorkerAddress& remote, Endpoint** endpoint,
-                                        Way* way) {
+                                        TransportPair* pair) {
     Endpoint* found = endpoints_.find(remote.uuid);
     if (found == nullptr || found->is_users() || found->is_closing()) {
         Endpoint* const known = found;
-        const ucs_status_t status = connect(remote, &found, way);
+        const ucs_status_t status = connect(remote, &found, pair);
         if (status == UCS_ERR_UNREACHABLE) {
             ucs::log_error("no transport reaches worker {} ({:016x}): {}", remote.name, remote.uuid,
                            planner_.why_unreachable(remote));
@@ -219,11 +219,10 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
     auto& self = *static_cast<Connector*>(arg);
     HelloHeader header;
     WorkerAddress remote;
+    std::span<const std::byte> address;
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
-    if (length > sizeof(header)) {
-        std::memcpy(&header, data, sizeof(header));
-        const auto* bytes = static_cast<const std::byte*>(data) + sizeof(header);
-        status = unpack_address({bytes, length - sizeof(header)}, &remote);
+    if (read_header(data, length, &header, &address)) {
+        status = unpack_address(address, &remote);
         if (status == UCS_OK && remote.uuid != header.sender) status = UCS_ERR_INVALID_ADDR;
     }
     if (status != UCS_OK) {
@@ -254,7 +253,7 @@ ucs_status_t Connector::on_hello(void* arg, void* data, size_t length, uct::Rece
 ucs_status_t Connector::on_reset(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<Connector*>(arg);
     ResetHeader header{};
-    if (length == sizeof(header)) std::memcpy(&header, data, sizeof(header));
+    (void)read_whole(data, length, &header);
     if (Endpoint* endpoint = self.endpoints_.find(header.sender))
         endpoint->fail(UCS_ERR_CONNECTION_RESET);
     return UCS_OK;

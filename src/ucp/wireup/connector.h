@@ -60,13 +60,15 @@ class Connector {
                                  uct::ReceiveDescriptor* descriptor);
     std::vector<std::byte> address_for_guest(uint64_t worker) const;
     /** The pair of transports that an endpoint is on. */
-    struct Way {
+    struct TransportPair {
         unsigned interface = 0;                //!< place in the InterfaceSet
         const AddressEntry* remote = nullptr;  //!< null: the endpoint was there before
     };
-    /** @param way  for a guest, who has no further rails */
-    ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way = nullptr);
-    ucs_status_t find_or_connect(const WorkerAddress& remote, Endpoint** endpoint, Way* way);
+    /** @param pair  for a guest, who has no further rails */
+    ucs_status_t connect(const WorkerAddress& remote, Endpoint** endpoint,
+                         TransportPair* pair = nullptr);
+    ucs_status_t find_or_connect(const WorkerAddress& remote, Endpoint** endpoint,
+                                 TransportPair* pair);
     /** From now on these connections are that worker's. @return false: they are another's */
     bool learn_names(const WorkerAddress& remote, bool overrules);
     /** Does the address list the connection that the message at hand came over? */

@@ -100,9 +100,9 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
 
 void Worker::free_doomed() {
     for (Endpoint* endpoint : endpoints_.take_doomed()) {
-        const bool is_busy =
-            endpoint->is_to_be_pumped() || (!endpoint->is_failed() && endpoint->has_backlog()) ||
-            (endpoint->is_failed() && !endpoint->is_purged()) || endpoint->is_untold();
+        const bool is_busy = endpoint->is_to_be_pumped() ||
+                             (!endpoint->is_failed() && endpoint->has_backlog()) ||
+                             endpoint->is_to_be_purged() || endpoint->is_untold();
         const auto is_in_use = [&] {
             queue_pairs_.forget(*endpoint);
             bulk_.forget(*endpoint);
@@ -196,7 +196,7 @@ unsigned Worker::purge_failed() {
             ++purged;
         } catch (const std::bad_alloc&) {
             // All steps may be taken again.
-            endpoint.clear_flag(Endpoint::kPurged);
+            endpoint.note_purge(true);
             has_unlisted_ = true;
             host_.work.notify();
         }
@@ -217,7 +217,7 @@ unsigned Worker::purge_failed() {
         return purged;
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (endpoint.is_untold()) try_to_tell(endpoint);
-        if (endpoint.is_failed() && !endpoint.is_purged()) try_purge(endpoint);
+        if (endpoint.is_to_be_purged()) try_purge(endpoint);
     });
     return purged;
 }
@@ -246,7 +246,7 @@ void Worker::cut_off(void* arg, uint64_t sender, ucs_status_t why) {
 // here, so the endpoint may be closed meanwhile; it is not freed before free_doomed().
 void Worker::purge(Endpoint& endpoint) {
     const ucs_status_t status = endpoint.status();
-    endpoint.set_flag(Endpoint::kPurged);
+    endpoint.note_purge(false);
     endpoint.log_failure();
     lanes_.endpoint_failed(endpoint);
     endpoint.end_waiting();

@@ -14,15 +14,15 @@ namespace ucs {
 // destroyed. One thread at a time.
 class Arbiter {
     template <boost::intrusive::link_mode_type Mode>
-    using Link = boost::intrusive::list_base_hook<boost::intrusive::link_mode<Mode>>;
+    using Hook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<Mode>>;
 
   public:
-    class Element : public Link<boost::intrusive::safe_link> {
+    class Element : public Hook<boost::intrusive::safe_link> {
       public:
         bool is_queued() const { return is_linked(); }
     };
 
-    class Group : public Link<boost::intrusive::auto_unlink> {
+    class Group : public Hook<boost::intrusive::auto_unlink> {
       public:
         Group() = default;
         Group(Group&&) = delete;

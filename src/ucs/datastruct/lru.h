@@ -108,10 +108,10 @@ class Lru {
     // What newest_ holds while there is none: differs from every slot's number.
     static constexpr SlotNumber kEmpty = 0xfffe;
 
-    using Link = boost::intrusive::list_base_hook<
+    using Hook = boost::intrusive::list_base_hook<
         boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 
-    struct Entry : Link {
+    struct Entry : Hook {
         Slot* owner = nullptr;
         Value value{};
     };

@@ -78,10 +78,10 @@ class Ranking {
 
     struct Options {
         size_t places = 0;
-        uint32_t margin_permille = 200;  // of an incumbent's score, on top of it
-        Score min_score = 1;             // below it nobody is promoted
-        uint32_t trickle_ratio = 0;  // nor below 1/ratio of the best, if scarce; 0: no such bound
-        Score pinned = UINT64_MAX;   // scores from here on say what is wanted, not measured
+        uint32_t margin_permille = 0;  // of an incumbent's score, on top of it
+        Score min_score = 1;           // below it nobody is promoted
+        uint32_t trickle_ratio = 0;    // nor below 1/ratio of the best, if scarce; 0: no such bound
+        Score pinned = UINT64_MAX;     // scores from here on say what is wanted, not measured
     };
 
     explicit Ranking(const Options& options) : options_(options) {}

@@ -19,7 +19,7 @@ class CopyGroup;
 
 /** Of a CopyQueue: a copy, or a flush that waits for the copies before it. */
 struct CopyRecord {
-    using Link = boost::intrusive::list_member_hook<
+    using Hook = boost::intrusive::list_member_hook<
         boost::intrusive::link_mode<boost::intrusive::safe_link>>;
 
     CopyRecord(const LocalCopy& its_copy, CopyGroup* owner, Completion* told, bool only_waits)
@@ -30,15 +30,15 @@ struct CopyRecord {
     Completion* completion;  //!< null: nobody is told
     const bool is_flush;
     ucs_status_t status = UCS_OK;
-    Link turn{};  //!< among the copies that wait for their turn, or the records that are done
-    Link age{};   //!< in its group, the oldest first
+    Hook turn{};  //!< among the copies that wait for their turn, or the records that are done
+    Hook age{};   //!< in its group, the oldest first
 };
 
 /** The copies of one endpoint, which derives from it. */
 class CopyGroup {
   public:
     using Records = boost::intrusive::list<
-        CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Link, &CopyRecord::age>,
+        CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Hook, &CopyRecord::age>,
         boost::intrusive::constant_time_size<false>>;
 
     CopyGroup() = default;
@@ -119,7 +119,7 @@ class CopyQueue {
 
   private:
     using Turns = boost::intrusive::list<
-        CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Link, &CopyRecord::turn>,
+        CopyRecord, boost::intrusive::member_hook<CopyRecord, CopyRecord::Hook, &CopyRecord::turn>,
         boost::intrusive::constant_time_size<false>>;
 
     ucs_status_t advance(LocalCopy& copy, size_t bytes);

@@ -57,8 +57,8 @@ struct Registry {
     bool complete = false;
 };
 
-std::array<Component*, 3> built_in_components() {
-    return {&self::component(), &sm::component(), &tcp::component()};
+auto built_in_components() {
+    return std::to_array<Component*>({&self::component(), &sm::component(), &tcp::component()});
 }
 
 Registry& registry() {

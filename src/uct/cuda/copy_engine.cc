@@ -17,7 +17,6 @@ namespace {
 
 constexpr size_t kFlagsBytes = 4096;
 constexpr size_t kFlagDistance = 128;  //!< a line that is polled is nobody else's
-constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
 constexpr unsigned kListBlocks = 264, kListThreads = 256;
 
 abi::DevicePointer device_pointer(const void* address) {
@@ -49,10 +48,7 @@ bool CopyContext::make_lanes() {
     if (flags == MAP_FAILED) return false;
     flags_ = flags;
     abi::DevicePointer on_device = 0;
-    writes_values_ = Config::get().stream_writes &&
-                     driver_.host_register(flags, kFlagsBytes,
-                                           kRegisterPortable | kRegisterMapped) == abi::kSuccess &&
-                     driver_.host_get_device_pointer(&on_device, flags, 0) == abi::kSuccess;
+    writes_values_ = Config::get().stream_writes && driver_.pin(flags, kFlagsBytes, &on_device);
     for (size_t i = 0; i < kDirections; ++i) {
         Lane& lane = lanes_[i];
         if (driver_.stream_create(&lane.stream, abi::kStreamNonBlocking) != abi::kSuccess)
@@ -78,8 +74,7 @@ bool CopyContext::make_events(Lane& lane) {
 
 bool CopyContext::is_alive() {
     if (error_.load(std::memory_order_relaxed) != UCS_OK) return false;
-    unsigned long long id = 0;
-    if (driver_.context_get_id(handle_, &id) == abi::kSuccess && id == id_) return true;
+    if (driver_.is_alive(handle_, id_)) return true;
     int none = UCS_OK;  // the program destroyed it: not to be asked again
     error_.compare_exchange_strong(none, UCS_ERR_CANCELED);
     return false;
@@ -124,10 +119,7 @@ ucs_status_t CopyContext::begin(Direction direction, void* to, const void* from,
 // Copies go on without it; a kernel would read what is not there.
 bool CopyContext::is_mapped(const void* host) const {
     unsigned type = 0;
-    abi::PointerAttribute attributes[] = {abi::kPointerMemoryType};
-    void* values[] = {&type};
-    return driver_.pointer_get_attributes(1, attributes, values, device_pointer(host)) ==
-               abi::kSuccess &&
+    return driver_.ask(abi::kPointerMemoryType, device_pointer(host), &type) &&
            type == abi::kMemoryTypeHost;
 }
 
@@ -203,10 +195,8 @@ void CopyContext::load_kernels() {
     abi::Function function = nullptr;
     abi::Result result = driver_.module_load(&module_, kernel_image);
     if (result == abi::kSuccess)
-        result = driver_.module_get_function(&function, module_, kCopyPiecesKernel);
-    // Where functions are loaded at their first launch, that is what this is for.
-    if (result == abi::kSuccess && Config::get().preload && driver_.function_load != nullptr)
-        result = driver_.function_load(function);
+        result =
+            driver_.load_function(&function, module_, kCopyPiecesKernel, Config::get().preload);
     if (result != abi::kSuccess) {
         ucs::log_info("no kernels on CUDA device {} ({}): many small pieces go one by one", device_,
                       driver_.name_of(result));
@@ -249,17 +239,12 @@ CopyContext* CopyEngine::find(abi::Context context, abi::Device device) {
 CopyContext* CopyEngine::find_for_device(abi::Device device) {
     abi::Context current = nullptr;
     abi::Device current_device = -1;
-    if (driver_.context_get(&current) == abi::kSuccess && current != nullptr &&
-        driver_.context_get_device(&current_device) == abi::kSuccess && current_device == device)
+    if (driver_.get_current(&current, &current_device) && current_device == device)
         return find(current, device);
     for (const std::unique_ptr<CopyContext>& known : contexts_) {
         if (known->device() == device && known->is_alive()) return known.get();
     }
-    unsigned flags = 0;
-    int is_active = 0;
-    if (driver_.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
-        is_active == 0 || driver_.primary_context_retain(&current, device) != abi::kSuccess)
-        return nullptr;
+    if (!driver_.retain_in_use(&current, device)) return nullptr;
     CopyContext* const found = find(current, device);
     (void)driver_.primary_context_release(device);
     return found;
@@ -326,15 +311,9 @@ void CopyEngine::prepare() {
     std::lock_guard lock(mutex_);
     abi::Context current = nullptr;
     abi::Device device = -1;
-    if (driver_.context_get(&current) == abi::kSuccess && current != nullptr &&
-        driver_.context_get_device(&device) == abi::kSuccess)
-        make_ready(current, device);
+    if (driver_.get_current(&current, &device)) make_ready(current, device);
     for (device = 0; device < devices; ++device) {
-        unsigned flags = 0;
-        int is_active = 0;
-        if (driver_.primary_context_state(device, &flags, &is_active) != abi::kSuccess ||
-            is_active == 0 || driver_.primary_context_retain(&current, device) != abi::kSuccess)
-            continue;
+        if (!driver_.retain_in_use(&current, device)) continue;
         make_ready(current, device);
         (void)driver_.primary_context_release(device);
     }

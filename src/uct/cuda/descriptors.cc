@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "ucs/log/log.h"
+#include "ucs/sys/no_signals.h"
 
 namespace uct::cuda {
 
@@ -55,21 +55,26 @@ void limit_waits(int connection, const timeval& time) {
     (void)setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
 }
 
-union Control {
-    cmsghdr header;  // aligns what follows
-    char bytes[CMSG_SPACE(sizeof(int))];
+/** A message of one byte, with room for a descriptor. */
+struct Envelope {
+    explicit Envelope(char& byte) : text{&byte, 1} {
+        message.msg_iov = &text;
+        message.msg_iovlen = 1;
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+    }
+    iovec text;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
 };
 
 void send_descriptor(int connection, int descriptor) {
     char has = descriptor >= 0 ? 1 : 0;
-    iovec text{&has, sizeof(has)};
-    msghdr message{};
-    message.msg_iov = &text;
-    message.msg_iovlen = 1;
-    Control control{};
-    if (has != 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control);
+    Envelope envelope(has);
+    msghdr& message = envelope.message;
+    if (has == 0) {
+        message.msg_controllen = 0;
+    } else {
         cmsghdr* const part = CMSG_FIRSTHDR(&message);
         part->cmsg_level = SOL_SOCKET;
         part->cmsg_type = SCM_RIGHTS;
@@ -81,13 +86,8 @@ void send_descriptor(int connection, int descriptor) {
 
 int receive_descriptor(int connection) {
     char has = 0;
-    iovec text{&has, sizeof(has)};
-    msghdr message{};
-    message.msg_iov = &text;
-    message.msg_iovlen = 1;
-    Control control{};
-    message.msg_control = &control;
-    message.msg_controllen = sizeof(control);
+    Envelope envelope(has);
+    msghdr& message = envelope.message;
     if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1) return -2;
     const cmsghdr* const part = CMSG_FIRSTHDR(&message);
     if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS ||
@@ -118,16 +118,10 @@ bool DescriptorServer::begin() {
         return false;
     }
     listener_ = std::move(listener);
-    // Signals are the program's.
-    sigset_t all, before;
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
+        const ucs::NoSignals guard;
         thread_ = std::thread(&DescriptorServer::loop, this);
     } catch (const std::system_error&) {
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!thread_.joinable()) {
         listener_.reset();
         return false;
     }
@@ -180,7 +174,7 @@ void DescriptorServer::answer(int connection) {
         return;
     std::lock_guard lock(mutex_);
     const auto offer = offers_.find(question.number);
-    if (offer == offers_.end() && wanted_.size() < kMostWanted) {
+    if (offer == offers_.end() && wanted_.size() < kMaxWanted) {
         wanted_.insert(question.number);
         any_wanted_ = true;
     }
@@ -203,7 +197,7 @@ bool DescriptorServer::offer(uint64_t number, ucs::Descriptor descriptor) {
         known->second.descriptor = std::move(descriptor);
         return true;
     }
-    if (offers_.size() >= kMost) give_up_oldest();
+    if (offers_.size() >= kMaxOffers) give_up_oldest();
     offers_[number] = {std::move(descriptor), ++turns_};
     return true;
 }

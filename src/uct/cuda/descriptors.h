@@ -44,8 +44,8 @@ class DescriptorServer {
     static int ask(uint64_t process, uint64_t token, uint64_t number);
 
   private:
-    static constexpr size_t kMost = 256;
-    static constexpr size_t kMostWanted = 4096;
+    static constexpr size_t kMaxOffers = 256;
+    static constexpr size_t kMaxWanted = 4096;
 
     struct Offer {
         ucs::Descriptor descriptor;

@@ -12,10 +12,10 @@ namespace uct::cuda {
 // --- one copy ---
 
 ucs_status_t DirectCopy::ask(const CopyContext::Ticket& ticket) {
-    const ucs_status_t status = job_.context->test(ticket);
+    const ucs_status_t status = plan_.context->test(ticket);
     // A device that has failed writes no flag any more.
     if (status == UCS_INPROGRESS && ++polls_ % kPollsPerQuery == 0)
-        return job_.context->query(ticket);
+        return plan_.context->query(ticket);
     return status;
 }
 
@@ -46,14 +46,14 @@ ucs_status_t DirectCopy::ask_resident() {
 
 ucs_status_t DirectCopy::test() {
     if (state_.load(std::memory_order_acquire) == State::kWaiting)
-        owner_.flush(*job_.context, job_.direction);
+        owner_.flush(*plan_.context, plan_.direction);
     ucs_status_t status = UCS_INPROGRESS;
     switch (state_.load(std::memory_order_acquire)) {
         case State::kWaiting:
             // For company, or another thread hands it over; a device that fails meanwhile is seen.
             if (++polls_ % kPollsPerQuery == 0) {
-                (void)job_.context->query({job_.context, job_.direction, 0});
-                (void)job_.context->query({job_.context, Direction::kWithinToo, 0});
+                (void)plan_.context->query({plan_.context, plan_.direction, 0});
+                (void)plan_.context->query({plan_.context, Direction::kWithinToo, 0});
             }
             return UCS_INPROGRESS;
         case State::kBegun:
@@ -77,7 +77,7 @@ ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
     state_ = State::kInWindows;
     ucs_status_t status = UCS_OK;
     for (Window& window : windows_) {
-        if (status != UCS_OK || begun_ == job_.length) break;
+        if (status != UCS_OK || begun_ == plan_.length) break;
         window.chunk = staging.take();
         status = window.chunk == nullptr ? UCS_ERR_NO_RESOURCE : fill(window);
     }
@@ -86,26 +86,26 @@ ucs_status_t DirectCopy::begin_in_windows(StagingPool& staging) {
 }
 
 ucs_status_t DirectCopy::fill(Window& window) {
-    window.length = std::min(job_.length - begun_, StagingPool::kChunk);
+    window.length = std::min(plan_.length - begun_, StagingPool::kChunk);
     if (window.length == 0) return UCS_OK;
-    const bool is_to_host = job_.direction == Direction::kToHost;
-    if (!is_to_host) std::memcpy(window.chunk, job_.from + begun_, window.length);
-    const ucs_status_t status = job_.context->begin(
-        job_.direction, is_to_host ? window.chunk : job_.to + begun_,
-        is_to_host ? job_.from + begun_ : window.chunk, window.length, &window.ticket);
+    const bool is_to_host = plan_.direction == Direction::kToHost;
+    if (!is_to_host) std::memcpy(window.chunk, plan_.from + begun_, window.length);
+    const ucs_status_t status = plan_.context->begin(
+        plan_.direction, is_to_host ? window.chunk : plan_.to + begun_,
+        is_to_host ? plan_.from + begun_ : window.chunk, window.length, &window.ticket);
     if (status != UCS_OK) window.length = 0;
     begun_ += window.length;
     return status;
 }
 
 ucs_status_t DirectCopy::test_windows() {
-    while (delivered_ < job_.length) {
+    while (delivered_ < plan_.length) {
         Window& window = windows_[turn_];
         ucs_status_t status = ask(window.ticket);
         if (status == UCS_INPROGRESS) return status;
         if (status == UCS_OK) {
-            if (job_.direction == Direction::kToHost)
-                std::memcpy(job_.to + delivered_, window.chunk, window.length);
+            if (plan_.direction == Direction::kToHost)
+                std::memcpy(plan_.to + delivered_, window.chunk, window.length);
             delivered_ += window.length;
             turn_ = (turn_ + 1) % kWindows;
             status = fill(window);
@@ -120,7 +120,7 @@ ucs_status_t DirectCopy::test_windows() {
 
 void DirectCopy::wait_for_windows() {
     for (Window& window : windows_) {
-        if (window.length > 0) (void)job_.context->wait(window.ticket);
+        if (window.length > 0) (void)plan_.context->wait(window.ticket);
     }
 }
 
@@ -130,7 +130,7 @@ void DirectCopy::close(StagingPool& staging) {
         if (window.chunk != nullptr) staging.put(window.chunk);
         window = {};
     }
-    job_ = {};
+    plan_ = {};
     state_ = State::kWaiting;
     status_ = UCS_OK;
     list_ = nullptr;
@@ -179,7 +179,7 @@ bool DirectCopies::is_sound(const ucs::MemoryExport& described, size_t length) {
 }
 
 ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
-                                 Way way, ucs::AsyncCopy** copy) {
+                                 Access access, ucs::AsyncCopy** copy) {
     if (!is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
     const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
@@ -196,9 +196,9 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
         return UCS_ERR_NO_MEMORY;
     }
     Direction direction = Direction::kWithin;
-    if (is_host) direction = way == Way::kOut ? Direction::kToHost : Direction::kToDevice;
-    made->open({context, place.mapping, direction, way == Way::kOut ? here : place.address,
-                way == Way::kOut ? place.address : here, length});
+    if (is_host) direction = access == Access::kFetch ? Direction::kToHost : Direction::kToDevice;
+    made->open({context, place.mapping, direction, access == Access::kFetch ? here : place.address,
+                access == Access::kFetch ? place.address : here, length});
     if (is_host && !engine_.is_pinned(here, length)) {
         status = made->begin_in_windows(staging_);
     } else {
@@ -282,7 +282,7 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
 bool DirectCopies::begin_list(CopyContext& context, Direction direction,
                               std::span<DirectCopy* const> copies) {
     size_t total = 0;
-    for (const DirectCopy* copy : copies) total += copy->job().length;
+    for (const DirectCopy* copy : copies) total += copy->plan().length;
     const size_t most = direction == Direction::kWithin ? kLongPiece : kLongHostPiece;
     if (copies.size() < kLeastList || total / copies.size() > most || !context.takes_lists())
         return false;
@@ -290,19 +290,19 @@ bool DirectCopies::begin_list(CopyContext& context, Direction direction,
     if (chunk == nullptr) return false;
     const size_t cut = std::max(kLeastCut, (total / kParts + 15) / 16 * 16);
     auto* const list = reinterpret_cast<KernelPiece*>(chunk);
-    constexpr size_t kMost = StagingPool::kChunk / sizeof(KernelPiece);
+    constexpr size_t kMaxPieces = StagingPool::kChunk / sizeof(KernelPiece);
     size_t count = 0;
     for (const DirectCopy* copy : copies) {
-        const DirectCopy::Job& job = copy->job();
-        for (size_t at = 0; at < job.length && count < kMost; at += cut) {
-            list[count++] = {reinterpret_cast<uint64_t>(job.to + at),
-                             reinterpret_cast<uint64_t>(job.from + at),
-                             std::min(cut, job.length - at)};
+        const DirectCopy::Plan& plan = copy->plan();
+        for (size_t at = 0; at < plan.length && count < kMaxPieces; at += cut) {
+            list[count++] = {reinterpret_cast<uint64_t>(plan.to + at),
+                             reinterpret_cast<uint64_t>(plan.from + at),
+                             std::min(cut, plan.length - at)};
         }
     }
     CopyContext::Ticket ticket;
     const bool is_begun =
-        count < kMost && context.begin_list(direction, {list, count}, &ticket) == UCS_OK;
+        count < kMaxPieces && context.begin_list(direction, {list, count}, &ticket) == UCS_OK;
     if (!is_begun) {
         staging_.put(chunk);
         return false;
@@ -317,10 +317,10 @@ bool DirectCopies::begin_list(CopyContext& context, Direction direction,
 bool DirectCopies::has_company(const CopyContext& context, Direction direction) const {
     size_t bytes = 0, count = 0;
     for (const DirectCopy* copy : waiting_) {
-        const DirectCopy::Job& job = copy->job();
-        if (job.context != &context || job.direction != direction) continue;
-        if (job.length > kLongPiece) return true;
-        bytes += job.length;
+        const DirectCopy::Plan& plan = copy->plan();
+        if (plan.context != &context || plan.direction != direction) continue;
+        if (plan.length > kLongPiece) return true;
+        bytes += plan.length;
         ++count;
     }
     return count >= kCompany || bytes >= kCompanyBytes;
@@ -329,14 +329,14 @@ bool DirectCopies::has_company(const CopyContext& context, Direction direction) 
 /** With the mutex. Of many, a kernel of many blocks makes less. */
 void DirectCopies::hand_to(Resident& resident, const CopyContext& context, Direction direction) {
     const auto fits = [&](const DirectCopy* copy) {
-        return copy->job().context == &context && copy->job().direction == direction &&
-               copy->job().length <= Resident::kMost;
+        return copy->plan().context == &context && copy->plan().direction == direction &&
+               copy->plan().length <= Resident::kMaxLength;
     };
     if (static_cast<size_t>(std::ranges::count_if(waiting_, fits)) >= kLeastList) return;
     std::erase_if(waiting_, [&](DirectCopy* copy) {
-        const DirectCopy::Job& job = copy->job();
+        const DirectCopy::Plan& plan = copy->plan();
         uint32_t number = 0;
-        if (!fits(copy) || !resident.begin(job.to, job.from, job.length, &number)) return false;
+        if (!fits(copy) || !resident.begin(plan.to, plan.from, plan.length, &number)) return false;
         copy->handed_over(resident, number);
         return true;
     });
@@ -351,20 +351,20 @@ void DirectCopies::flush(CopyContext& context, Direction direction) {
         return;
     handed_over_.clear();
     std::erase_if(waiting_, [&](DirectCopy* copy) {
-        if (copy->job().context != &context || copy->job().direction != direction) return false;
+        if (copy->plan().context != &context || copy->plan().direction != direction) return false;
         handed_over_.push_back(copy);
         return true;
     });
     if (begin_list(context, direction, handed_over_)) return;
     for (DirectCopy* copy : handed_over_) {
-        const DirectCopy::Job& job = copy->job();
+        const DirectCopy::Plan& plan = copy->plan();
         CopyContext::Ticket ticket;
         Direction stream = direction;
         if (direction == Direction::kWithin) {
             stream = next_;
             next_ = next_ == Direction::kWithin ? Direction::kWithinToo : Direction::kWithin;
         }
-        const ucs_status_t status = context.begin(stream, job.to, job.from, job.length, &ticket);
+        const ucs_status_t status = context.begin(stream, plan.to, plan.from, plan.length, &ticket);
         if (status == UCS_OK) latest = ticket;
         copy->handed_over(status, ticket, nullptr);
     }
@@ -384,7 +384,7 @@ void DirectCopies::wait_again(DirectCopy& copy) {
 }
 
 void DirectCopies::put(DirectCopy& copy) {
-    if (copy.job().mapping != nullptr) mappings_.put(*copy.job().mapping);
+    if (copy.plan().mapping != nullptr) mappings_.put(*copy.plan().mapping);
     copy.close(staging_);
     std::lock_guard lock(mutex_);
     idle_.emplace_back(&copy);

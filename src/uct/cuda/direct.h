@@ -26,7 +26,7 @@ class DirectCopies;
  */
 class DirectCopy final : public ucs::AsyncCopy {
   public:
-    struct Job {
+    struct Plan {
         CopyContext* context = nullptr;
         Mapping* mapping = nullptr;  //!< one side is in it; null: memory of this process
         Direction direction = Direction::kWithin;
@@ -37,9 +37,9 @@ class DirectCopy final : public ucs::AsyncCopy {
 
     explicit DirectCopy(DirectCopies& owner) : owner_(owner) {}
 
-    const Job& job() const { return job_; }
+    const Plan& plan() const { return plan_; }
     /** The copy waits for handed_over(). */
-    void open(const Job& job) { job_ = job; }
+    void open(const Plan& plan) { plan_ = plan; }
     /** Or it begins at once: the host's side is not pinned. */
     ucs_status_t begin_in_windows(StagingPool& staging);
     /** Begun by somebody else, or not. @param list  staging memory that is this copy's from now on,
@@ -70,7 +70,7 @@ class DirectCopy final : public ucs::AsyncCopy {
     void wait_for_windows();
 
     DirectCopies& owner_;
-    Job job_;
+    Plan plan_;
     std::atomic<State> state_{State::kWaiting};
     CopyContext::Ticket ticket_;
     Resident* resident_ = nullptr;
@@ -99,13 +99,13 @@ class DirectCopies {
     /** As ucs::MemoryDetector::fetch(). */
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
                        ucs::AsyncCopy** copy) {
-        return begin(from, static_cast<std::byte*>(to), length, Way::kOut, copy);
+        return begin(from, static_cast<std::byte*>(to), length, Access::kFetch, copy);
     }
     /** As ucs::MemoryDetector::store(). */
     ucs_status_t store(const ucs::MemoryExport& to, const void* from, size_t length,
                        ucs::AsyncCopy** copy) {
         auto* const bytes = static_cast<std::byte*>(const_cast<void*>(from));
-        return begin(to, bytes, length, Way::kInto, copy);
+        return begin(to, bytes, length, Access::kStore, copy);
     }
 
     /** As ucs::MemoryDetector::transfer(). */
@@ -129,8 +129,8 @@ class DirectCopies {
     /** A kernel's blocks have something to do each: longer pieces are cut. */
     static constexpr size_t kLeastCut = 4096, kParts = 264;
 
-    /** From the described memory, or into it. */
-    enum class Way : uint8_t { kOut, kInto };
+    /** Of the described memory. */
+    enum class Access : uint8_t { kFetch, kStore };
     struct Place {
         std::byte* address = nullptr;
         Mapping* mapping = nullptr;
@@ -152,8 +152,8 @@ class DirectCopies {
     static bool is_sound(const ucs::MemoryExport& described, size_t length);
     /** Where a piece lies here; without a context: no device reaches it. */
     Here find_here(const ucs::DevicePiece& piece);
-    ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length, Way way,
-                       ucs::AsyncCopy** copy);
+    ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
+                       Access access, ucs::AsyncCopy** copy);
     bool has_company(const CopyContext& context, Direction direction) const;
     ucs_status_t find_place(const ucs::MemoryExport& described, CopyContext& context, Place* place);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);

@@ -50,6 +50,37 @@ const char* Driver::name_of(abi::Result result) const {
                                                                              : "unknown error";
 }
 
+bool Driver::retain_in_use(abi::Context* context, abi::Device device) const {
+    unsigned flags = 0;
+    int is_active = 0;
+    return primary_context_state(device, &flags, &is_active) == abi::kSuccess && is_active != 0 &&
+           primary_context_retain(context, device) == abi::kSuccess;
+}
+
+bool Driver::get_current(abi::Context* context, abi::Device* device) const {
+    return context_get(context) == abi::kSuccess && *context != nullptr &&
+           context_get_device(device) == abi::kSuccess;
+}
+
+bool Driver::is_alive(abi::Context context, unsigned long long id) const {
+    unsigned long long now = 0;
+    return context_get_id(context, &now) == abi::kSuccess && now == id;
+}
+
+bool Driver::pin(void* memory, size_t bytes, abi::DevicePointer* on_device) const {
+    constexpr unsigned kPortable = 1, kMapped = 2;
+    return host_register(memory, bytes, kPortable | kMapped) == abi::kSuccess &&
+           host_get_device_pointer(on_device, memory, 0) == abi::kSuccess;
+}
+
+abi::Result Driver::load_function(abi::Function* function, abi::Module module, const char* name,
+                                  bool is_whole) const {
+    const abi::Result result = module_get_function(function, module, name);
+    return result == abi::kSuccess && is_whole && function_load != nullptr
+               ? function_load(*function)
+               : result;
+}
+
 bool Driver::is_initialized() const {
     int count = 0;
     return device_get_count(&count) == abi::kSuccess && count > 0;

@@ -169,6 +169,17 @@ class Driver {
         void* values[] = {value};
         return pointer_get_attributes(1, &attribute, values, address) == abi::kSuccess;
     }
+    /** The primary context of a device, to be released. @return false: the program uses none */
+    bool retain_in_use(abi::Context* context, abi::Device device) const;
+    /** The context that is current, and its device. @return false: there is none */
+    bool get_current(abi::Context* context, abi::Device* device) const;
+    /** Is that context still the one with the id? The program may have destroyed it. */
+    bool is_alive(abi::Context context, unsigned long long id) const;
+    /** Pin pages of this process, and let the device of the current context reach them. */
+    bool pin(void* memory, size_t bytes, abi::DevicePointer* on_device) const;
+    /** A kernel of a module. @param is_whole  with what else its first launch would load */
+    abi::Result load_function(abi::Function* function, abi::Module module, const char* name,
+                              bool is_whole) const;
     /** "CUDA_ERROR_ILLEGAL_ADDRESS", for the log. */
     const char* name_of(abi::Result result) const;
     /** False until somebody in this process has called cuInit(). */

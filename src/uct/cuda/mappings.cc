@@ -2,12 +2,12 @@
 #include "uct/cuda/mappings.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <future>
 #include <system_error>
 
 #include "ucs/log/log.h"
+#include "ucs/sys/no_signals.h"
 
 namespace uct::cuda {
 
@@ -24,16 +24,12 @@ bool Errands::run(std::function<void()> errand) {
     std::lock_guard lock(mutex_);
     if (is_stopped_) return false;
     if (!thread_.joinable()) {
-        // Signals are the program's.
-        sigset_t all, before;
-        sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
+            const ucs::NoSignals guard;
             thread_ = std::thread(&Errands::loop, this);
         } catch (const std::system_error&) {
+            return false;
         }
-        (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (!thread_.joinable()) return false;
         if (errands_to_stop == nullptr) {
             errands_to_stop = this;
             (void)std::atexit([] { errands_to_stop->stop(); });

@@ -55,11 +55,7 @@ abi::Context Memory::home() {
     int devices = 0;
     if (driver.device_get_count(&devices) != abi::kSuccess) return nullptr;
     for (abi::Device device = 0; device < devices; ++device) {
-        unsigned flags = 0;
-        int is_active = 0;
-        if (driver.primary_context_state(device, &flags, &is_active) == abi::kSuccess &&
-            is_active != 0 && driver.primary_context_retain(&home_, device) == abi::kSuccess)
-            return home_;
+        if (driver.retain_in_use(&home_, device)) return home_;
     }
     home_ = nullptr;
     abi::Context current = nullptr;

@@ -35,7 +35,7 @@ void PieceCopy::launch() {
     if (waiting_ == 0) return;
     const std::span<const KernelPiece> pieces(list_ + used_ - waiting_, waiting_);
     waiting_ = 0;
-    if (pieces.size() >= kLeast) {
+    if (pieces.size() >= kMinPieces) {
         const ucs_status_t status = context_.begin_list(direction_, pieces, &ticket_);
         if (status == UCS_OK) return;
         if (status != UCS_ERR_UNSUPPORTED) {

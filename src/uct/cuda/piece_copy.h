@@ -45,14 +45,14 @@ class PieceCopy final : public ucs::AsyncCopy {
     /** What one block of the kernel copies at a time. */
     static constexpr size_t kCut = 64 << 10;
     /** So many wait before a kernel begins with them; a few are not worth one. */
-    static constexpr size_t kMost = 2048, kLeast = 4;
+    static constexpr size_t kMaxWaiting = 2048, kMinPieces = 4;
     static constexpr size_t kInChunk = StagingPool::kChunk / sizeof(KernelPiece);
     static constexpr uint32_t kPollsPerQuery = 1024;
 
     /** There is room in the list. */
     void append(std::byte* to, const std::byte* from, size_t length) {
         list_[used_++] = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), length};
-        if (++waiting_ == kMost) launch();
+        if (++waiting_ == kMaxWaiting) launch();
     }
     void add_parts(std::byte* to, const std::byte* from, size_t length);
     bool make_room();

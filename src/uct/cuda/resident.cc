@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kQueueBytes = 4096;
 static_assert(sizeof(ResidentQueue) <= kQueueBytes);
-constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
 
 }  // namespace
 
@@ -29,17 +28,13 @@ std::unique_ptr<Resident> Resident::create(const Driver& driver, abi::Context co
 }
 
 bool Resident::prepare(abi::Module module) {
-    if (driver_.module_get_function(&function_, module, kResidentKernel) != abi::kSuccess)
-        return false;
-    if (driver_.function_load != nullptr && driver_.function_load(function_) != abi::kSuccess)
+    if (driver_.load_function(&function_, module, kResidentKernel, true) != abi::kSuccess)
         return false;
     void* const memory =
         mmap(nullptr, kQueueBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
     queue_ = static_cast<volatile ResidentQueue*>(memory);
-    return driver_.host_register(memory, kQueueBytes, kRegisterPortable | kRegisterMapped) ==
-               abi::kSuccess &&
-           driver_.host_get_device_pointer(&device_queue_, memory, 0) == abi::kSuccess &&
+    return driver_.pin(memory, kQueueBytes, &device_queue_) &&
            driver_.stream_create(&stream_, abi::kStreamNonBlocking) == abi::kSuccess;
 }
 

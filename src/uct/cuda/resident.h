@@ -25,7 +25,7 @@ namespace uct::cuda {
 class Resident {
   public:
     /** Longer copies gain nothing by it. */
-    static constexpr size_t kMost = 16 << 10;
+    static constexpr size_t kMaxLength = 16 << 10;
     static constexpr uint64_t kIdle = 2'000'000, kLife = 50'000'000;  //!< [ns]
 
     /** In a context that is current. @return null: there is no such kernel, or no pinned memory */

@@ -17,8 +17,6 @@ namespace uct::cuda {
 
 namespace {
 
-constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;
-
 static_assert(kStopReached == ucs::StreamStop::kReached &&
               kStopPassed == ucs::StreamStop::kPassed && kStopGo == ucs::StreamStop::kGo &&
               kStopIdle == ucs::StreamStop::kIdle);
@@ -87,10 +85,7 @@ bool StopWords::make(abi::Device device) {
         mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
     words_ = static_cast<uint32_t*>(memory);
-    if (driver_.host_register(memory, bytes_, kRegisterPortable | kRegisterMapped) !=
-            abi::kSuccess ||
-        driver_.host_get_device_pointer(&device_words_, memory, 0) != abi::kSuccess)
-        return false;
+    if (!driver_.pin(memory, bytes_, &device_words_)) return false;
     free_.reserve(count_);
     retired_.reserve(count_);
     for (uint32_t index = count_; index > 0; --index) free_.push_back(index - 1);
@@ -116,16 +111,9 @@ bool StopWords::can_wait() const {
 bool StopWords::load_kernel() {
     abi::Result result = driver_.module_load(&module_, kernel_image);
     if (result == abi::kSuccess)
-        result = driver_.module_get_function(&kernel_, module_, kStopKernel);
-    if (result == abi::kSuccess && driver_.function_load != nullptr)
-        result = driver_.function_load(kernel_);
+        result = driver_.load_function(&kernel_, module_, kStopKernel, true);
     if (result != abi::kSuccess) kernel_ = nullptr;
     return kernel_ != nullptr;
-}
-
-bool StopWords::is_alive() const {
-    unsigned long long id = 0;
-    return driver_.context_get_id(context_, &id) == abi::kSuccess && id == id_;
 }
 
 bool StopWords::take(ucs::StreamStop* stop) {

@@ -23,7 +23,7 @@ class StopWords {
     StopWords(StopWords&&) = delete;
 
     abi::Context context() const { return context_; }
-    bool is_alive() const;
+    bool is_alive() const { return driver_.is_alive(context_, id_); }
 
     /** @return false: all are in use */
     bool take(ucs::StreamStop* stop);

@@ -11,11 +11,10 @@
 namespace uct::sm {
 
 std::optional<QueueLayout> QueueLayout::read(const QueueHeader& header, size_t room) {
-    constexpr uint32_t kMost = control::kMostSlots;
     const QueueLayout layout{header.slots, header.buffers, header.buffer_size, header.senders};
     if (header.magic != QueueHeader::kMagic || header.version != QueueHeader::kVersion) return {};
     if (!std::has_single_bit(layout.slots) || layout.slots < QueueLayout::kFewestSlots ||
-        layout.slots > kMost || layout.buffers > kMost ||
+        layout.slots > control::kMostSlots || layout.buffers > control::kMostSlots ||
         layout.buffers < (layout.senders == 0 ? Area::kFewestPieces : layout.places()) ||
         layout.buffer_size > control::kLengthMask || layout.buffer_size % kLine != 0 ||
         layout.senders > control::kMostSenders || layout.size() > room) {

@@ -78,7 +78,7 @@ bool reaches_others(const std::string& transport) {
     return transport != "self";
 }
 bool is_shared_memory(const std::string& transport) {
-    return transport.starts_with("sm_");
+    return declaration_of(transport).device_type == DeviceType::kSharedMemory;
 }
 bool is_network(const std::string& transport) {
     return reaches_others(transport) && !is_shared_memory(transport);

@@ -2,7 +2,6 @@
 #include "ucp/bulk/engine/revocation.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "ucp/bulk/engine/path_table.h"
@@ -25,12 +24,6 @@ bool read_addresses(const uct::Interface& interface, Addresses* addresses) {
     addresses->interface.resize(attributes.interface_address_length);
     return interface.get_device_address(addresses->device) == UCS_OK &&
            interface.get_interface_address(addresses->interface) == UCS_OK;
-}
-
-size_t pack_bytes(void* destination, void* arg) {
-    const auto& bytes = *static_cast<std::span<const std::byte>*>(arg);
-    std::memcpy(destination, bytes.data(), bytes.size());
-    return bytes.size();
 }
 
 }  // namespace
@@ -83,10 +76,7 @@ void Revocation::send_everywhere(Endpoint& endpoint, AmId id, std::span<const st
 
 void Revocation::send_on(Path& rail, AmId id, std::span<const std::byte> message) {
     const bool is_free = rail.held.empty() && !rail.is_linked();
-    if (is_free &&
-        rail.own->am_bcopy(static_cast<uint8_t>(id), pack_bytes, &message) != UCS_ERR_NO_RESOURCE) {
-        return;
-    }
+    if (is_free && post_bytes(*rail.own, id, message) != UCS_ERR_NO_RESOURCE) return;
     const bool is_known = std::ranges::any_of(rail.held, [&](const auto& held) {
         return held.first == id && std::ranges::equal(held.second, message);
     });
@@ -164,11 +154,10 @@ void Revocation::carry_out(std::span<const std::byte> bytes) {
 ucs_status_t Revocation::on_revoke_done(void* self, void* data, size_t length,
                                         uct::ReceiveDescriptor*) {
     RevokeDoneMessage done;
-    if (length != sizeof(done)) {
+    if (!read_whole(data, length, &done)) {
         ucs::log_warn("a malformed answer to a REVOKE of {} bytes was dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&done, data, sizeof(done));
     for (PathGroup* group : static_cast<Revocation*>(self)->run_queue_.watched()) {
         if (group->endpoint.remote_uuid() != done.from) continue;
         for (const auto& path : group->paths) {
@@ -182,9 +171,7 @@ ucs_status_t Revocation::on_revoke_done(void* self, void* data, size_t length,
 
 bool parse_revoke(std::span<const std::byte> bytes, RevokeMessage* message) {
     RevokeHeader& header = message->header;
-    if (bytes.size() < sizeof(header)) return false;
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    bytes = bytes.subspan(sizeof(header));
+    if (!read_header(bytes.data(), bytes.size(), &header, &bytes)) return false;
     const std::pair<std::span<const std::byte>*, size_t> parts[] = {
         {&message->device, header.device_length},
         {&message->interface, header.interface_length},

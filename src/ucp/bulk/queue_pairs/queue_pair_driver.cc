@@ -2,7 +2,6 @@
 #include "ucp/bulk/queue_pairs/queue_pair_driver.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "ucp/bulk/engine/engine.h"
@@ -140,15 +139,14 @@ void QueuePairDriver::lane_changed(Endpoint& endpoint, bool is_established) {
 ucs_status_t QueuePairDriver::on_message(void* self, void* data, size_t length,
                                          uct::ReceiveDescriptor*) {
     auto& driver = *static_cast<QueuePairDriver*>(self);
-    std::span<const std::byte> bytes(static_cast<const std::byte*>(data), length);
+    std::span<const std::byte> bytes;
     QueuePairHeader header;
-    if (bytes.size() < sizeof(header)) {
+    if (!read_header(data, length, &header, &bytes)) {
         ucs::log_warn("a message of {} bytes about queue pairs for bulk is too short: dropped",
                       length);
         return UCS_OK;
     }
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    auto message = decode_queue_pair_message(bytes.subspan(sizeof(header)));
+    auto message = decode_queue_pair_message(bytes);
     Endpoint* endpoint = message ? driver.find_round(header.sender, message->epoch) : nullptr;
     if (!message || endpoint == nullptr) {
         ucs::log_debug("a message about queue pairs for bulk of worker {:016x} is {}: dropped",

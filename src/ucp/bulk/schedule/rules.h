@@ -13,13 +13,13 @@ namespace ucp::bulk {
 /** What the bulk transfers of a worker go by, as the user has configured them. */
 struct Rules {
     ScheduleRules schedule;
-    size_t fragment = 4096;  //!< SliceRules::fragment
-    unsigned max_retries = 8;
+    size_t fragment = 0;  //!< SliceRules::fragment
+    unsigned max_retries = 0;
     ucs::Duration retry_interval{};
-    ucs::Duration stall_timeout = std::chrono::milliseconds(400);
+    ucs::Duration stall_timeout{};
     ucs::Duration cut_timeout{};
     unsigned threads = 0;  //!< of each device
-    unsigned shards = 1;
+    unsigned shards = 0;
 
     static Rules of(const Config& config) {
         return {.schedule = {.slice = config.bulk_slice_size,

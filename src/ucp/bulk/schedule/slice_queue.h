@@ -28,8 +28,8 @@ struct Piece {
 
 /** How pieces are divided into slices. */
 struct SliceRules {
-    size_t slice = 65536;
-    size_t fragment = 4096;  //!< a tail of up to so many bytes joins the slice before it
+    size_t slice = 0;
+    size_t fragment = 0;  //!< a tail of up to so many bytes joins the slice before it
 };
 
 /** Slices that follow each other in the order of the pieces; where they start tells where each

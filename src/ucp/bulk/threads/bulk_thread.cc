@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include "ucs/log/log.h"
+#include "ucs/sys/no_signals.h"
 
 namespace ucp::bulk {
 namespace {
@@ -38,21 +38,6 @@ void bind_to(const std::vector<unsigned>& cpus) {
     const int result = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
     if (result != 0) ucs::log_debug("a thread for bulk transfers is not bound: error {}", result);
 }
-
-/** Signals are for the program's threads: one that is started meanwhile gets none. */
-class NoSignals {
-  public:
-    NoSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    NoSignals(NoSignals&&) = delete;
-
-  private:
-    sigset_t before_;
-};
 
 }  // namespace
 
@@ -78,7 +63,7 @@ ucs_status_t BulkThread::start(const Params& params, uct::MemoryDomain& domain,
     const ucs_status_t status = domain.open_interface(transport, interface, &made->interface_);
     if (status != UCS_OK) return status;
     try {
-        const NoSignals guard;
+        const ucs::NoSignals guard;
         made->thread_ = params.spawn([self = made.get()] { self->run(); });
     } catch (const std::system_error& error) {
         ucs::log_debug("no thread for bulk transfers: {}", error.what());

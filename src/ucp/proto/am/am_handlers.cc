@@ -343,14 +343,14 @@ bool EarlyMessages::take_overdue(ucs::Time now, EarlyMessage* message) {
         other->since = now;
         other->was_seen = true;
     }
-    if (messages_.empty() || now < messages_.front().since + kPatience) return false;
+    if (messages_.empty() || now < messages_.front().since + kMostTime) return false;
     return take_any(message);
 }
 
 ucs::Time EarlyMessages::next_deadline() const {
     if (messages_.empty()) return ucs::kNever;
     const EarlyMessage& oldest = messages_.front();
-    return oldest.was_seen ? oldest.since + kPatience : ucs::Time{};
+    return oldest.was_seen ? oldest.since + kMostTime : ucs::Time{};
 }
 
 }  // namespace ucp

@@ -45,7 +45,7 @@ class EarlyMessages {
     static constexpr size_t kMostMessages = 1024;
     static constexpr size_t kMostBytes = size_t{4} << 20;
     /** How long one waits, from the first look at it on. */
-    static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
+    static constexpr ucs::Duration kMostTime = std::chrono::seconds(1);
 
     bool empty() const { return messages_.empty(); }
     /** Room for one more message of that size()? */

@@ -82,17 +82,13 @@ ucs_status_t AmHandlers::on_short(void* arg, void* data, size_t length,
 ucs_status_t AmHandlers::on_single(void* arg, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor) {
     AmSingleHeader header;
-    bool is_sound = length >= sizeof(header);
-    if (is_sound) {
-        std::memcpy(&header, data, sizeof(header));
-        is_sound = header.am.header_length <= length - sizeof(header);
-    }
-    if (!is_sound) {
+    std::span<const std::byte> rest;
+    if (!read_header(data, length, &header, &rest) || header.am.header_length > rest.size()) {
         ucs::log_warn("a malformed active message of {} bytes was dropped", length);
         return UCS_OK;
     }
     auto* bytes = static_cast<std::byte*>(data) + sizeof(header);
-    const size_t payload = length - sizeof(header) - header.am.header_length;
+    const size_t payload = rest.size() - header.am.header_length;
     return static_cast<AmHandlers*>(arg)->deliver(
         {header.am.id, (header.am.flags & kAmReply) != 0, to_answer(header.am, header.sender),
          bytes + payload, header.am.header_length, bytes, payload},
@@ -154,17 +150,13 @@ const Reassembly::Sink kBlockSink{
 ucs_status_t AmHandlers::on_first(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<AmHandlers*>(arg);
     AmFirstHeader header;
-    bool is_sound = length >= sizeof(header);
-    size_t payload = 0;
-    if (is_sound) {
-        std::memcpy(&header, data, sizeof(header));
-        is_sound = header.am.header_length <= length - sizeof(header);
-        payload = length - sizeof(header) - header.am.header_length;
-    }
-    if (!is_sound || header.total <= payload) {
+    std::span<const std::byte> rest;
+    if (!read_header(data, length, &header, &rest) || header.am.header_length > rest.size() ||
+        header.total <= rest.size() - header.am.header_length) {
         ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
         return UCS_OK;
     }
+    const size_t payload = rest.size() - header.am.header_length;
     if (header.total > PTRDIFF_MAX) {
         ucs::log_warn("an active message of a size that no memory has was dropped");
         return UCS_OK;

@@ -2,7 +2,6 @@
 #include "ucp/proto/eager/reassembly.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -56,7 +55,7 @@ void Reassembly::give_up(ucs::Time now) {
         if (failed.looks++ == 0) failed.since = now;
     }
     const auto is_over = [now](const auto& entry) {
-        return entry.second.looks >= kLooks && now - entry.second.since >= kPatience;
+        return entry.second.looks >= kLooks && now - entry.second.since >= kGiveUpAfter;
     };
     // The end of a message may bring anything about.
     for (auto over = std::ranges::find_if(failed_, is_over); over != failed_.end();
@@ -69,7 +68,7 @@ void Reassembly::give_up(ucs::Time now) {
 
 ucs::Time Reassembly::next_deadline() const {
     ucs::Time next = ucs::kNever;
-    for (const auto& [sender, failed] : failed_) next = std::min(next, failed.since + kPatience);
+    for (const auto& [sender, failed] : failed_) next = std::min(next, failed.since + kGiveUpAfter);
     return next;
 }
 
@@ -88,13 +87,13 @@ ucs_status_t Reassembly::on_fragment(void* arg, void* data, size_t length,
                                      uct::ReceiveDescriptor*) {
     auto& self = *static_cast<Reassembly*>(arg);
     FragmentHeader header;
-    if (length <= sizeof(header)) {
+    std::span<const std::byte> rest;
+    if (!read_header(data, length, &header, &rest) || rest.empty()) {
         ucs::log_warn("a fragment of {} bytes is too short: dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&header, data, sizeof(header));
-    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
-    const size_t bytes = length - sizeof(header);
+    const std::byte* const payload = rest.data();
+    const size_t bytes = rest.size();
     const MessageId id = header.id;
     const auto found = self.messages_.find(id);
     if (found == self.messages_.end()) return UCS_OK;

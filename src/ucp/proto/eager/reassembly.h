@@ -106,7 +106,7 @@ class Reassembly {
         }
     };
 
-    static constexpr ucs::Duration kPatience = std::chrono::seconds(1);
+    static constexpr ucs::Duration kGiveUpAfter = std::chrono::seconds(1);
 
     static ucs_status_t on_fragment(void* self, void* data, size_t length,
                                     uct::ReceiveDescriptor* descriptor);

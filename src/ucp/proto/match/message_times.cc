@@ -2,7 +2,6 @@
 #include "ucp/proto/match/message_times.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ucp/endpoint/endpoint.h"
 #include "ucs/log/log.h"
@@ -18,8 +17,8 @@ uint64_t nanoseconds(ucs::Duration duration) {
 }
 
 ucs::Duration duration(uint64_t nanoseconds) {
-    constexpr uint64_t kMost = 1'000'000'000;  // who takes longer was away
-    return ucs::Duration(static_cast<ucs::Duration::rep>(std::min(nanoseconds, kMost)));
+    constexpr uint64_t kMaxNanoseconds = 1'000'000'000;  // who takes longer was away
+    return ucs::Duration(static_cast<ucs::Duration::rep>(std::min(nanoseconds, kMaxNanoseconds)));
 }
 
 }  // namespace
@@ -83,11 +82,10 @@ void MessageTimes::end(const Request& request, Timing& timing) {
 ucs_status_t MessageTimes::on_took(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<MessageTimes*>(arg);
     TookMessage took{};
-    if (length != sizeof(took)) {
+    if (!read_whole(data, length, &took)) {
         ucs::log_warn("malformed time of a message, of {} bytes, dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&took, data, sizeof(took));
     Open& open = self.open_[place_of(took.stamp)];
     if (took.stamp == 0 || open.stamp != took.stamp || open.peer != took.from) return UCS_OK;
     open.stamp = 0;

@@ -4,7 +4,6 @@
 
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/proto/rndv/rndv_wire.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -58,16 +57,8 @@ ucs_status_t post_emulated_put(Request& request, const Lane& lane) {
 }
 
 template <typename Message>
-size_t pack_message(void* destination, void* arg) {
-    std::memcpy(destination, arg, sizeof(Message));
-    return sizeof(Message);
-}
-
-template <typename Message>
-ucs_status_t post_message(const Lane& lane, AmId id, Message& message) {
-    const ssize_t sent =
-        lane.endpoint.am_bcopy(static_cast<uint8_t>(id), pack_message<Message>, &message);
-    return sent < 0 ? static_cast<ucs_status_t>(sent) : UCS_OK;
+ucs_status_t post_message(const Lane& lane, AmId id, const Message& message) {
+    return post_bytes(lane.endpoint, id, std::as_bytes(std::span(&message, 1)));
 }
 
 ucs_status_t post_emulated_get(Request& request, const Lane& lane) {
@@ -111,73 +102,63 @@ Request* find_operation(OneSided& owner, uint64_t id, uint64_t from) {
                : nullptr;
 }
 
-template <typename Message>
-Request* read_answer(OneSided& owner, const void* data, size_t length, Message* message,
-                     std::span<const std::byte>* payload) {
-    Request* request = nullptr;
-    if (read_header(data, length, message, payload))
-        request = find_operation(owner, message->request, message->from);
-    if (request == nullptr)
-        ucs::log_warn("answer of {} bytes to an unknown one-sided operation dropped", length);
-    return request;
-}
+using Payload = std::span<const std::byte>;
 
-ucs_status_t on_done(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+/** A handler of answers: `kHandle` gets those to operations that are under way. */
+template <typename Message, void (*kHandle)(OneSided&, Request&, const Message&, Payload)>
+ucs_status_t on_answer(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedDone done;
-    std::span<const std::byte> rest;
-    Request* request = read_answer(owner, data, length, &done, &rest);
-    if (request == nullptr) return UCS_OK;
-    if (!rest.empty() || done.status > 0 || done.status <= UCS_ERR_LAST ||
-        (done.status == UCS_OK && request->post != post_emulated_put)) {
-        ucs::log_warn("malformed answer to a one-sided operation dropped");
-        return UCS_OK;
+    Message message;
+    Payload payload;
+    Request* request = nullptr;
+    if (read_header(data, length, &message, &payload))
+        request = find_operation(owner, message.request, message.from);
+    if (request != nullptr) {
+        kHandle(owner, *request, message, payload);
+    } else {
+        ucs::log_warn("answer of {} bytes to an unknown one-sided operation dropped", length);
     }
-    const auto status = static_cast<ucs_status_t>(done.status);
-    Endpoint& endpoint = *request->endpoint;
-    owner.requests.answered(*request, status);
-    // As a device would: a wrong key or range ends the endpoint.
-    if (status != UCS_OK) endpoint.fail(status);
     return UCS_OK;
 }
 
-ucs_status_t on_get_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedGetReply reply;
-    std::span<const std::byte> payload;
-    Request* request = read_answer(owner, data, length, &reply, &payload);
-    if (request == nullptr) return UCS_OK;
-    RmaOperation& rma = request->part<RmaOperation>();
-    if (request->post != post_emulated_get || reply.offset != rma.arrived - rma.offset ||
+void take_done(OneSided& owner, Request& request, const EmulatedDone& done, Payload rest) {
+    if (!rest.empty() || done.status > 0 || done.status <= UCS_ERR_LAST ||
+        (done.status == UCS_OK && request.post != post_emulated_put)) {
+        ucs::log_warn("malformed answer to a one-sided operation dropped");
+        return;
+    }
+    const auto status = static_cast<ucs_status_t>(done.status);
+    Endpoint& endpoint = *request.endpoint;
+    owner.requests.answered(request, status);
+    // As a device would: a wrong key or range ends the endpoint.
+    if (status != UCS_OK) endpoint.fail(status);
+}
+
+void take_data(OneSided& owner, Request& request, const EmulatedGetReply& reply, Payload payload) {
+    RmaOperation& rma = request.part<RmaOperation>();
+    if (request.post != post_emulated_get || reply.offset != rma.arrived - rma.offset ||
         payload.size() > rma.length - rma.arrived) {
         ucs::log_warn("data of a get out of place dropped");
-        return UCS_OK;
+        return;
     }
     if (rma.device_copy != nullptr) {
         const ucs_status_t status =
             rma.device_copy->write(rma.arrived, payload.data(), payload.size());
-        if (request->status == UCS_OK) request->status = status;
+        if (request.status == UCS_OK) request.status = status;
     } else if (!payload.empty()) {
         std::memcpy(rma.buffer + rma.arrived, payload.data(), payload.size());
     }
     rma.arrived += payload.size();
-    if (rma.arrived == rma.length) owner.requests.answered(*request, UCS_OK);
-    return UCS_OK;
+    if (rma.arrived == rma.length) owner.requests.answered(request, UCS_OK);
 }
 
-ucs_status_t on_atomic_reply(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedAtomicReply reply;
-    std::span<const std::byte> rest;
-    Request* request = read_answer(owner, data, length, &reply, &rest);
-    if (request == nullptr) return UCS_OK;
-    if (!rest.empty() || request->post != post_emulated_atomic) {
+void take_value(OneSided& owner, Request& request, const EmulatedAtomicReply& reply, Payload rest) {
+    if (!rest.empty() || request.post != post_emulated_atomic) {
         ucs::log_warn("malformed answer to an atomic operation dropped");
-        return UCS_OK;
+        return;
     }
-    set_atomic_result(request->part<AtomicRequest>(), reply.value);
-    owner.requests.answered(*request, UCS_OK);
-    return UCS_OK;
+    set_atomic_result(request.part<AtomicRequest>(), reply.value);
+    owner.requests.answered(request, UCS_OK);
 }
 
 }  // namespace
@@ -192,9 +173,9 @@ void emulate_atomic(Request& request) {
 }
 
 void add_emulation_origin_handlers(OneSided& owner, InterfaceSet& interfaces) {
-    interfaces.set_handler(AmId::kRmaAck, on_done, &owner);
-    interfaces.set_handler(AmId::kGetReply, on_get_reply, &owner);
-    interfaces.set_handler(AmId::kAtomicReply, on_atomic_reply, &owner);
+    interfaces.set_handler(AmId::kRmaAck, on_answer<EmulatedDone, take_done>, &owner);
+    interfaces.set_handler(AmId::kGetReply, on_answer<EmulatedGetReply, take_data>, &owner);
+    interfaces.set_handler(AmId::kAtomicReply, on_answer<EmulatedAtomicReply, take_value>, &owner);
 }
 
 }  // namespace ucp

@@ -5,7 +5,6 @@
 #include "ucp/mem/device_memory.h"
 #include "ucp/proto/rma/emulation.h"
 #include "ucp/proto/rma/rma.h"
-#include "ucp/proto/rndv/rndv_wire.h"
 #include "ucs/log/log.h"
 
 namespace ucp {
@@ -30,31 +29,33 @@ void refuse(OneSided& owner, uint64_t from, uint64_t request) {
     answer(owner, from, request, UCS_ERR_INVALID_ADDR);
 }
 
-template <typename Message>
-bool read_request(const void* data, size_t length, Message* message,
-                  std::span<const std::byte>* rest) {
-    if (read_header(data, length, message, rest) && message->from != 0) return true;
-    ucs::log_warn("malformed one-sided request of {} bytes dropped", length);
-    return false;
+using Payload = std::span<const std::byte>;
+
+/** A handler of requests: `kHandle` gets those that say whom they are from. */
+template <typename Message, void (*kHandle)(OneSided&, const Message&, Payload)>
+ucs_status_t on_request(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
+    Message message;
+    Payload payload;
+    if (read_header(data, length, &message, &payload) && message.from != 0) {
+        kHandle(*static_cast<OneSided*>(arg), message, payload);
+    } else {
+        ucs::log_warn("malformed one-sided request of {} bytes dropped", length);
+    }
+    return UCS_OK;
 }
 
-ucs_status_t on_put(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedPut put;
-    std::span<const std::byte> payload;
-    if (!read_request(data, length, &put, &payload)) return UCS_OK;
+void serve_put(OneSided& owner, const EmulatedPut& put, Payload payload) {
     // Further pieces of one that was refused need no answer, and no line each.
-    if (owner.refused.is(put.from, put.request)) return UCS_OK;
+    if (owner.refused.is(put.from, put.request)) return;
     if (!payload.empty()) {
         void* target = find_memory(owner, put.to, payload.size(), UCP_MEM_MAP_PROT_REMOTE_WRITE);
         if (target == nullptr || copy_memory(target, payload.data(), payload.size()) != UCS_OK) {
             owner.refused = {put.from, put.request};
             refuse(owner, put.from, put.request);
-            return UCS_OK;
+            return;
         }
     }
     if (put.is_last) answer(owner, put.from, put.request, UCS_OK);
-    return UCS_OK;
 }
 
 /** The part of the internal request that sends what a get asked for. */
@@ -100,31 +101,26 @@ ucs_status_t post_answer(Request& request, const Lane& lane) {
     return part.offset == part.get.length ? UCS_OK : UCS_INPROGRESS;
 }
 
-ucs_status_t on_get(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedGet get;
-    std::span<const std::byte> rest;
-    if (!read_request(data, length, &get, &rest)) return UCS_OK;
+void serve_get(OneSided& owner, const EmulatedGet& get, Payload rest) {
     Endpoint* endpoint = owner.endpoints.find(get.from);
     if (!rest.empty() || endpoint == nullptr) {
         ucs::log_warn("get of an unknown worker dropped");
-        return UCS_OK;
+        return;
     }
     if (find_memory(owner, get.source, get.length, UCP_MEM_MAP_PROT_REMOTE_READ) == nullptr) {
         refuse(owner, get.from, get.request);
-        return UCS_OK;
+        return;
     }
     Request* request = owner.requests.allocate();
     if (request == nullptr) {
         answer(owner, get.from, get.request, UCS_ERR_NO_MEMORY);
-        return UCS_OK;
+        return;
     }
     request->emplace<GetAnswer>(&owner, get, uint64_t{0});
     request->endpoint = endpoint;
     request->post = post_answer;
     request->flags |= Request::kAwaited;
     endpoint->start(*request);
-    return UCS_OK;
 }
 
 /** The processor's own atomics; words of other lanes' atomics are not atomic with them. */
@@ -146,37 +142,32 @@ bool is_atomic_op(uint8_t op) {
            op <= static_cast<uint8_t>(uct::AtomicOp::kCompareSwap);
 }
 
-ucs_status_t on_atomic(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
-    OneSided& owner = *static_cast<OneSided*>(arg);
-    EmulatedAtomic atomic;
-    std::span<const std::byte> rest;
-    if (!read_request(data, length, &atomic, &rest)) return UCS_OK;
+void serve_atomic(OneSided& owner, const EmulatedAtomic& atomic, Payload rest) {
     if (!rest.empty() || !is_atomic_op(atomic.op) || (atomic.size != 4 && atomic.size != 8) ||
         atomic.to.address % atomic.size != 0) {
         ucs::log_warn("malformed atomic operation dropped");
-        return UCS_OK;
+        return;
     }
     void* target = find_memory(owner, atomic.to, atomic.size,
                                UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE);
     if (target == nullptr || device_of(target, atomic.size) != nullptr) {
         refuse(owner, atomic.from, atomic.request);
-        return UCS_OK;
+        return;
     }
     const uint64_t old = atomic.size == 4 ? execute(static_cast<uint32_t*>(target), atomic)
                                           : execute(static_cast<uint64_t*>(target), atomic);
     Endpoint* endpoint = owner.endpoints.find(atomic.from);
-    if (endpoint == nullptr) return UCS_OK;
+    if (endpoint == nullptr) return;
     const EmulatedAtomicReply reply{endpoint->local_uuid(), atomic.request, old};
     endpoint->send_control(AmId::kAtomicReply, std::as_bytes(std::span(&reply, 1)));
-    return UCS_OK;
 }
 
 }  // namespace
 
 void add_emulation_target_handlers(OneSided& owner, InterfaceSet& interfaces) {
-    interfaces.set_handler(AmId::kPut, on_put, &owner);
-    interfaces.set_handler(AmId::kGetRequest, on_get, &owner);
-    interfaces.set_handler(AmId::kAtomicRequest, on_atomic, &owner);
+    interfaces.set_handler(AmId::kPut, on_request<EmulatedPut, serve_put>, &owner);
+    interfaces.set_handler(AmId::kGetRequest, on_request<EmulatedGet, serve_get>, &owner);
+    interfaces.set_handler(AmId::kAtomicRequest, on_request<EmulatedAtomic, serve_atomic>, &owner);
 }
 
 }  // namespace ucp

@@ -270,9 +270,7 @@ bool describe_target(Rendezvous& rndv, Endpoint& endpoint, Request& request,
 
 ucs_status_t on_memory_news(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     MemoryNews news;
-    std::span<const std::byte> rest;
-    if (!read_header(data, length, &news, &rest) || !rest.empty() ||
-        news.event > MemoryNews::kInUse) {
+    if (!read_whole(data, length, &news) || news.event > MemoryNews::kInUse) {
         ucs::log_warn("malformed news of device memory of {} bytes dropped", length);
         return UCS_OK;
     }

@@ -61,9 +61,8 @@ bool parse_clear_to_send(std::span<const std::byte> bytes, ClearToSend* message)
 }
 
 bool parse_done(std::span<const std::byte> bytes, RndvDone* done) {
-    std::span<const std::byte> rest;
-    return read_header(bytes.data(), bytes.size(), done, &rest) && rest.empty() &&
-           done->request != 0 && done->status <= 0 && done->status > UCS_ERR_LAST;
+    return read_whole(bytes.data(), bytes.size(), done) && done->request != 0 &&
+           done->status <= 0 && done->status > UCS_ERR_LAST;
 }
 
 }  // namespace ucp

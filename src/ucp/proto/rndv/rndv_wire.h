@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ucp/base/wire.h"
 #include "ucp/mem/packed_key.h"
 #include "ucs/memory/detector.h"
 
@@ -74,16 +75,6 @@ struct RndvData {
 };
 
 #pragma pack(pop)
-
-/** A message of a fixed header and bytes behind it. @return false if it is too short */
-template <typename Header>
-bool read_header(const void* data, size_t length, Header* header,
-                 std::span<const std::byte>* rest) {
-    if (length < sizeof(Header)) return false;
-    __builtin_memcpy(header, data, sizeof(Header));
-    *rest = {static_cast<const std::byte*>(data) + sizeof(Header), length - sizeof(Header)};
-    return true;
-}
 
 /** An announcement that has been checked. */
 struct Announcement {

@@ -16,7 +16,7 @@
 namespace ucp {
 namespace {
 
-constexpr size_t kSegmentBytes = 4096;  //!< small messages share segments of this size
+constexpr size_t kChunkBytes = 4096;  //!< small messages share chunks of this size
 
 void close_receive(Request& request) {
     const ucs_status_t status = request.part<StreamReceive>().buffer.close();
@@ -25,22 +25,22 @@ void close_receive(Request& request) {
 
 }  // namespace
 
-Stream::Segment* Stream::Segment::make(size_t capacity) {
-    void* memory = std::malloc(sizeof(Segment) + kOwner + capacity);
+Stream::Chunk* Stream::Chunk::make(size_t capacity) {
+    void* memory = std::malloc(sizeof(Chunk) + kOwner + capacity);
     if (memory == nullptr) return nullptr;
-    auto* segment = new (memory) Segment();
-    segment->capacity = capacity;
-    return segment;
+    auto* chunk = new (memory) Chunk();
+    chunk->capacity = capacity;
+    return chunk;
 }
 
-void Stream::Segment::free(Segment* segment) {
-    segment->~Segment();
-    std::free(segment);
+void Stream::Chunk::free(Chunk* chunk) {
+    chunk->~Chunk();
+    std::free(chunk);
 }
 
 Stream::~Stream() {
-    segments_.clear_and_dispose(Segment::free);
-    lent_.clear_and_dispose(Segment::free);
+    chunks_.clear_and_dispose(Chunk::free);
+    lent_.clear_and_dispose(Chunk::free);
 }
 
 // --- bytes that come ---
@@ -48,7 +48,7 @@ Stream::~Stream() {
 void Stream::arrived(const std::byte* data, size_t length) {
     if (closed_) return;
     // A callback may ask for more, or close the endpoint: all is looked at anew each time.
-    while (length != 0 && segments_.empty() && !receives_.empty()) {
+    while (length != 0 && chunks_.empty() && !receives_.empty()) {
         Request& receive = receives_.front();
         const size_t taken = appetite(receive, length);
         if (taken == 0) break;
@@ -77,8 +77,8 @@ void Stream::arrived(const std::byte* data, size_t length) {
 
 void Stream::keep(const std::byte* data, size_t length) {
     while (length != 0) {
-        if (segments_.empty() || segments_.back().end == segments_.back().capacity) {
-            Segment* made = Segment::make(std::max(length, kSegmentBytes));
+        if (chunks_.empty() || chunks_.back().end == chunks_.back().capacity) {
+            Chunk* made = Chunk::make(std::max(length, kChunkBytes));
             if (made == nullptr) {
                 // Later bytes must not take the place of these.
                 ucs::log_error("no memory for {} bytes of a stream: its endpoint fails", length);
@@ -86,9 +86,9 @@ void Stream::keep(const std::byte* data, size_t length) {
                 close();
                 return;
             }
-            segments_.push_back(*made);
+            chunks_.push_back(*made);
         }
-        Segment& last = segments_.back();
+        Chunk& last = chunks_.back();
         const size_t part = std::min(length, last.capacity - last.end);
         std::memcpy(last.bytes() + last.end, data, part);
         last.end += part;
@@ -133,7 +133,7 @@ bool Stream::fill(Request& receive) {
     size_t wanted = appetite(receive, available_);
     if (wanted == 0) return false;
     while (wanted != 0) {
-        Segment& first = segments_.front();
+        Chunk& first = chunks_.front();
         const size_t part = std::min(wanted, first.end - first.begin);
         store(receive, first.bytes() + first.begin, part);
         consume(part);
@@ -143,10 +143,10 @@ bool Stream::fill(Request& receive) {
 }
 
 void Stream::consume(size_t length) {
-    Segment& first = segments_.front();
+    Chunk& first = chunks_.front();
     first.begin += length;
     available_ -= length;
-    if (first.begin == first.end) segments_.pop_front_and_dispose(Segment::free);
+    if (first.begin == first.end) chunks_.pop_front_and_dispose(Chunk::free);
     if (!has_bytes()) unlink();
 }
 
@@ -193,12 +193,12 @@ ucs_status_ptr_t Stream::receive(void* buffer, size_t count, size_t* length,
 
 ucs_status_ptr_t Stream::borrow(size_t* length) {
     if (!has_bytes() || !receives_.empty()) return UCS_STATUS_PTR(endpoint_.status());
-    Segment& first = segments_.front();
-    segments_.pop_front();
+    Chunk& first = chunks_.front();
+    chunks_.pop_front();
     lent_.push_back(first);
     std::byte* data = first.bytes() + first.begin;
-    Segment* owner = &first;
-    std::memcpy(data - Segment::kOwner, &owner, sizeof(owner));
+    Chunk* owner = &first;
+    std::memcpy(data - Chunk::kOwner, &owner, sizeof(owner));
     *length = first.end - first.begin;
     available_ -= *length;
     if (!has_bytes()) unlink();
@@ -206,9 +206,9 @@ ucs_status_ptr_t Stream::borrow(size_t* length) {
 }
 
 void Stream::give_back(void* data) {
-    Segment* segment = nullptr;
-    std::memcpy(&segment, static_cast<std::byte*>(data) - Segment::kOwner, sizeof(segment));
-    lent_.erase_and_dispose(lent_.iterator_to(*segment), Segment::free);
+    Chunk* chunk = nullptr;
+    std::memcpy(&chunk, static_cast<std::byte*>(data) - Chunk::kOwner, sizeof(chunk));
+    lent_.erase_and_dispose(lent_.iterator_to(*chunk), Chunk::free);
 }
 
 bool Stream::cancel(Request& receive) {
@@ -237,7 +237,7 @@ void Stream::open() {
 void Stream::close() {
     closed_ = true;
     unlink();
-    segments_.clear_and_dispose(Segment::free);
+    chunks_.clear_and_dispose(Chunk::free);
     available_ = 0;
     cancel_receives(UCS_ERR_CANCELED);
 }
@@ -274,26 +274,23 @@ size_t Streams::poll(ucp_stream_poll_ep_t* endpoints, size_t room) {
 ucs_status_t Streams::on_stream(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<Streams*>(arg);
     StreamHeader header;
-    if (length <= sizeof(header)) {
+    std::span<const std::byte> bytes;
+    if (!read_header(data, length, &header, &bytes) || bytes.empty()) {
         ucs::log_warn("a stream message of {} bytes is too short: dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&header, data, sizeof(header));
     Endpoint* const endpoint = self.find(header.stream);
     const Endpoint* const waiting = self.endpoints_.loopbacks().find_waiting(header.stream);
     if (waiting != nullptr && waiting->admits(AmId::kStream)) {
-        const std::span bytes(static_cast<const std::byte*>(data), length);
-        self.endpoints_.loopbacks().hold(bytes.subspan(sizeof(header)));
+        self.endpoints_.loopbacks().hold(bytes);
         return UCS_OK;
     }
     if (endpoint == nullptr) {
-        ucs::log_debug("{} bytes of a stream that nobody has were dropped",
-                       length - sizeof(header));
+        ucs::log_debug("{} bytes of a stream that nobody has were dropped", bytes.size());
         return UCS_OK;
     }
     if (!endpoint->admits(AmId::kStream)) return UCS_OK;
-    self.of(*endpoint).arrived(static_cast<const std::byte*>(data) + sizeof(header),
-                               length - sizeof(header));
+    self.of(*endpoint).arrived(bytes.data(), bytes.size());
     return UCS_OK;
 }
 // --- sending ---

@@ -36,8 +36,8 @@ struct StreamReceive {
  * that wait for bytes.
  *
  * Bytes come in order, as messages do. They go into the first waiting receive at once; without one
- * they are copied into segments, so that no buffer of a transport is held for a program that does
- * not read. A program may borrow a segment instead of copying it out.
+ * they are copied into chunks, so that no buffer of a transport is held for a program that does
+ * not read. A program may borrow a chunk instead of copying it out.
  */
 class Stream final : public StreamReceiver, public ReadyHook {
   public:
@@ -69,17 +69,17 @@ class Stream final : public StreamReceiver, public ReadyHook {
     void close() override;
 
   private:
-    /** Bytes [begin, end) behind the object; the 8 bytes before them name a segment that is lent.
+    /** Bytes [begin, end) behind the object; the 8 bytes before them name a chunk that is lent.
      */
-    struct Segment : boost::intrusive::list_base_hook<> {
+    struct Chunk : boost::intrusive::list_base_hook<> {
         size_t begin = 0, end = 0, capacity = 0;
 
         static constexpr size_t kOwner = sizeof(uint64_t);
         std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1) + kOwner; }
-        static Segment* make(size_t capacity);
-        static void free(Segment* segment);
+        static Chunk* make(size_t capacity);
+        static void free(Chunk* chunk);
     };
-    using Segments = boost::intrusive::list<Segment, boost::intrusive::constant_time_size<false>>;
+    using Chunks = boost::intrusive::list<Chunk, boost::intrusive::constant_time_size<false>>;
 
     void keep(const std::byte* data, size_t length);
     /** Give waiting receives what has been kept. */
@@ -96,10 +96,10 @@ class Stream final : public StreamReceiver, public ReadyHook {
 
     ReadyStreams& ready_;
     Endpoint& endpoint_;
-    Segments segments_;
-    Segments lent_;
+    Chunks chunks_;
+    Chunks lent_;
     RequestQueue receives_;
-    size_t available_ = 0;  //!< bytes in segments_
+    size_t available_ = 0;  //!< bytes in chunks_
     bool closed_ = false;
 };
 

@@ -66,7 +66,7 @@ ucs_status_t post_tag(Request& request, const Lane& lane) {
 ucs_status_t TagEngine::on_sync_ack(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
     auto& self = *static_cast<TagEngine*>(arg);
     SyncAckHeader header{};
-    if (length == sizeof(header)) std::memcpy(&header, data, sizeof(header));
+    (void)read_whole(data, length, &header);
     Request* request = self.requests_.find(header.request);
     if (request == nullptr || request->post != post_tag) {
         ucs::log_debug("an acknowledgement of nothing was dropped");
@@ -137,14 +137,13 @@ ucs_status_t TagEngine::on_message(void* arg, void* data, size_t length, uct::Re
 ucs_status_t TagEngine::on_sync_message(void* arg, void* data, size_t length,
                                         uct::ReceiveDescriptor*) {
     TagSyncHeader header;
-    if (length < sizeof(header)) {
+    std::span<const std::byte> payload;
+    if (!read_header(data, length, &header, &payload)) {
         ucs::log_warn("a synchronous message of {} bytes is too short: dropped", length);
         return UCS_OK;
     }
-    std::memcpy(&header, data, sizeof(header));
     auto& self = *static_cast<TagEngine*>(arg);
-    self.arrived(self.take_expected(header.tag), header.tag,
-                 static_cast<const std::byte*>(data) + sizeof(header), length - sizeof(header),
+    self.arrived(self.take_expected(header.tag), header.tag, payload.data(), payload.size(),
                  header.sender, header.sync_request);
     return UCS_OK;
 }
@@ -210,14 +209,13 @@ ucs_status_t TagEngine::on_first_fragment(void* arg, void* data, size_t length,
                                           uct::ReceiveDescriptor*) {
     auto& self = *static_cast<TagEngine*>(arg);
     TagFirstHeader header;
-    bool is_sound = length >= sizeof(header);
-    if (is_sound) std::memcpy(&header, data, sizeof(header));
-    const size_t bytes = length - sizeof(header);
-    if (!is_sound || header.total <= bytes) {
+    std::span<const std::byte> rest;
+    if (!read_header(data, length, &header, &rest) || header.total <= rest.size()) {
         ucs::log_warn("a malformed first fragment of {} bytes was dropped", length);
         return UCS_OK;
     }
-    const std::byte* payload = static_cast<const std::byte*>(data) + sizeof(header);
+    const std::byte* const payload = rest.data();
+    const size_t bytes = rest.size();
     if (Request* receive = self.take_expected(header.tag)) {
         if (header.stamp != 0) [[unlikely]] {
             self.times_.begin(receive->part<TagReceive>().timing, header.id.sender, header.stamp,

@@ -52,13 +52,11 @@ class Operations : public Endpoint {
     }
 
     ssize_t am_bcopy(uint8_t id, PackCallback pack, void* arg) final {
-        ucs_status_t status;
-        SendQueue* queue = self().acquire_message(&status);
-        if (queue == nullptr) [[unlikely]]
+        SendQueue* queue;
+        BounceBuffer* buffer;
+        const ucs_status_t status = take_room(&Derived::acquire_message, &queue, &buffer);
+        if (status != UCS_OK) [[unlikely]]
             return status;
-        BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) [[unlikely]]
-            return base().none_left(base().bounce_pool());
         // The packed bytes lie aligned, what goes before them right before.
         constexpr size_t kFront = Derived::kFront;
         const size_t length = pack(buffer->data + kAligned, arg);
@@ -77,13 +75,11 @@ class Operations : public Endpoint {
             header.size() > base().attributes().am.max_header) {
             return UCS_ERR_INVALID_PARAM;
         }
-        ucs_status_t status;
-        SendQueue* queue = self().acquire_message(&status);
-        if (queue == nullptr) [[unlikely]]
+        SendQueue* queue;
+        BounceBuffer* buffer;
+        ucs_status_t status = take_room(&Derived::acquire_message, &queue, &buffer);
+        if (status != UCS_OK) [[unlikely]]
             return status;
-        BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) [[unlikely]]
-            return base().none_left(base().bounce_pool());
         constexpr size_t kFront = Derived::kFront;
         self().write_front(buffer->data, id);
         if (!header.empty()) std::memcpy(buffer->data + kFront, header.data(), header.size());
@@ -118,13 +114,11 @@ class Operations : public Endpoint {
     }
 
     ssize_t put_bcopy(PackCallback pack, void* arg, uint64_t remote_address, RemoteKey key) final {
-        ucs_status_t status;
-        SendQueue* queue = self().acquire(&status);
-        if (queue == nullptr) [[unlikely]]
+        SendQueue* queue;
+        BounceBuffer* buffer;
+        const ucs_status_t status = take_room(&Derived::acquire, &queue, &buffer);
+        if (status != UCS_OK) [[unlikely]]
             return status;
-        BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) [[unlikely]]
-            return base().none_left(base().bounce_pool());
         const size_t length = pack(buffer->data, arg);
         WorkRequest request = remote(Opcode::kWrite, remote_address, key);
         if (length > 0) request.add(buffer->data, length, buffer->local_key);
@@ -140,13 +134,11 @@ class Operations : public Endpoint {
 
     ucs_status_t get_bcopy(UnpackCallback unpack, void* arg, size_t length, uint64_t remote_address,
                            RemoteKey key, Completion* completion) final {
-        ucs_status_t status;
-        SendQueue* queue = self().acquire(&status);
-        if (queue == nullptr) [[unlikely]]
+        SendQueue* queue;
+        BounceBuffer* buffer;
+        const ucs_status_t status = take_room(&Derived::acquire, &queue, &buffer);
+        if (status != UCS_OK) [[unlikely]]
             return status;
-        BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) [[unlikely]]
-            return base().none_left(base().bounce_pool());
         WorkRequest request = remote(Opcode::kRead, remote_address, key);
         request.signaled = true;
         if (length > 0) request.add(buffer->data, length, buffer->local_key);
@@ -170,13 +162,11 @@ class Operations : public Endpoint {
         if (size != 8 || (base().attributes().atomic64_ops & static_cast<uint8_t>(op)) == 0) {
             return UCS_ERR_UNSUPPORTED;
         }
-        ucs_status_t status;
-        SendQueue* queue = self().acquire(&status);
-        if (queue == nullptr) [[unlikely]]
+        SendQueue* queue;
+        BounceBuffer* buffer;
+        const ucs_status_t status = take_room(&Derived::acquire, &queue, &buffer);
+        if (status != UCS_OK) [[unlikely]]
             return status;
-        BounceBuffer* buffer = base().bounce_buffer();
-        if (buffer == nullptr) [[unlikely]]
-            return base().none_left(base().bounce_pool());
         WorkRequest request = remote(
             op == AtomicOp::kAdd ? Opcode::kFetchAdd : Opcode::kCompareSwap, remote_address, key);
         request.operand = operand;
@@ -252,6 +242,19 @@ class Operations : public Endpoint {
 
   private:
     Derived& self() { return static_cast<Derived&>(*this); }
+
+    /** A queue and a bounce buffer. @return UCS_OK, or why there is not both */
+    [[gnu::always_inline]] ucs_status_t take_room(SendQueue* (Derived::*acquire)(ucs_status_t*),
+                                                  SendQueue** queue, BounceBuffer** buffer) {
+        ucs_status_t status;
+        *queue = (self().*acquire)(&status);
+        if (*queue == nullptr) [[unlikely]]
+            return status;
+        *buffer = base().bounce_buffer();
+        if (*buffer == nullptr) [[unlikely]]
+            return base().none_left(base().bounce_pool());
+        return UCS_OK;
+    }
 
     static WorkRequest remote(Opcode opcode, uint64_t remote_address, RemoteKey key) {
         WorkRequest request(opcode);

@@ -36,7 +36,7 @@ inline constexpr TransportDeclaration kUdVerbs{"ud_verbs",         DeviceType::k
                                                Reach::kInterface,  declared::kMessages,
                                                declared::kUdWords, declared::kDedicated};
 
-/** Best first. */
+/** Best first; to bring up dedicated ones the last, whose state does not depend on peers. */
 inline constexpr TransportDeclaration kTransports[] = {kDcMlx5, kRcMlx5, kRcVerbs, kUdVerbs};
 
 }  // namespace uct::ib

@@ -65,7 +65,7 @@ ssize_t DcEndpoint::post_chain(SendQueue& queue, Opcode opcode, std::span<const 
 ucs_status_t DcEndpoint::no_room(Dci* dci) {
     interface_.reclaim_credits();
     if (dci == nullptr) {
-        interface_.pool().hurry();
+        interface_.pool().signal_all();
     } else if (interface_.pool().is_over_quota(*dci)) {
         dci->queue.signal(dci->last_target);
     }

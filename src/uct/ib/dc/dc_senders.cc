@@ -40,7 +40,7 @@ DcTokens DcKeys::tokens_of(const ucs::net::PublicKey& theirs) {
 }
 
 PeerIdentity& DcSenders::sender_slow(uint64_t token) {
-    if (senders_.size() == kMost && !senders_.contains(token)) {
+    if (senders_.size() == kMaxSenders && !senders_.contains(token)) {
         // Names are made of tokens: what is known of a sender that is dropped is found again.
         senders_.clear();
         recent_ = {};

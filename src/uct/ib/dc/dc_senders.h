@@ -63,7 +63,7 @@ class DcSenders {
   private:
     static constexpr size_t kRecent = 64;
     /** A token costs who invents it nothing: more of them than that are not kept. */
-    static constexpr size_t kMost = 65536;
+    static constexpr size_t kMaxSenders = 65536;
     struct Recent {
         uint64_t token = 0;
         PeerIdentity* sender = nullptr;

@@ -98,14 +98,14 @@ void DciPool::put_free(Dci& dci) {
     if (is_shared() || dci.is_free) return;
     dci.is_free = true;
     dci.used = 0;
-    hurried_ = false;
+    all_signalled_ = false;
     free_.push_back(dci.index);
     count_free();
 }
 
-void DciPool::hurry() {
-    if (hurried_) return;
-    hurried_ = true;
+void DciPool::signal_all() {
+    if (all_signalled_) return;
+    all_signalled_ = true;
     for (auto& dci : dcis_) dci->queue.signal(dci->last_target);
 }
 
@@ -179,7 +179,7 @@ bool DciPool::serve() {
     has_more |= for_dci_.dispatch(has_own_room, is_stopped, [&] {
         return interface_.credits().available > 0 && find_free() != nullptr;
     });
-    if (!for_dci_.empty()) hurry();
+    if (!for_dci_.empty()) signal_all();
     return has_more;
 }
 

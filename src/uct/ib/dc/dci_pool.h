@@ -82,7 +82,7 @@ class DciPool {
     /** Must post() be asked about every work request: is_shared() or is_scarce()? */
     bool is_special() const { return special_; }
     /** Nobody gives an initiator back unasked whose last work request was unsignalled. */
-    void hurry();
+    void signal_all();
 
     /** Nothing that was posted on it touches memory here or there any more; it ends at once. */
     void cancel(Dci& dci);
@@ -118,7 +118,7 @@ class DciPool {
     std::vector<uint16_t> ready_, serving_;
     PendingQueue for_dci_;  //!< endpoints that wait for an initiator
     std::vector<DcEndpoint*> failing_;
-    bool hurried_ = false;
+    bool all_signalled_ = false;
     bool special_ = false;
 };
 

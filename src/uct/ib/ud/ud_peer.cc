@@ -102,8 +102,8 @@ void Peer::post(Packet& packet) {
     if (!request.inlined) packet.set_posted();
 }
 
-bool Peer::acknowledge() {
-    if (!interface_.queue().has_room()) return false;
+void Peer::acknowledge() {
+    if (!interface_.queue().has_room()) return;
     Header header;
     connection_->address(&header, interface_.hello());
     connection_->receiver().acknowledge(&header, true);
@@ -115,16 +115,15 @@ bool Peer::acknowledge() {
         request.inlined = true;
         request.add(bytes, header.length());
         interface_.queue().post(request, nullptr);
-        return true;
+        return;
     }
     Packet* packet = interface_.packet();
-    if (packet == nullptr) return true;
+    if (packet == nullptr) return;
     header.write(packet->payload());
     request.signaled = true;
     request.add(packet->payload(), header.length(), packet->local_key());
     if (interface_.queue().post(request, packet)) packet->set_posted();
     packet->drop();
-    return true;
 }
 
 ucs_status_t Peer::flush(Completion* completion) {

@@ -78,8 +78,8 @@ class Peer final : public boost::intrusive::unordered_set_base_hook<>,
     void await_acknowledgement(AcknowledgementWaiter& waiter, Completion* completion);
     /** Everything that connection and queue admit. @return false if the queue is full */
     bool transmit();
-    /** An acknowledgement of its own. @return false if the queue is full */
-    bool acknowledge();
+    /** An acknowledgement of its own, if there is room. */
+    void acknowledge();
 
     // --- receiving ---
     /** A packet of this peer; takes the buffer. `data` is the packet, `length` its bytes. */

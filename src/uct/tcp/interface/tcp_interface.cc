@@ -86,14 +86,14 @@ TcpInterface::~TcpInterface() {
 /** What was sent has still to arrive, over another connection if need be. */
 void TcpInterface::linger() {
     // A peer that sends to a closed connection resets it, and what it has not received is lost.
-    constexpr int kPatience = 100, kSessionsPatience = 2000;  // milliseconds
-    for (int i = 0; i < kSessionsPatience; ++i) {
+    constexpr int kLinger = 100, kSessionLinger = 2000;  // milliseconds
+    for (int i = 0; i < kSessionLinger; ++i) {
         bool any = false, keeps = false;
         for (Association& association : associations_) {
             any |= association.lingers();
             keeps |= association.session() != nullptr && !association.session()->has_all_arrived();
         }
-        if (!any || (i >= kPatience && !keeps)) return;
+        if (!any || (i >= kLinger && !keeps)) return;
         ::poll(nullptr, 0, 1);
         if (!keeps) continue;
         poll();

@@ -129,7 +129,7 @@ TEST(Loopbacks, NumbersAreUsedAgain) {
     Loopbacks loopbacks;
     const auto endpoint = [](uintptr_t value) { return reinterpret_cast<Endpoint*>(value * 64); };
     std::vector<uint16_t> partners;
-    for (uintptr_t i = 1; i <= Loopbacks::kMost; ++i) {
+    for (uintptr_t i = 1; i <= Loopbacks::kMaxNumber; ++i) {
         partners.push_back(loopbacks.add(*endpoint(i)));
         ASSERT_NE(partners.back(), 0);
     }

@@ -97,7 +97,8 @@ std::string choice(const Node& here, const Node& there, Reaches reaches = kReach
 }
 
 Outcome outcome_of(const Node& here, const Node& there, std::string_view local,
-                   std::string_view remote, Options options = {}) {
+                   std::string_view remote) {
+    const Options options{.max_rails = 1, .max_rail_ratio = 4};
     for (const Candidate& each : explain(here.address(), there.address(), kReachesAll, options)) {
         const bool is_remote =
             each.remote == kNone ? remote.empty() : there.name(each.remote) == remote;
@@ -237,7 +238,7 @@ TEST(Selection, BothEndsRankAlike) {
             EXPECT_EQ(forth[index].partner_local, back[index].partner_remote);
             EXPECT_EQ(forth[index].partner_remote, back[index].partner_local);
         }
-        const Options options{.max_rails = 3};
+        const Options options{.max_rails = 3, .max_rail_ratio = 4};
         EXPECT_EQ(rails(forth, a, b, options), rails(back, b, a, options));
     }
 }
@@ -246,13 +247,15 @@ TEST(Rails, HaveDevicesOfTheirOwn) {
     const Node here = Node(1, 1).add_all({"dc_mlx5@0", "dc_mlx5@1", "dc_mlx5@2", "tcp"});
     const Node peer = Node(2, 2).add_all({"dc_mlx5@0", "dc_mlx5@1", "tcp"});
     const std::vector<Candidate> ranked = rank(here.address(), peer.address(), kReachesAll);
-    const auto chosen = rails(ranked, here.address(), peer.address(), {.max_rails = 4});
+    const auto chosen =
+        rails(ranked, here.address(), peer.address(), {.max_rails = 4, .max_rail_ratio = 4});
     ASSERT_EQ(chosen.size(), 2u);
     EXPECT_EQ(chosen.front(), 0);
     EXPECT_NE(ranked[chosen[0]].local, ranked[chosen[1]].local);
     EXPECT_NE(ranked[chosen[0]].remote, ranked[chosen[1]].remote);
-    EXPECT_EQ(rails(ranked, here.address(), peer.address(), {.max_rails = 1}).size(), 1u);
-    EXPECT_EQ(rails(ranked, here.address(), peer.address(), {.max_rails = 0}).size(), 1u);
+    EXPECT_EQ(
+        rails(ranked, here.address(), peer.address(), {.max_rails = 1, .max_rail_ratio = 4}).size(),
+        1u);
 }
 
 TEST(Rails, LeaveOutWhatIsMuchSlower) {
@@ -260,7 +263,8 @@ TEST(Rails, LeaveOutWhatIsMuchSlower) {
     Node peer = Node(2, 2).add_all({"tcp@0", "tcp@1"});
     const auto count = [&] {
         const auto ranked = rank(here.address(), peer.address(), kReachesAll);
-        return rails(ranked, here.address(), peer.address(), {.max_rails = 4}).size();
+        return rails(ranked, here.address(), peer.address(), {.max_rails = 4, .max_rail_ratio = 4})
+            .size();
     };
     EXPECT_EQ(count(), 2u);
     here.entry("tcp@1").bandwidth = peer.entry("tcp@1").bandwidth = wire_cost(0.2e9);
@@ -295,7 +299,8 @@ TEST(Explanation, NamesTheFateOfEachCandidate) {
     EXPECT_EQ(outcome_of(here, neighbour, "rc_mlx5@0", "rc_mlx5@0"), Outcome::kNoLane);
     const Node two = Node(1, 1).add_all({"dc_mlx5@0", "dc_mlx5@1"});
     const Node other_two = Node(2, 2).add_all({"dc_mlx5@0", "dc_mlx5@1"});
-    const auto all = explain(two.address(), other_two.address(), kReachesAll, {.max_rails = 2});
+    const auto all = explain(two.address(), other_two.address(), kReachesAll,
+                             {.max_rails = 2, .max_rail_ratio = 4});
     ASSERT_EQ(all.size(), 4u);
     EXPECT_EQ(all[0].outcome, Outcome::kChosen);
     EXPECT_EQ(all[1].outcome, Outcome::kRail);

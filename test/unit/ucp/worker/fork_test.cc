@@ -43,8 +43,9 @@ class Family {
 
     ucs_status_t finish(ucs_status_ptr_t operation) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
-        constexpr int kMost = 10'000'000;
-        for (int i = 0; ucp_request_check_status(operation) == UCS_INPROGRESS && i < kMost; ++i) {
+        constexpr int kMaxChecks = 10'000'000;
+        for (int i = 0; ucp_request_check_status(operation) == UCS_INPROGRESS && i < kMaxChecks;
+             ++i) {
             for (const ucp_worker_h worker : workers_) ucp_worker_progress(worker);
         }
         const ucs_status_t status = ucp_request_check_status(operation);

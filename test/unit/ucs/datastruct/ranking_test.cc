@@ -90,7 +90,7 @@ TEST_F(RankingTest, AnIncumbentIsOutrankedWithTheMarginOnly) {
 }
 
 TEST_F(RankingTest, WhoEntersIsNotAskedToLeaveButCounts) {
-    start({.places = 2});
+    start({.places = 2, .margin_permille = 200});
     put(1, 100, Role::kEntering);
     put(2, 500, Role::kIncumbent);
     put(3, 550);
@@ -102,7 +102,7 @@ TEST_F(RankingTest, WhoEntersIsNotAskedToLeaveButCounts) {
 }
 
 TEST_F(RankingTest, AReservedPlaceIsNobodysAndNotFree) {
-    start({.places = 2});
+    start({.places = 2, .margin_permille = 200});
     put(1, 100, Role::kReserving);
     EXPECT_EQ(ranking_->taken(), 0u);
     EXPECT_EQ(ranking_->free_places(), 1u);
@@ -117,7 +117,7 @@ TEST_F(RankingTest, AReservedPlaceIsNobodysAndNotFree) {
 }
 
 TEST_F(RankingTest, TheListenerPassesOverWhoMayNot) {
-    start({.places = 1});
+    start({.places = 1, .margin_permille = 200});
     put(1, 100);
     put(2, 200);
     not_now_ = {2};
@@ -127,7 +127,7 @@ TEST_F(RankingTest, TheListenerPassesOverWhoMayNot) {
 }
 
 TEST_F(RankingTest, AFreePlaceIsNotForATrickle) {
-    start({.places = 2, .min_score = 5, .trickle_ratio = 100});
+    start({.places = 2, .margin_permille = 200, .min_score = 5, .trickle_ratio = 100});
     put(1, 10'000);
     put(2, 99);
     put(3, 100);
@@ -138,7 +138,11 @@ TEST_F(RankingTest, AFreePlaceIsNotForATrickle) {
     EXPECT_EQ(ranking_->admission(), 200u);
     ranking_->remove(members_[1]);
     EXPECT_EQ(ranking_->admission(), 5u);
-    start({.places = 1, .min_score = 5, .trickle_ratio = 100, .pinned = 1'000'000});
+    start({.places = 1,
+           .margin_permille = 200,
+           .min_score = 5,
+           .trickle_ratio = 100,
+           .pinned = 1'000'000});
     put(1, 1'000'000);
     put(2, 2'000);
     EXPECT_EQ(ranking_->admission(), 20u);
@@ -147,7 +151,7 @@ TEST_F(RankingTest, AFreePlaceIsNotForATrickle) {
 // A bound that follows from the best one is for places that are scarce; and those who have one keep
 // it until there are many more.
 TEST_F(RankingTest, WithPlacesForAllATrickleHasOne) {
-    start({.places = 2, .min_score = 5, .trickle_ratio = 100});
+    start({.places = 2, .margin_permille = 200, .min_score = 5, .trickle_ratio = 100});
     put(1, 10'000);
     put(2, 10);
     put(3, 4);  // not worth one anyhow
@@ -162,7 +166,7 @@ TEST_F(RankingTest, WithPlacesForAllATrickleHasOne) {
 }
 
 TEST_F(RankingTest, TheColdGoThoughNobodyWantsTheirPlaceWorstFirst) {
-    start({.places = 3, .min_score = 100});
+    start({.places = 3, .margin_permille = 200, .min_score = 100});
     put(1, 300);
     put(2, 200);
     put(3, 100);
@@ -200,7 +204,7 @@ TEST_F(RankingTest, AtRestNobodyBeatsAnybodyWhateverTheChanges) {
 }
 
 TEST_F(RankingTest, TheBestOfAllAreAmongTheBestOfEachRole) {
-    start({.places = 4});
+    start({.places = 4, .margin_permille = 200});
     for (int id = 1; id <= 20; ++id)
         put(id, 10 * static_cast<Ranks::Score>(id), id % 2 == 0 ? Role::kCandidate : Role::kNone);
     std::set<int> seen;

@@ -12,7 +12,7 @@
 namespace ucp::bulk::test {
 namespace {
 
-constexpr size_t kLeast = 8 * 1024;  //!< nothing shorter is announced
+constexpr size_t kAnnouncedFrom = 8 * 1024;  //!< nothing shorter is announced
 
 /** From which length on a message that is alone is announced. */
 size_t threshold_of(ucp_ep_h endpoint) {
@@ -93,7 +93,7 @@ TEST_F(Announcing, AWindowIsSharedByTwoDevices) {
     EXPECT_EQ(send(kMiddle, 8), 8u);
     EXPECT_GT(read_[0], 0u);
     EXPECT_GT(read_[1], 0u);
-    EXPECT_EQ(send(kLeast - 1, 8), 0u);
+    EXPECT_EQ(send(kAnnouncedFrom - 1, 8), 0u);
 }
 
 TEST_F(Announcing, AMessageThatTheProgramWaitsForIsNotUnlessItIsLong) {

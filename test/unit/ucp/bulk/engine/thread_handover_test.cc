@@ -49,7 +49,8 @@ class Handover : public testing::Test, private PathOwner {
                                        .window = options().config.bulk_window,
                                        .chain = options().config.bulk_max_wr_per_post},
                           .max_retries = 3,
-                          .stall_timeout = kStall};
+                          .stall_timeout = kStall,
+                          .shards = 1};
         worker.bulk().use_threads(std::make_unique<ThreadPool>(
             worker.host().work, worker.interfaces(), worker.context(), 1, rules));
         const BulkThread::Params params{clock_, pool().events, rules, counters_, {}, 1, 1};

@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kSlice = 65536;
+constexpr ScheduleRules kRules{.slice = kSlice, .window = 4 << 20, .chain = 64};
 
 /** A path that gets done what it is given, in order, at its own rate. */
 struct Link {
@@ -44,7 +45,7 @@ struct Link {
 
 /** @return when `length` bytes are done */
 ucs::Duration carry(std::vector<Link>& links, uint64_t length, ucs::Time& now,
-                    const ScheduleRules& rules = {}) {
+                    const ScheduleRules& rules = kRules) {
     const ucs::Time start = now;
     uint64_t waiting = length;
     std::vector<const Meter*> meters;
@@ -79,7 +80,7 @@ ucs::Duration carry_by_pull(std::vector<Link>& links, uint64_t length, ucs::Time
         for (Link& link : links) {
             while (waiting != 0) {
                 const size_t slice = std::min<uint64_t>(waiting, kSlice);
-                const size_t given = pull(link.meter, meters, slice, waiting, now, {});
+                const size_t given = pull(link.meter, meters, slice, waiting, now, kRules);
                 if (given == 0) break;
                 const uint64_t bytes = std::min<uint64_t>(
                     {waiting, std::max(slice, given / kSlice * kSlice), 64 * kSlice});
@@ -141,7 +142,7 @@ TEST(PathChoice, OfDevicesThatAreNotMeasuredYetTheNearerGetsMore) {
         size_t posted[2] = {};
         const ucs::Time now{1s};
         for (uint64_t waiting = 64; waiting != 0; --waiting) {
-            const Choice choice = choose(paths, kSlice, waiting * kSlice, now, {});
+            const Choice choice = choose(paths, kSlice, waiting * kSlice, now, kRules);
             if (choice.path < 0) break;
             const auto path = static_cast<size_t>(choice.path);
             meters[path].posted(kSlice, now);
@@ -234,10 +235,10 @@ TEST(PathChoice, AnIdlePathOfOldRateGetsASliceOfALargeMessage) {
     ucs::Time now{10s};
     fast.posted(kSlice, now - 1ms);
     fast.completed(kSlice, now);
-    Choice choice = choose(meters, kSlice, 64 * kSlice, now, {});
+    Choice choice = choose(meters, kSlice, 64 * kSlice, now, kRules);
     EXPECT_EQ(choice.path, 1);
     EXPECT_EQ(choice.bytes, kSlice);
-    choice = choose(meters, kSlice, 2 * kSlice, now, {});
+    choice = choose(meters, kSlice, 2 * kSlice, now, kRules);
     EXPECT_EQ(choice.path, 0);
 }
 
@@ -249,7 +250,7 @@ TEST(PathChoice, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
     uint64_t waiting = 1000 * kPage;
     std::vector<size_t> chains;
     while (chains.size() < 5) {
-        const Choice choice = choose(meters, kPage, waiting, now, {});
+        const Choice choice = choose(meters, kPage, waiting, now, kRules);
         const size_t pages = std::min<size_t>(choice.bytes / kPage, 64);
         meter.posted(pages * kPage, now);
         waiting -= pages * kPage;
@@ -259,12 +260,12 @@ TEST(PathChoice, ChainsGrowUntilTheLinkIsBusyWhileTheNextIsWritten) {
     // A few are posted at once; a large slice is busy for so long that the next chain is whole.
     Meter idle(50e9);
     const Meter* const idle_meters[] = {&idle};
-    EXPECT_GE(choose(idle_meters, kPage, 8 * kPage, now, {}).bytes, 8 * kPage);
+    EXPECT_GE(choose(idle_meters, kPage, 8 * kPage, now, kRules).bytes, 8 * kPage);
     Meter large(50e9);
     const Meter* const large_meters[] = {&large};
-    EXPECT_EQ(choose(large_meters, kSlice, 256 * kSlice, now, {}).bytes, kSlice);
+    EXPECT_EQ(choose(large_meters, kSlice, 256 * kSlice, now, kRules).bytes, kSlice);
     large.posted(kSlice, now);
-    EXPECT_EQ(choose(large_meters, kSlice, 255 * kSlice, now, {}).bytes, 32 * kSlice);
+    EXPECT_EQ(choose(large_meters, kSlice, 255 * kSlice, now, kRules).bytes, 32 * kSlice);
 }
 
 TEST(PathChoice, APathThatIsAlmostThroughIsDoneFirst) {
@@ -276,7 +277,7 @@ TEST(PathChoice, APathThatIsAlmostThroughIsDoneFirst) {
     after.posted(8 * kSlice, now);
     EXPECT_NEAR(before.left(now), 6.0 * kSlice, 100);
     EXPECT_EQ(after.left(now), 8.0 * kSlice);
-    EXPECT_EQ(choose(meters, kSlice, 2 * kSlice, now, {}).path, 0);
+    EXPECT_EQ(choose(meters, kSlice, 2 * kSlice, now, kRules).path, 0);
     // A chain that should long be done may be lost.
     EXPECT_EQ(before.left(now + 1s), 5.0 * kSlice);
     EXPECT_EQ(before.under_way(), 10 * kSlice);
@@ -300,9 +301,9 @@ TEST(PathChoice, AWindowHoldsNoMoreThanItsSize) {
 
 TEST(PathChoice, ASlowPathHoldsWhatItGetsDoneSoon) {
     const Meter meter(100e6);
-    EXPECT_EQ(meter.window({}), static_cast<size_t>(100e6 * 0.020));
+    EXPECT_EQ(meter.window(kRules), static_cast<size_t>(100e6 * 0.020));
     const Meter crawling(1e3);
-    EXPECT_EQ(crawling.window({}), Meter::kMinWindowSlices * kSlice);
+    EXPECT_EQ(crawling.window(kRules), Meter::kMinWindowSlices * kSlice);
 }
 
 TEST(PathChoice, APathThatWasGivenUpIsOnProbation) {
@@ -312,11 +313,11 @@ TEST(PathChoice, APathThatWasGivenUpIsOnProbation) {
     EXPECT_EQ(meter.silent_since(), now);
     meter.give_up();
     EXPECT_EQ(meter.silent_since(), ucs::kNever);
-    EXPECT_EQ(meter.window({}), kSlice);
+    EXPECT_EQ(meter.window(kRules), kSlice);
     meter.posted(kSlice, now);
-    EXPECT_FALSE(meter.has_room(kSlice, {}));
+    EXPECT_FALSE(meter.has_room(kSlice, kRules));
     meter.completed(kSlice, now + 1ms);
-    EXPECT_GT(meter.window({}), kSlice);
+    EXPECT_GT(meter.window(kRules), kSlice);
 }
 
 }  // namespace

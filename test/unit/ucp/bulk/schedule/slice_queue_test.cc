@@ -8,6 +8,8 @@
 namespace ucp::bulk::test {
 namespace {
 
+constexpr SliceRules kSliceRules{.slice = 65536, .fragment = 4096};
+
 Piece piece(uint64_t length) {
     return {nullptr, 0, length, nullptr, nullptr};
 }
@@ -29,7 +31,6 @@ Run take(SliceQueue& queue, uint32_t count) {
 }
 
 TEST(SliceQueue, HasEqualSlicesAndAShortTailJoinsTheLast) {
-    const SliceRules rules{65536, 4096};
     const struct {
         uint64_t length;
         std::vector<size_t> expected;
@@ -43,7 +44,7 @@ TEST(SliceQueue, HasEqualSlicesAndAShortTailJoinsTheLast) {
     };
     for (const auto& [length, expected] : cases) {
         const Piece only = piece(length);
-        const SliceQueue queue({&only, 1}, rules);
+        const SliceQueue queue({&only, 1}, kSliceRules);
         std::vector<size_t> lengths;
         uint64_t offset = 0;
         for (const Slice& slice : slices(queue)) {
@@ -59,7 +60,7 @@ TEST(SliceQueue, HasEqualSlicesAndAShortTailJoinsTheLast) {
 TEST(SliceQueue, MayBeLargerThanFourGigabytes) {
     const uint64_t length = (uint64_t{9} << 30) + 5;
     const Piece only = piece(length);
-    SliceQueue queue({&only, 1}, {});
+    SliceQueue queue({&only, 1}, kSliceRules);
     uint64_t bytes = 0;
     while (queue.has_next()) {
         const auto run = take(queue, 1);
@@ -73,7 +74,7 @@ TEST(SliceQueue, MayBeLargerThanFourGigabytes) {
 
 TEST(SliceQueue, GoesThroughPiecesAndSkipsEmptyOnes) {
     const std::vector<Piece> pieces{piece(0), piece(100), piece(0), piece(70000), piece(0)};
-    SliceQueue queue(pieces, {65536, 4096});
+    SliceQueue queue(pieces, kSliceRules);
     const auto all = slices(queue);
     ASSERT_EQ(all.size(), 3u);
     EXPECT_EQ(all[0].piece, 1u);
@@ -89,7 +90,7 @@ TEST(SliceQueue, GoesThroughPiecesAndSkipsEmptyOnes) {
 
 TEST(SliceQueue, PostsFailedSlicesAgainAndNoOthers) {
     const std::vector<Piece> pieces{piece(3 * 65536), piece(2 * 65536 + 10)};
-    SliceQueue queue(pieces, {65536, 4096});
+    SliceQueue queue(pieces, kSliceRules);
     const auto first = take(queue, 1);
     const auto second = take(queue, 3);
     queue.completed(first);
@@ -117,11 +118,11 @@ TEST(SliceQueue, PostsFailedSlicesAgainAndNoOthers) {
 
 TEST(SliceQueue, WhatWaitsIsHandedOverAndWhatIsLeftOfItComesBack) {
     const std::vector<Piece> pieces{piece(3 * 65536), piece(2 * 65536)};
-    SliceQueue queue(pieces, {65536, 4096});
+    SliceQueue queue(pieces, kSliceRules);
     const auto first = take(queue, 1);
     const auto second = take(queue, 1);
     queue.failed(first);
-    SliceQueue other(pieces, {65536, 4096});
+    SliceQueue other(pieces, kSliceRules);
     queue.hand_over(other);
     EXPECT_FALSE(queue.has_next());
     EXPECT_EQ(other.bytes_waiting(), 4 * 65536u);
@@ -152,8 +153,8 @@ TEST(SliceQueue, WhatWaitsIsHandedOverAndWhatIsLeftOfItComesBack) {
     queue.completed(again);
     EXPECT_TRUE(queue.is_over());
 
-    SliceQueue failed(pieces, {});
-    SliceQueue to(pieces, {});
+    SliceQueue failed(pieces, kSliceRules);
+    SliceQueue to(pieces, kSliceRules);
     failed.hand_over(to);
     failed.fail(UCS_ERR_CANCELED);
     EXPECT_EQ(failed.take_back(to), 5 * 65536u);
@@ -163,8 +164,8 @@ TEST(SliceQueue, WhatWaitsIsHandedOverAndWhatIsLeftOfItComesBack) {
 
 TEST(SliceQueue, SomeOfWhatIsHandedOverComesBack) {
     const Piece only = piece(5 * 65536);
-    SliceQueue queue({&only, 1}, {65536, 4096});
-    SliceQueue other({&only, 1}, {65536, 4096});
+    SliceQueue queue({&only, 1}, kSliceRules);
+    SliceQueue other({&only, 1}, kSliceRules);
     queue.hand_over(other);
     EXPECT_EQ(queue.take_back(other, 3 * 65536 - 1, 64), 2 * 65536u);
     EXPECT_EQ(queue.bytes_waiting(), 2 * 65536u);
@@ -190,7 +191,7 @@ TEST(SliceQueue, SomeOfWhatIsHandedOverComesBack) {
 
 TEST(SliceQueue, EndsWithItsFirstErrorWhenNothingIsUnderWay) {
     const Piece only = piece(4 * 65536);
-    SliceQueue queue({&only, 1}, {});
+    SliceQueue queue({&only, 1}, kSliceRules);
     const auto first = take(queue, 1);
     const auto second = take(queue, 1);
     queue.fail(UCS_ERR_TIMED_OUT);

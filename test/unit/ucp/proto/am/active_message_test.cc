@@ -245,12 +245,12 @@ TEST_F(EarlyMessagesInOrder, AlsoIfTheHandlerIsTakenAwayMeanwhile) {
 }
 
 TEST_F(EarlyMessagesInOrder, NotMoreThanTheBound) {
-    constexpr uint32_t kMost = EarlyMessages::kMostMessages;
-    send(0, kMost + 10);
+    constexpr uint32_t kRoom = EarlyMessages::kMostMessages;
+    send(0, kRoom + 10);
     cluster.steps(100);
     numbers.set(true);
     cluster.steps(100);
-    expect_all(kMost);
+    expect_all(kRoom);
 }
 
 TEST_F(EarlyMessagesInOrder, AreGoneWithTheirWorker) {

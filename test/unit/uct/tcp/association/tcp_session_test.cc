@@ -72,7 +72,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     std::string stream;
     const wire::Welcome welcome = first.greet(hello, &stream);
     ASSERT_EQ(welcome.answer, wire::Answer::kWelcome);
-    constexpr int kMost = 3000;
+    constexpr int kMaxSent = 3000;
     int sent = 0;
     const std::string message = frame_of(wire::FrameType::kMessage, "12345678");
     const auto send_one = [&] {
@@ -80,7 +80,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
         return ::send(first.socket_number(), message.data(), message.size(), MSG_NOSIGNAL) > 0;
     };
     world.peer(0).on_message = [&](const Message&) {
-        if (sent < kMost) send_one();
+        if (sent < kMaxSent) send_one();
     };
     ASSERT_TRUE(send_one());
     hello.flags |= wire::kResumes;
@@ -88,7 +88,7 @@ TEST(TcpSessions, APeerThatNeverStopsSendingIsReadToTheEndAllTheSame) {
     hello.attempt = 1;
     hello.received = stream.size();
     EXPECT_EQ(second.greet(hello, nullptr, first.session_key()).answer, wire::Answer::kWelcome);
-    EXPECT_LT(sent, kMost);
+    EXPECT_LT(sent, kMaxSent);
     world.peer(0).on_message = nullptr;
     world.tcp(0).abandon();
 }

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using tcp::Silence;
 using tcp::Unanswered;
 
-constexpr ucs::Duration kPatience = 16s;
+constexpr ucs::Duration kSilence = 16s;
 
 /** Looked at every so often while the kernel says the same of the packets. */
 struct Watch {
@@ -26,7 +26,7 @@ struct Watch {
 
     bool looks(ucs::Duration later, unsigned packets, ucs::Duration quiet) {
         now += later;
-        return silence.lasts({packets, quiet}, now, kPatience);
+        return silence.lasts({packets, quiet}, now, kSilence);
     }
 };
 

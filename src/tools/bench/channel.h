@@ -10,11 +10,12 @@
 #include "tools/report/json.h"
 #include "ucs/net/socket.h"
 
-namespace tools::perf {
+namespace tools {
 
-// A stream socket between the two processes, for what they must know before they can use the
-// library: options, addresses, keys. Each message is its length (4 bytes, big-endian) and JSON.
-// All of these throw std::system_error, or std::runtime_error for malformed input.
+// A stream socket between two processes of a benchmark, for what they must know before they can use
+// the library (options, addresses, keys), and for results. Each message is its length (4 bytes,
+// big-endian) and JSON. All of these throw std::system_error, or std::runtime_error for malformed
+// input.
 class Channel {
   public:
     // One that the other process was started with; it may block.
@@ -31,11 +32,13 @@ class Channel {
         return listener.accept_one();
     }
 
-    void send(const Json& message);
+    // @return false if the other end is gone
+    bool send(const Json& message);
     // Waits. @return nothing if the other end is gone
     std::optional<Json> receive();
     // The same, where the other end must be there.
     Json expect();
+    int descriptor() const { return socket_.descriptor(); }
     // Both ends' receive() return, and find it gone. Any thread.
     void shut_down() { socket_.shut_down(); }
     // Whether the other end has gone; there must be no message under way.
@@ -51,4 +54,8 @@ class Channel {
     ucs::net::Socket socket_;
 };
 
-}  // namespace tools::perf
+// Bytes in a message.
+std::string to_hex(const std::string& bytes);
+std::string from_hex(const std::string& text);
+
+}  // namespace tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/perf/channel.h"
+#include "tools/bench/channel.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -17,14 +17,14 @@
 #include <thread>
 #include <utility>
 
-namespace tools::perf {
+namespace tools {
 namespace {
 
 using ucs::net::Socket;
 using ucs::net::SocketAddress;
 
 constexpr uint32_t kLongest = 16 << 20;
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kConnectTimeout{10};
 constexpr int kForEver = -1;
 
 bool would_block() {
@@ -64,7 +64,7 @@ Channel Channel::connect(const std::string& host, uint16_t port,
                          const std::function<void()>& on_refused) {
     bool is_told = false;
     const Addresses addresses = resolve(host, port, 0);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kConnectTimeout;
     for (;;) {
         for (const addrinfo* address = addresses.get(); address != nullptr;
              address = address->ai_next) {
@@ -106,7 +106,7 @@ Channel Channel::accept_one() const {
     return Channel(std::move(caller));
 }
 
-void Channel::send(const Json& message) {
+bool Channel::send(const Json& message) {
     const std::string text = message.dump();
     const uint32_t length = htonl(static_cast<uint32_t>(text.size()));
     std::string frame(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -117,10 +117,13 @@ void Channel::send(const Json& message) {
             sent += static_cast<size_t>(n);
         } else if (would_block()) {
             socket_.wait(POLLOUT, kForEver);
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return false;
         } else {
             fail("the other process");
         }
     }
+    return true;
 }
 
 bool Channel::read(void* data, size_t length) {
@@ -144,7 +147,7 @@ std::optional<Json> Channel::receive() {
     uint32_t length = 0;
     if (!read(&length, sizeof(length))) return std::nullopt;
     length = ntohl(length);
-    if (length > kLongest) throw std::runtime_error("the other process is no swiftlane perf");
+    if (length > kLongest) throw std::runtime_error("the other process is no swiftlane");
     std::string text(length, '\0');
     if (!read(text.data(), text.size())) return std::nullopt;
     return Json::parse(text);
@@ -161,4 +164,18 @@ bool Channel::is_gone() const {
     return n == 0 || (n < 0 && !would_block());
 }
 
-}  // namespace tools::perf
+std::string to_hex(const std::string& bytes) {
+    std::string text;
+    for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+}
+
+std::string from_hex(const std::string& text) {
+    std::string bytes;
+    for (size_t i = 0; i + 1 < text.size(); i += 2) {
+        bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+    }
+    return bytes;
+}
+
+}  // namespace tools
