@@ -123,6 +123,17 @@ TEST_F(LanesKept, ItGoesWhenItsTimeIsOver) {
     EXPECT_EQ(0u, negotiator_->kept());
 }
 
+TEST_F(LanesKept, OfThoseWhoseTimeIsOverOneGoesAtATime) {
+    start(worker_, 2);
+    for (const Peer peer : {kPeer, kOther}) keep(peer);
+    sink_->take();
+    advance(config_.keep);
+    EXPECT_EQ(1u, negotiator_->kept());
+    EXPECT_LE(negotiator_->next_deadline(), now_);
+    advance(0);
+    EXPECT_EQ(0u, negotiator_->kept());
+}
+
 TEST_F(LanesKept, ItGoesWithItsPeerAndWithItsWorkerButNotWithTheEndpoint) {
     start(worker_);
     keep(kPeer);
