@@ -2,11 +2,13 @@
  *
  * The lanes of one worker at cap 1, to LINKS peers of whom any may sleep at any moment, for a while or for
  * ever: one in the slot, others parked (rule 30) or kept (rules 35 and 36) in PLACES beside it. Links are agreed on,
- * or denied, and given up, ROUNDS times; a kept lane is offered, taken back, or dropped when its time is over.
+ * or denied, and given up, ROUNDS times; a kept lane is offered, taken back, or, EXPIRIES times, dropped when its
+ * time is over.
  *   BAD_ABOVE      35: a lane that is taken back does not wait for a free slot
  *   BAD_KEEP_ALL   36: kept lanes have no limit
  *   BAD_STAY       36: a lane that must be parked does not get the place of a kept one
  *   BAD_NO_UNPIN   34: a lane that a denied request has offered stays pinned
+ *   BAD_PIN_LONG   34: one that a request which was taken back has offered is pinned until the peer answers
  */
 #ifndef LINKS
 #define LINKS 3
@@ -15,16 +17,19 @@
 #define PLACES 1
 #endif
 #ifndef ROUNDS
-#define ROUNDS 5
+#define ROUNDS 4
+#endif
+#ifndef EXPIRIES
+#define EXPIRIES 1
 #endif
 #define NOBODY LINKS
 
-mtype = { Idle, Requested, Committed, Up, Demoting };
+mtype = { Idle, Requested, Withdrawing, Committed, Up, Demoting };
 
 mtype state[LINKS] = Idle;
 bool has_slot[LINKS], is_parked[LINKS], is_kept[LINKS], is_pinned[LINKS], asleep[LINKS];
 byte age[LINKS];  /* of kept lanes: who was kept first has the least */
-byte rounds, slots, beside, kept_so_far, i, oldest;
+byte rounds, expiries, slots, beside, kept_so_far, i, oldest;
 
 #define WAITS(l) (state[l] == Committed)
 #define MAY_PARK(l) (state[l] == Demoting && has_slot[l] && asleep[l])
@@ -110,6 +115,16 @@ inline keep(l) {
 #endif
 #define OTHER(l, d) (((l) + (d)) % LINKS)
 
+/* One link is agreed on; another one goes for it, if it is up or its peer sleeps. */
+#define MAY_COMMIT(l) (state[l] != Committed || asleep[l])
+inline stand_back(l) {
+    if
+    :: state[l] == Committed -> state[l] = Idle; is_pinned[l] = 0
+    :: state[l] == Up -> state[l] = Demoting
+    :: else
+    fi
+}
+
 proctype Link(byte me) {
 end:
     do
@@ -117,12 +132,23 @@ end:
         rounds++; state[me] = Requested; is_pinned[me] = is_kept[me] }
     :: atomic { state[me] == Requested && !asleep[me] ->
         if
-        :: state[me] = Committed
+        :: MAY_COMMIT(OTHER(me, 1)) && MAY_COMMIT(OTHER(me, 2)) ->
+            stand_back(OTHER(me, 1));
+            stand_back(OTHER(me, 2));
+            state[me] = Committed
         :: state[me] = Idle;
 #ifndef BAD_NO_UNPIN
             is_pinned[me] = 0
 #endif
         fi }
+    /* An answer that does not come keeps nobody waiting. */
+    :: atomic { state[me] == Requested && asleep[me] ->
+        state[me] = Withdrawing;
+#ifndef BAD_PIN_LONG
+        is_pinned[me] = 0
+#endif
+        }
+    :: atomic { state[me] == Withdrawing && !asleep[me] -> state[me] = Idle; is_pinned[me] = 0 }
     :: atomic { WAITS(me) && (slots == 0
 #ifdef BAD_ABOVE
             || is_kept[me]
@@ -133,7 +159,7 @@ end:
     /* Somebody wants the slot, or the link is cold. */
     :: atomic { state[me] == Up -> state[me] = Demoting }
     :: atomic { state[me] == Demoting && !asleep[me] -> keep(me) }
-    :: atomic { is_kept[me] && !is_pinned[me] -> drop(me) }
+    :: atomic { is_kept[me] && !is_pinned[me] && expiries < EXPIRIES -> expiries++; drop(me) }
     od
 }
 
