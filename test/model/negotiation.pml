@@ -10,8 +10,9 @@
  *
  * Parameters: N (2, 3), MARGIN, SCORES (changes of a local score), PUTS, DATA (messages each way on link 0-1),
  * DEMOTIONS (unasked), WITHDRAWALS, DEATH (the worker that dies at some moment), KNOWN (scores advertised),
- * FORGETS (rounds that an end loses, and lives). PING is not modelled, but that GONE may answer one at any
- * moment.
+ * FORGETS (rounds that an end loses, and lives), SLEEP (the worker that makes no progress for a while, or for
+ * ever, from any moment on: who waits for it loses its patience then, rules 28 to 30), MAX_PARKED. PING is not
+ * modelled, but that GONE may answer one at any moment.
  */
 #ifndef N
 #define N 2
@@ -36,6 +37,10 @@
 #endif
 #ifndef FORGETS
 #define FORGETS 0
+#endif
+
+#ifndef MAX_PARKED
+#define MAX_PARKED 1
 #endif
 
 #define AT(a, b) ((a) * N + (b))
@@ -83,7 +88,9 @@ bool flushed_sent[N * N];
 bool put[N * N];                                   /* a one-sided operation under way */
 bool deferred[N * N], denied[N * N], over[N * N];  /* over: the back-off is */
 byte deferred_epoch[N * N], deferred_floor[N * N], threshold[N * N];
+bool overdue[N * N], yields[N * N], parked[N * N];
 byte sent[N * N], delivered[N * N];
+bool asleep[N], has_slept, wakes;
 bool dead[N], noticed[N * N], said_gone[N * N];
 byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0, forgotten = 0;
 
@@ -98,6 +105,14 @@ byte scores_changed = 0, puts_made = 0, demotions_made = 0, withdrawals_made = 0
     (state[AT(a, b)] != Idle && epoch[AT(a, b)] == (e) || \
      deferred[AT(a, b)] && deferred_epoch[AT(a, b)] == (e))
 
+#define GO(x, s) state[x] = s; overdue[x] = 0
+/* Has a slot by agreement; and leaves it for a better link. */
+#define BOOKED(x) (state[x] >= Committed && state[x] <= Established && !yields[x])
+#define INCUMBENT(x) (BOOKED(x) && (state[x] == Established || overdue[x]))
+
+/* No own request keeps others waiting. */
+#define CAN_ANSWER(a) (asked == NOBODY || overdue[AT(a, asked % N)])
+
 inline send(a, b, type, e, x, y, z) {
     if
     :: noticed[AT(a, b)] || dead[b] -> skip
@@ -105,9 +120,10 @@ inline send(a, b, type, e, x, y, z) {
     fi
 }
 
-/* What worker a has: asked (own request), rising (on its way up), victim (Established), held. */
+/* What worker a has: asked (own request), rising (on its way up), victim (who leaves for a better one), leaving
+   (whose slot only a peer who does not answer keeps), held (in slots), beside (parked). */
 inline survey(a) {
-    asked = NOBODY; rising = NOBODY; victim = NOBODY; held = 0; k = 0;
+    asked = NOBODY; rising = NOBODY; victim = NOBODY; leaving = NOBODY; held = 0; beside = 0; k = 0;
     do
     :: k < N ->
         if
@@ -115,12 +131,18 @@ inline survey(a) {
         :: else ->
             if
             :: state[AT(a, k)] == Requested -> asked = k
-            :: state[AT(a, k)] >= Committed && state[AT(a, k)] <= Switching -> rising = k
-            :: state[AT(a, k)] == Established -> victim = k
+            :: INCUMBENT(AT(a, k)) -> victim = k
+            :: BOOKED(AT(a, k)) && !INCUMBENT(AT(a, k)) -> rising = k
             :: else -> skip
             fi;
             if
-            :: state[AT(a, k)] >= Connecting -> held++
+            :: parked[AT(a, k)] -> beside++
+            :: state[AT(a, k)] >= Connecting && !parked[AT(a, k)] ->
+                held++;
+                if
+                :: overdue[AT(a, k)] && (state[AT(a, k)] == Demoting || yields[AT(a, k)]) -> leaving = k
+                :: else -> skip
+                fi
             :: else -> skip
             fi
         fi;
@@ -150,7 +172,7 @@ inline deny(a, b, e, t) {
 }
 
 inline demote(a, b) {
-    state[AT(a, b)] = Demoting; tx[AT(a, b)] = Stopped;
+    GO(AT(a, b), Demoting); tx[AT(a, b)] = Stopped;
     if
     :: noticed[AT(a, b)] || dead[b] || !IN_ROUND(b, a, epoch[AT(a, b)]) -> skip
     :: else -> assert(nfull(dedicated[AT(a, b)])); dedicated[AT(a, b)]!DMARK, 0
@@ -159,7 +181,39 @@ inline demote(a, b) {
 
 inline start_round(y) {
     peer_step[y] = 0; acknowledged[y] = 0; flushed_sent[y] = 0;
-    put[y] = 0; tx[y] = Scalable
+    put[y] = 0; tx[y] = Scalable; yields[y] = 0; parked[y] = 0
+}
+
+/* Takes back the own request that is not answered. */
+inline take_back(a, b) {
+    denied[AT(a, b)] = 1; over[AT(a, b)] = 1;
+#ifdef BAD_FORGET
+    GO(AT(a, b), Idle);
+#else
+    GO(AT(a, b), Withdrawing);
+#endif
+    send(a, b, WITHDRAW, epoch[AT(a, b)], 0, 0, 0)
+}
+
+/* Leaves a round in which this end has not sent READY. */
+inline leave(a, b) {
+    send(a, b, WITHDRAW, epoch[AT(a, b)], 0, 0, 0);
+    denied[AT(a, b)] = 1; over[AT(a, b)] = 1;
+    start_round(AT(a, b)); GO(AT(a, b), Idle)
+}
+
+/* An incumbent gives its slot up, in whatever state it is. */
+inline give_up(a, b) {
+    if
+    :: state[AT(a, b)] == Established -> demote(a, b)
+#ifdef BAD_LATE_WITHDRAW
+    :: state[AT(a, b)] <= Ready -> leave(a, b)
+    :: state[AT(a, b)] == Switching -> yields[AT(a, b)] = 1
+#else
+    :: state[AT(a, b)] <= Connecting -> leave(a, b)
+    :: state[AT(a, b)] == Ready || state[AT(a, b)] == Switching -> yields[AT(a, b)] = 1
+#endif
+    fi
 }
 
 inline decide(a, b, e, asker_floor) {
@@ -173,10 +227,14 @@ inline decide(a, b, e, asker_floor) {
             start_round(AT(a, b)); epoch[AT(a, b)] = e;
             send(a, b, ACCEPT, e, local_score[AT(a, b)], 0, 0);
             if
-            :: victim != NOBODY -> demote(a, victim)
+            :: asked != NOBODY -> take_back(a, asked)
             :: else -> skip
             fi;
-            state[AT(a, b)] = Committed
+            if
+            :: victim != NOBODY -> give_up(a, victim)
+            :: else -> skip
+            fi;
+            GO(AT(a, b), Committed)
         fi
     fi
 }
@@ -188,7 +246,7 @@ inline answer_deferred(a) {
         do
         :: k < N ->
             if
-            :: k != a && deferred[AT(a, k)] && asked == NOBODY ->
+            :: k != a && deferred[AT(a, k)] && CAN_ANSWER(a) ->
                 if
                 :: best == NOBODY -> best = k
                 :: else ->
@@ -213,7 +271,7 @@ inline answer_deferred(a) {
 
 /* Ends a round: the lane, if any, is destroyed. */
 inline release(a, b) {
-    start_round(AT(a, b)); state[AT(a, b)] = Idle; changed(a)
+    start_round(AT(a, b)); GO(AT(a, b), Idle); changed(a)
 }
 
 /* What follows inside worker a, to a fixpoint. */
@@ -226,19 +284,29 @@ inline settle(a) {
         x = AT(a, t);
         survey(a);
         if
+        :: state[x] == Committed && held == 1 && leaving != NOBODY && beside < MAX_PARKED ->
+#ifdef BAD_DROP
+            release(a, leaving);
+#else
+            parked[AT(a, leaving)] = 1;
+#endif
+            survey(a)
+        :: else -> skip
+        fi;
+        if
 #ifdef BAD_OVERLAP
         :: state[x] == Committed ->
 #else
         :: state[x] == Committed && held == 0 ->
 #endif
-            state[x] = Connecting;
-            survey(a); assert(held <= 1);
+            GO(x, Connecting);
+            survey(a); assert(held <= 1 && beside <= MAX_PARKED);
             send(a, t, LANE, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
         :: state[x] == Connecting && peer_step[x] >= StepLane ->
-            state[x] = Ready; send(a, t, READY, epoch[x], 0, 0, 0)
+            GO(x, Ready); send(a, t, READY, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
@@ -247,12 +315,16 @@ inline settle(a) {
 #else
         :: state[x] == Ready && peer_step[x] == StepReady ->
 #endif
-            state[x] = Switching; tx[x] = Dedicated; send(a, t, MARK, epoch[x], 0, 0, 0)
+            GO(x, Switching); tx[x] = Dedicated; send(a, t, MARK, epoch[x], 0, 0, 0)
         :: else -> skip
         fi;
         if
         :: state[x] == Switching && peer_step[x] == StepMark && acknowledged[x] == AckMark ->
-            state[x] = Established; changed(a)
+            GO(x, Established); changed(a);
+            if
+            :: yields[x] -> demote(a, t)
+            :: else -> skip
+            fi
         :: else -> skip
         fi;
         if
@@ -293,7 +365,7 @@ inline on_request(a, b) {
 #else
         if
         :: a < b -> skip /* the other end answers ours */
-        :: else -> state[AT(a, b)] = Idle; decide(a, b, e, p3); changed(a)
+        :: else -> GO(AT(a, b), Idle); decide(a, b, e, p3); changed(a)
         fi
 #endif
 #if FORGETS > 0
@@ -305,7 +377,7 @@ inline on_request(a, b) {
 #endif
         assert(state[AT(a, b)] == Idle && !deferred[AT(a, b)]);
         if
-        :: asked == NOBODY -> decide(a, b, e, p3)
+        :: CAN_ANSWER(a) -> decide(a, b, e, p3)
         :: else ->
             if
 #ifndef BAD_NO_DEFER
@@ -355,17 +427,22 @@ inline on_message(a, b) {
     :: m == REQUEST -> on_request(a, b)
     :: m == ACCEPT && ANSWERS(a, b) ->
         if
-        :: state[AT(a, b)] == Withdrawing -> state[AT(a, b)] = Idle
+        :: state[AT(a, b)] == Withdrawing -> GO(AT(a, b), Idle)
         :: else ->
             survey(a);
             if
-            :: victim != NOBODY -> demote(a, victim)
+            :: victim != NOBODY -> give_up(a, victim)
             :: else -> skip
             fi;
-            state[AT(a, b)] = Committed
+            GO(AT(a, b), Committed);
+            /* One that was overdue may have gone on meanwhile, and may not go any more. */
+            if
+            :: rising != NOBODY -> leave(a, b)
+            :: else -> skip
+            fi
         fi
     :: m == DENY && ANSWERS(a, b) ->
-        state[AT(a, b)] = Idle; denied[AT(a, b)] = 1; threshold[AT(a, b)] = p2; changed(a)
+        GO(AT(a, b), Idle); denied[AT(a, b)] = 1; threshold[AT(a, b)] = p2; changed(a)
     :: m == WITHDRAW ->
         if
         :: deferred[AT(a, b)] && deferred_epoch[AT(a, b)] == e ->
@@ -424,29 +501,23 @@ inline on_peer_died(a, b) {
 
 inline request(a, b) {
     survey(a);
+    if
+    :: asked != NOBODY -> take_back(a, asked)
+    :: else -> skip
+    fi;
     start_round(AT(a, b));
-#if WITHDRAWALS > 0 || FORGETS > 0
+#if WITHDRAWALS > 0 || FORGETS > 0 || defined(SLEEP)
     round = (round + 1) % 4;
 #endif
     epoch[AT(a, b)] = 2 * round + (a > b -> 1 : 0) + 1;
     estimate[AT(a, b)] = RANK(a, b);
-    denied[AT(a, b)] = 0; state[AT(a, b)] = Requested;
+    denied[AT(a, b)] = 0; GO(AT(a, b), Requested);
     send(a, b, REQUEST, epoch[AT(a, b)], local_score[AT(a, b)], RANK(a, b), own_floor)
-}
-
-inline withdraw(a, b) {
-    withdrawals_made++; denied[AT(a, b)] = 1; over[AT(a, b)] = 1;
-#ifdef BAD_FORGET
-    state[AT(a, b)] = Idle;
-#else
-    state[AT(a, b)] = Withdrawing;
-#endif
-    send(a, b, WITHDRAW, epoch[AT(a, b)], 0, 0, 0)
 }
 
 inline forget_temporaries() {
     m = 0; e = 0; p1 = 0; p2 = 0; p3 = 0; k = 0; t = 0; x = 0; asked = 0; rising = 0; victim = 0;
-    held = 0; own_floor = 0; best = 0; c = 0
+    held = 0; own_floor = 0; best = 0; c = 0; leaving = 0; beside = 0
 }
 
 #ifdef BAD_THRESHOLD
@@ -459,19 +530,18 @@ inline forget_temporaries() {
 #define HAS_ROOM(a, b) (true)
 #else
 #define THIRD(a, b) ((2 * N - (a) - (b)) % N)
-#define TIED(s) (s == Requested || s >= Committed && s <= Switching)
 #define HAS_ROOM(a, b) \
-    (!TIED(state[AT(a, THIRD(a, b))]) && \
-     (state[AT(a, THIRD(a, b))] != Established || \
+    ((state[AT(a, THIRD(a, b))] != Requested || overdue[AT(a, THIRD(a, b))]) && \
+     (!BOOKED(AT(a, THIRD(a, b))) || INCUMBENT(AT(a, THIRD(a, b))) && \
       RANK(a, b) > WITH_MARGIN(RANK(a, THIRD(a, b)))))
 #endif
 #define MAY_ASK(a, b) \
     (state[AT(a, b)] == Idle && !deferred[AT(a, b)] && RANK(a, b) > 0 && MAY_RETRY(a, b) && \
      HAS_ROOM(a, b))
 
-#define KNOWS(c) (!dead[me] && c < N && c != me && !noticed[AT(me, (c) % N)])
+#define KNOWS(c) (!dead[me] && !asleep[me] && c < N && c != me && !noticed[AT(me, (c) % N)])
 #define OTHER ((1 - me) % N)
-#define TALKS (me < 2 && !dead[me] && !noticed[AT(me, OTHER)])
+#define TALKS (me < 2 && !dead[me] && !asleep[me] && !noticed[AT(me, OTHER)])
 
 
 /* An event: what may happen to the link to worker i. One of them is picked, then all that follows from it
@@ -488,6 +558,10 @@ inline forget_temporaries() {
 #define LACKS(i) \
     (KNOWS(i) && state[AT((i) % N, me)] != Idle && !said_gone[AT(me, (i) % N)] && \
      len(scalable[AT((i) % N, me)]) == 0 && !IN_ROUND(me, (i) % N, epoch[AT((i) % N, me)]))
+/* Waits for somebody who sleeps. */
+#define LOSES_PATIENCE(i) \
+    (KNOWS(i) && asleep[(i) % N] && !overdue[AT(me, (i) % N)] && state[AT(me, (i) % N)] != Idle && \
+     state[AT(me, (i) % N)] != Established)
 #define MEASURES(i) (KNOWS(i) && scores_changed < SCORES)
 
 #if N == 2
@@ -509,7 +583,8 @@ inline measure(a, b) {
 
 proctype Node(byte me) {
     mtype m;
-    byte e, p1, p2, p3, k, t, x, asked, rising, victim, held, own_floor, best, round, c;
+    byte e, p1, p2, p3, k, t, x, asked, rising, victim, held, own_floor, best, round, c,
+        leaving, beside;
     forget_temporaries();
 end:
     do
@@ -524,7 +599,7 @@ end:
         :: ANY(GIVES) -> PICK(GIVES); demotions_made++; demote(me, c)
 #endif
 #if WITHDRAWALS > 0
-        :: ANY(WITHDRAWS) -> PICK(WITHDRAWS); withdraw(me, c)
+        :: ANY(WITHDRAWS) -> PICK(WITHDRAWS); withdrawals_made++; take_back(me, c)
 #endif
 #if FORGETS > 0
         :: ANY(FORGETS_ONE) -> PICK(FORGETS_ONE); forgotten++; lose(me, c)
@@ -532,6 +607,13 @@ end:
         :: ANY(LACKS) ->
             PICK(LACKS); said_gone[AT(me, c)] = 1; send(me, c, GONE, epoch[AT(c, me)], 0, 0, 0)
 #endif
+#endif
+#ifdef SLEEP
+#ifndef BAD_PATIENT
+        :: ANY(LOSES_PATIENCE) -> PICK(LOSES_PATIENCE); overdue[AT(me, c)] = 1; changed(me)
+#endif
+        :: me == SLEEP && !has_slept -> has_slept = 1; asleep[me] = 1
+        :: asleep[me] && wakes -> asleep[me] = 0
 #endif
 #if SCORES > 0
         :: ANY(MEASURES) -> PICK(MEASURES); measure(me, c)
@@ -557,7 +639,7 @@ end:
 #endif
         fi;
         if
-        :: !dead[me] -> settle(me)
+        :: !dead[me] && !asleep[me] -> settle(me)
         :: else -> skip
         fi;
         forget_temporaries()
@@ -567,7 +649,7 @@ end:
 
 /* --- what must hold once nothing can happen any more */
 #define UP(a, b) (state[AT(a, b)] == Established)
-#define ALIVE(a, b) (!dead[a] && !dead[b])
+#define ALIVE(a, b) (!dead[a] && !dead[b] && !asleep[a] && !asleep[b])
 #define AGREE(a, b) \
     (!ALIVE(a, b) || UP(a, b) && UP(b, a) || state[AT(a, b)] == Idle && state[AT(b, a)] == Idle)
 #define TRUE_SUM(a, b) (local_score[AT(a, b)] + local_score[AT(b, a)])
@@ -575,7 +657,7 @@ end:
 #if N == 2
 #define BLOCKS(a, b, c) (ALIVE(a, b) && !UP(a, b) && TRUE_RANK(a, b) > 0)
 #else
-#define FLOOR_AT(a, c) (UP(a, c) -> WITH_MARGIN(TRUE_RANK(a, c)) : 0)
+#define FLOOR_AT(a, c) (BOOKED(AT(a, c)) -> WITH_MARGIN(TRUE_RANK(a, c)) : 0)
 #define BLOCKS(a, b, c) \
     (ALIVE(a, b) && !UP(a, b) && TRUE_RANK(a, b) > FLOOR_AT(a, c) && \
      TRUE_RANK(a, b) > FLOOR_AT(b, c))
@@ -619,6 +701,12 @@ init {
         remote_score[AT(0, 2)] = H20; remote_score[AT(2, 0)] = H02;
         remote_score[AT(1, 2)] = H21; remote_score[AT(2, 1)] = H12;
 #endif
+#endif
+#ifdef SLEEP
+        if
+        :: wakes = 1
+        :: skip
+        fi;
 #endif
         run Node(0); run Node(1);
 #if N > 2

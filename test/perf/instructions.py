@@ -34,6 +34,8 @@ ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posi
 HARDENING = 10  # landing pads and checks that the compiler adds by itself, as Ubuntu's does
 LANES = 20000  # of all lane work in one call of progress, with 300 busy peers, however many there are
 PEERS = (512, 4096)
+LANE_MESSAGES = "ucp::LaneDriver::on_control("
+DUMPS = 800  # profiles of calls that are read, the longest
 LANES_GROWTH = 2000  # that the most peers may cost more than the fewest: traffic is not the same
 SLICE = 400  # of 64 KiB, from the call to the completion
 
@@ -100,16 +102,25 @@ class Profile:
                     else:
                         self.own[caller] += cost
 
+    def calls_of(self, function):
+        return any(cost for (caller, _), cost in self.edges.items() if caller == function)
+
     def is_adapter(self, function):
         file = self.file_of.get(function) or ""
         return "softhca::" in function or "/softhca/" in file
 
-    def library_cost(self, root):
-        """Cost of root's callees, the adapter taken off, and each function's own part of it."""
+    def library_cost(self, root, within=None):
+        """Cost of root's callees, the adapter taken off, and each function's own part of it; or of what is
+        called within root and has names that begin so."""
         # The walk never enters the adapter, so what that calls is its own. A function of the C
         # library that both call appears with all its cost in the second result only.
-        total = sum(c for (caller, _), c in self.edges.items() if caller == root)
         seen, todo = set(), [root]
+        if within is None:
+            total = sum(c for (caller, _), c in self.edges.items() if caller == root)
+        else:
+            entries = [edge for edge in self.edges if edge[1].startswith(within)]
+            total = sum(self.edges[edge] for edge in entries) if self.calls_of(root) else 0
+            todo = [callee for _, callee in entries]
         while todo:
             function = todo.pop()
             for (caller, callee), cost in self.edges.items():
@@ -146,21 +157,29 @@ def measure(program, tracker, lane, variables, parts=("send", "receive", "progre
         return results
 
 
-def longest_lane_work(program, peers):
-    """The most instructions of lane work in one call, and what they were: a profile for each call."""
-    call = MEASURED + "lanes"
+def longest_lane_work(program, what, peers):
+    """The most instructions of lane work in one call, what they were, and the most of one look at what has
+    come: a profile for each call."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "SOFTHCA_"))}
+    if what == "moves":
+        # Who falls silent has no score at the next ranking.
+        environment.update(UCX_DYNAMIC_TL_DECAY="0", UCX_DYNAMIC_TL_HOLD="0")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
         run = subprocess.run(
             ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={MEASURED}*",
-             f"--dump-after={call}", f"--callgrind-out-file={out}",
-             program, "peers", str(peers)],
+             f"--dump-after={MEASURED}lanes", f"--dump-after={MEASURED}poll", f"--callgrind-out-file={out}",
+             program, what, str(peers)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if run.returncode != 0:
-            sys.exit(f"{program} peers {peers} failed:\n{run.stderr}")
-        profiles = [Profile(os.path.join(folder, name)) for name in os.listdir(folder)]
-    return max((profile.library_cost(call) for profile in profiles), key=lambda result: result[0])
+            sys.exit(f"{program} {what} {peers} failed:\n{run.stderr}")
+        # Of those in which little happened the file is short as well.
+        paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+        paths = sorted(paths, key=os.path.getsize)[-DUMPS:]
+        profiles = [Profile(path) for path in paths]
+    lanes = max((profile.library_cost(MEASURED + "lanes") for profile in profiles), key=lambda cost: cost[0])
+    messages = max(profile.library_cost(MEASURED + "poll", LANE_MESSAGES)[0] for profile in profiles)
+    return *lanes, messages
 
 
 def allocations(functions):
@@ -220,9 +239,12 @@ def main():
             if cost >= 0.5:
                 print(f"    {'slice':8} {cost:8.2f} {function}")
     lanes = {}
-    for peers in PEERS:
-        lanes[peers], own = longest_lane_work(arguments.program, peers)
-        print(f"{f'lane work in one call, {peers} peers':40} {lanes[peers]:8}", flush=True)
+    for what, peers in [("peers", peers) for peers in PEERS] + [("moves", max(PEERS))]:
+        lanes[what, peers], own, messages = longest_lane_work(arguments.program, what, peers)
+        name = f"lane work in one call, {peers} peers" + (", who answer" if what == "moves" else "")
+        print(f"{name:40} {lanes[what, peers]:8}", flush=True)
+        if what == "moves":
+            print(f"{'  messages of lanes that came together':40} {messages:8}", flush=True)
         if arguments.functions:
             for function, cost in sorted(own.items(), key=lambda item: -item[1]):
                 if cost >= 200:
@@ -236,7 +258,7 @@ def main():
             failures.append(f"{what}: calls {function}, allowed is no allocation")
     if max(lanes.values()) > LANES:
         failures.append(f"lane work in one call: {max(lanes.values())} instructions, allowed are {LANES}")
-    if lanes[max(lanes)] - lanes[min(lanes)] > LANES_GROWTH:
+    if lanes["peers", max(PEERS)] - lanes["peers", min(PEERS)] > LANES_GROWTH:
         failures.append(f"lane work in one call grows with the peers: {lanes}")
     if per_slice > SLICE:
         failures.append(f"a slice: {per_slice:.2f} instructions, allowed are {SLICE}")

@@ -2,7 +2,8 @@
 
 // What instructions.py runs under callgrind: the functions whose names begin with perf_measured_
 // are counted. Arguments: the state of the tracker (off, disarmed, armed) and the lane (dc, rc,
-// fifo, ring), or bulk: puts that go in slices.
+// fifo, ring), or bulk: puts that go in slices; or what is done with lanes, and how many peers
+// there are.
 
 #include <cstdio>
 #include <cstdlib>
@@ -44,8 +45,12 @@ extern "C" [[gnu::noinline]] ucs_status_ptr_t perf_measured_put(ucp_ep_h endpoin
 }
 
 extern "C" [[gnu::noinline]] void perf_measured_lanes(ucp::Worker& worker, ucs::Time now) {
+    if (worker.lanes().has_deferred()) worker.lanes().run_deferred();
     worker.lanes().advance(now);
-    worker.lanes().run_deferred();
+}
+
+extern "C" [[gnu::noinline]] unsigned perf_measured_poll(ucp::Worker& worker) {
+    return worker.interfaces().poll();
 }
 
 ucs_status_ptr_t receive(ucp_worker_h worker, uint64_t* value, const ucp_request_param_t* param) {
@@ -182,14 +187,70 @@ void rank_many(perf::Pair& pair, size_t peers) {
     std::printf("1\n");
 }
 
+/** The same with peers that answer: a group of them gets and loses all lanes that there are, each
+ * of them at once, then another group, which sends and asks itself. */
+void move_many(perf::Pair& pair, size_t peers) {
+    constexpr size_t kGroup = 20, kOthers = 40;
+    constexpr unsigned kIntervals = 3;  // hot for so long, then silent
+    constexpr ucs::Duration kStep = std::chrono::milliseconds(5);
+    std::vector<ucp_ep_h> there, back;
+    for (size_t i = 0; i < 2 * kGroup; ++i) {
+        const unsigned index = pair.add_worker();
+        there.push_back(pair.connect(pair.worker(index).address().data()));
+        back.push_back(pair.connect(pair.worker(0).address().data(), index));
+    }
+    for (size_t i = there.size(); i < peers; ++i) there.push_back(pair.connect_to(i));
+    ucp::Worker& worker = pair.worker(0);
+    const ucp::lanes::Counters& counters = worker.lanes().negotiator().counters();
+    const ucs::UsageTracker& tracker = *worker.lanes().tracker();
+    const ucp_request_param_t none{};
+    uint64_t value = 1;
+    const auto send = [&](ucp_ep_h endpoint) {
+        const ucs_status_ptr_t status =
+            ucp_tag_send_nbx(endpoint, &value, sizeof(value), kTag, &none);
+        if (UCS_PTR_IS_PTR(status)) ucp_request_free(status);
+    };
+    size_t next = 2 * kGroup;
+    for (const size_t first : {size_t{0}, kGroup}) {
+        const std::vector<ucp_ep_h>& senders = first == 0 ? there : back;
+        const ucp::lanes::Counters before = counters;
+        for (const uint64_t begin = tracker.rounds(); tracker.rounds() < begin + 2 * kIntervals;) {
+            const bool is_hot = tracker.rounds() < begin + kIntervals;
+            for (size_t i = first; is_hot && i < first + kGroup; ++i) {
+                for (unsigned count = 0; count < 4; ++count) send(senders[i]);
+            }
+            for (size_t i = 0; i < kOthers; ++i) {
+                send(there[next]);
+                next = next + 1 < there.size() ? next + 1 : 2 * kGroup;
+            }
+            const ucs::Time now = pair.let_pass(kStep);
+            unsigned events = 0;
+            do {
+                events = 0;
+                pair.run_adapters();
+                for (unsigned i = 1; i < pair.workers(); ++i) events += pair.worker(i).progress();
+                pair.run_adapters();
+                events += perf_measured_poll(worker);
+                perf_measured_lanes(worker, now);
+            } while (events != 0 || pair.next_deadline() <= now);
+            worker.progress();
+        }
+        perf::require(counters.promotions == before.promotions + kGroup, "all are promoted");
+        perf::require(counters.demotions == before.demotions + kGroup, "all are demoted");
+    }
+    std::printf("1\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    perf::require(argc == 3, "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk, or peers COUNT");
+    perf::require(argc == 3,
+                  "arguments: off|disarmed|armed dc|rc|fifo|ring|bulk, or peers|moves COUNT");
     const std::string_view tracker = argv[1], lane = argv[2];
-    if (tracker == "peers") {
+    if (tracker == "peers" || tracker == "moves") {
         perf::Pair pair;
-        rank_many(pair, std::strtoul(argv[2], nullptr, 10));
+        const size_t peers = std::strtoul(argv[2], nullptr, 10);
+        tracker == "peers" ? rank_many(pair, peers) : move_many(pair, peers);
         return 0;
     }
     const bool is_shared_memory = lane == "fifo" || lane == "ring";

@@ -40,22 +40,37 @@ Pair::Pair(size_t estimated_endpoints, Over over)
         seams.seed = 1 + node;
         seams.components = components;
         require(ucp::Context::create(params, config, seams, &contexts_[node]) == UCS_OK, "context");
-        require(
-            ucp::Worker::create(*contexts_[node], ucp_worker_params_t{}, &workers_[node]) == UCS_OK,
-            "worker");
+        make_worker(*contexts_[node]);
     }
+}
+
+void Pair::make_worker(ucp::Context& context) {
+    require(ucp::Worker::create(context, ucp_worker_params_t{}, &workers_.emplace_back()) == UCS_OK,
+            "worker");
+}
+
+unsigned Pair::add_worker() {
+    fabric_.set_current_node(1);
+    make_worker(*contexts_[1]);
+    return static_cast<unsigned>(workers_.size() - 1);
+}
+
+ucs::Time Pair::next_deadline() const {
+    ucs::Time next = ucs::kNever;
+    for (const auto& worker : workers_) next = std::min(next, worker->next_deadline());
+    return next;
 }
 
 ucp_worker_h Pair::handle(unsigned index) {
     return ucp::wrap(workers_[index].get());
 }
 
-ucp_ep_h Pair::connect(const void* address) {
+ucp_ep_h Pair::connect(const void* address, unsigned from) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = static_cast<const ucp_address_t*>(address);
     ucp_ep_h endpoint = nullptr;
-    require(ucp_ep_create(handle(0), &params, &endpoint) == UCS_OK, "endpoint");
+    require(ucp_ep_create(handle(from), &params, &endpoint) == UCS_OK, "endpoint");
     return endpoint;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "softhca/softhca.h"
 #include "ucp/api/ucp.h"
@@ -15,8 +16,8 @@
 namespace perf {
 
 /**
- * Two workers of one process over emulated adapters or shared memory, on a clock that moves only by
- * step().
+ * Two workers of one process, or more, over emulated adapters or shared memory, on a clock that
+ * moves only by step().
  *
  * The process's UCX_* variables count, so that measurements choose transports and lanes from
  * outside. Anything that goes wrong ends the process with a message.
@@ -29,26 +30,33 @@ class Pair {
 
     ucp::Worker& worker(unsigned index) { return *workers_[index]; }
     ucp_worker_h handle(unsigned index);
-    /** A new endpoint of worker 0 to the worker with that packed address. */
-    ucp_ep_h connect(const void* address);
+    /** A new endpoint, of worker 0 if nothing is said, to the worker with that packed address. */
+    ucp_ep_h connect(const void* address, unsigned from = 0);
     /** To another worker, with that id, behind the transports of worker 1. */
     ucp_ep_h connect_to(uint64_t uuid);
     ucp_ep_h connect() { return connect(worker(1).address().data()); }
+    /** One more worker, beside worker 1. @return its index */
+    unsigned add_worker();
+    size_t workers() const { return workers_.size(); }
+    /** When a worker has something to do next. */
+    ucs::Time next_deadline() const;
 
-    /** The clock goes on, the adapters work until they are idle, both workers progress. */
+    /** The clock goes on, the adapters work until they are idle, all workers progress. */
     void step(ucs::Duration time = ucs::Duration(0));
     /** The clock goes on, and nobody looks at it. @return the time */
     ucs::Time let_pass(ucs::Duration time);
     /** The adapters work until they are idle; nobody looks at what they did. */
     void run_adapters() { fabric_.run_until_idle(); }
-    /** Both workers progress until nothing moves; the clock stands. */
+    /** All workers progress until nothing moves; the clock stands. */
     void drain();
 
   private:
+    void make_worker(ucp::Context& context);
+
     softhca::VirtualFabric fabric_;
     ucs::VirtualClock clock_;
     std::array<std::unique_ptr<ucp::Context>, 2> contexts_;
-    std::array<std::unique_ptr<ucp::Worker>, 2> workers_;
+    std::vector<std::unique_ptr<ucp::Worker>> workers_;
 };
 
 /** Ends the process unless the condition holds. */

@@ -45,6 +45,7 @@ class Actions {
     // Asks the sink for all of it. From inside one of its calls, which may be an event by itself,
     // this does nothing: the loop that made the call goes on with what was added.
     void carry_out();
+    bool are_running() const { return is_running_; }
 
   private:
     struct Action {

@@ -45,6 +45,7 @@ void Negotiator::promote(Ranking::Member& candidate, const Rank& floor) {
 }
 
 void Negotiator::demote(Ranking::Member& incumbent) {
+    --moves_left_;
     rounds_.give_up(static_cast<Link&>(incumbent), Reason::kCold);
 }
 
@@ -206,7 +207,7 @@ void Negotiator::answer_deferred() {
     };
     while (!deferred_.empty() && can_answer()) {
         Link& best = **std::max_element(deferred_.begin(), deferred_.end(), is_worse);
-        if (best.state != LinkState::kIdle) return;
+        if (best.state != LinkState::kIdle || !may_move()) return;
         const Link::Deferred asked = take(best);
         decide(best, asked);
     }
@@ -217,6 +218,8 @@ void Negotiator::answer_deferred() {
             if (!link.waits_long) ++context_.counters.deferrals;
             link.waits_long = true;
             ++i;
+        } else if (!may_move()) {
+            return;
         } else {
             deny(link, take(link).epoch, DenyReason::kBusy, {});
         }

@@ -58,7 +58,7 @@ bool KeptLanes::drop_oldest() {
 }
 
 void KeptLanes::drop_expired() {
-    while (deadline() <= context_.now) drop_oldest();
+    if (deadline() <= context_.now) drop_oldest();
 }
 
 void KeptLanes::close() {

@@ -39,6 +39,7 @@ class KeptLanes {
     void drop(const LinkId& link);
     // @return false if all that are kept, if any, are pinned
     bool drop_oldest();
+    // The oldest, if it has been kept for long enough.
     void drop_expired();
     // From now on none is kept.
     void close();

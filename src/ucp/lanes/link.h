@@ -50,9 +50,9 @@ constexpr bool in_round(LinkState state) {
     return state != LinkState::kIdle && state != LinkState::kReleasing;
 }
 
-// A kept lane that the round names must not go.
+// A kept lane that the round names must not go. Of a request that was taken back nothing comes.
 constexpr bool pins_kept(LinkState state) {
-    return state >= LinkState::kRequested && state <= LinkState::kCommitted;
+    return state == LinkState::kRequested || state == LinkState::kCommitted;
 }
 
 // A transition that only the peer can bring about.

@@ -166,19 +166,31 @@ void Negotiator::expire(Link& link) {
 // an own request.
 void Negotiator::make_progress() {
     step_down_touched();
+    is_behind_ = false;
     // With a part of an interval's scores its first links would win for being the first.
     const bool may_decide = !is_unsettled_ && !scores_are_partial_;
     if (may_decide) {
         free_booked_slots();
-        scoreboard_.ranking().demote_cold(*this);
+        if (!scoreboard_.ranking().demote_cold(*this, moves_left_)) is_behind_ = true;
         answer_deferred();
     }
-    make_lanes();
+    // Messages that came together may make room for many lanes.
+    if (!is_unsettled_) make_lanes();
     // One request at a time.
     if (may_decide && !closing_ && (outstanding() == nullptr || yields_request())) {
         scoreboard_.ranking().promote_best(*this);
     }
     keep_deadlines();
+}
+
+// @return false if what is due must wait for the next call
+bool Negotiator::may_move(unsigned moves) {
+    if (moves_left_ < moves) {
+        is_behind_ = true;
+        return false;
+    }
+    moves_left_ -= moves;
+    return true;
 }
 
 void Negotiator::step_down_touched() {
@@ -204,7 +216,7 @@ void Negotiator::make_lanes() {
         // One that has waited for long.
         if (next == nullptr) next = ranking.best_of(Role::kIncumbent, is_committed);
         auto& link = static_cast<Link&>(*next);
-        if (!find_slot(link)) return;
+        if (!find_slot(link) || !may_move(kMovesOfALane)) return;
         rounds_.create(link);
     }
 }
@@ -248,7 +260,7 @@ Time Negotiator::deadline_of(const Link& link) const {
 }
 
 Time Negotiator::next_deadline() const {
-    if (scores_are_partial_ || is_unsettled_) return context_.now;
+    if (scores_are_partial_ || is_unsettled_ || is_behind_) return context_.now;
     const Time deadline = by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
     return std::min(deadline, kept_.deadline());
 }

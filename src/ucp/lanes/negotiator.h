@@ -111,6 +111,8 @@ class Negotiator final : private Ranking::Listener {
     std::size_t kept() const { return kept_.size(); }
     // What a link must reach to be admitted to a free slot.
     Score admission() const { return scoreboard_.ranking().admission(); }
+    // Something that is due waits for the next advance(), since one call does only so much.
+    bool is_behind() const { return is_behind_; }
     // True while all that must hold, holds; for tests.
     bool consistent() const;
 
@@ -118,7 +120,10 @@ class Negotiator final : private Ranking::Listener {
     // Brackets every event: what it makes possible is done, then the actions are carried out.
     class Event {
       public:
-        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {}
+        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {
+            // What the sink does while it is asked is a part of the event that asked.
+            if (!negotiator.context_.actions.are_running()) negotiator.moves_left_ = kMostMoves;
+        }
         Event(Event&&) = delete;
         ~Event() {
             negotiator_.make_progress();
@@ -137,6 +142,12 @@ class Negotiator final : private Ranking::Listener {
         Link, boost::intrusive::key_of_value<DeadlineOf>,
         boost::intrusive::member_hook<Link, boost::intrusive::set_member_hook<>,
                                       &Link::by_deadline>>;
+
+    // What one event does at most for the links that something is due for, in moves of some 5,000
+    // instructions: to answer or demote one is a move, to make its lane is two, since much may
+    // follow at once. advance() goes on with the rest.
+    static constexpr unsigned kMostMoves = 3, kMovesOfALane = 2;
+    bool may_move(unsigned moves = 1);
 
     // negotiator.cc: records, time, events.
     Link* lookup(Peer peer);
@@ -189,8 +200,10 @@ class Negotiator final : private Ranking::Listener {
     bool scores_are_partial_ = false;  // some of this interval's are still to come
     bool closing_ = false;
     bool is_unsettled_ = false;
-    std::vector<Link*> deferred_;  // those with a request of the peer that is to be answered
-    ByDeadline by_deadline_;       // those that time does something to
+    unsigned moves_left_ = kMostMoves;  // of the event under way
+    bool is_behind_ = false;            // more are due
+    std::vector<Link*> deferred_;       // those with a request of the peer that is to be answered
+    ByDeadline by_deadline_;            // those that time does something to
 };
 
 }  // namespace ucp::lanes

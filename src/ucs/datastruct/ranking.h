@@ -151,11 +151,14 @@ class Ranking {
         return found == all.end() ? nullptr : &*found;
     }
 
-    // Demotes the incumbents that are not worth their place any more, worst first.
-    void demote_cold(Listener& listener) {
+    // Demotes the incumbents that are not worth their place any more, worst first, `most` of them
+    // at most. @return false if there are others
+    bool demote_cold(Listener& listener, size_t most) {
         const Score least = std::max<Score>(1, least_of(2 * options_.places) / 2);
-        while (Member* worst = worst_incumbent()) {
-            if (worst->standing.rank.score >= least) return;
+        for (;; --most) {
+            Member* worst = worst_incumbent();
+            if (worst == nullptr || worst->standing.rank.score >= least) return true;
+            if (most == 0) return false;
             listener.demote(*worst);
             assert(worst_incumbent() != worst);
         }

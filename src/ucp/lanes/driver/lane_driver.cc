@@ -115,6 +115,8 @@ void LaneDriver::tick() {
 }
 
 void LaneDriver::advance(ucs::Time now) {
+    // What messages have led to is enough for one call, and so is a step of a ranking.
+    bool may_decide = !std::exchange(has_decided_, false);
     if (tracker_) {
         const bool was_armed = tracker_->armed();
         tracker_->progress(now);
@@ -125,12 +127,13 @@ void LaneDriver::advance(ucs::Time now) {
         if (tracker_->rounds() != seen_rounds_) {
             seen_rounds_ = tracker_->rounds();
             begin_ranking(now);
-        } else if (ranking_.step != Ranking::Step::kNone) {
+        } else if (may_decide && ranking_.step != Ranking::Step::kNone) {
             // A program that seldom calls progress gets it over with.
             const bool is_late = now - ranking_.begun > config_.switch_interval / 8;
             do {
                 go_on_ranking();
             } while (is_late && ranking_.step != Ranking::Step::kNone);
+            may_decide = false;
         }
     }
     if (now >= next_full_look_) [[unlikely]]
@@ -138,7 +141,7 @@ void LaneDriver::advance(ucs::Time now) {
     // With a part of an interval's scores its first link would win for being the first.
     const bool is_ranking =
         ranking_.step != Ranking::Step::kNone || (tracker_ && tracker_->is_closing());
-    if (!is_ranking && lane_time(now) >= negotiator_.next_deadline())
+    if (may_decide && !is_ranking && lane_time(now) >= negotiator_.next_deadline())
         negotiator_.advance(lane_time(now));
 }
 
@@ -278,9 +281,10 @@ void LaneDriver::run_deferred() {
         LaneState* state = endpoint->lane_state();
         if (state != nullptr && state->flush.due) try_flush(*state);
     }
-    std::vector<Buried> buried;
-    buried.swap(graveyard_);
-    for (Buried& grave : buried) {
+    // A queue pair takes an adapter long: one in a call, and none beside decisions.
+    if (!graveyard_.empty() && !has_heard_) {
+        Buried grave = std::move(graveyard_.front());
+        graveyard_.erase(graveyard_.begin());
         grave.state->dedicated.reset();
         grave.state->share.give_back();
         // A flush that was given up may still call back.
@@ -290,6 +294,7 @@ void LaneDriver::run_deferred() {
         tick();
         negotiator_.on_lane_destroyed(grave.peer);
     }
+    if (!graveyard_.empty()) has_deferred_ = true;
     std::erase_if(abandoned_,
                   [](const auto& state) { return !state->fence.running && !state->flush.running; });
     std::vector<lanes::Peer> forget;
@@ -300,6 +305,7 @@ void LaneDriver::run_deferred() {
     }
     if (has_heard_) {
         has_heard_ = false;
+        has_decided_ = true;
         tick();
         negotiator_.settle();
     }

@@ -202,7 +202,8 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::vector<FullLane> full_lanes_;
     ucs::Time next_full_look_ = ucs::kNever;
     bool has_deferred_ = false;
-    bool has_heard_ = false;  // messages of peers since the last decisions
+    bool has_heard_ = false;    // messages of peers since the last decisions
+    bool has_decided_ = false;  // and this call of progress has taken them
 
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;

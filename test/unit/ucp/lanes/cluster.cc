@@ -81,9 +81,11 @@ void Node::create_lane(Peer peer) {
 void Node::connect_lane(Peer peer, std::span<const std::uint8_t> address) {
     std::uint64_t remote = 0;
     for (std::size_t i = 0; i < 8; ++i) remote |= std::uint64_t{address[i]} << (8 * i);
-    cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote] {
+    const std::uint64_t uid = endpoints[peer].uid;
+    cluster_.tell(index, cluster_.delay(0, 100 * kMicrosecond), [this, peer, remote, uid] {
         if (dead || !negotiator.find(peer)) return;
         Endpoint& endpoint = endpoints[peer];
+        if (endpoint.uid != uid) return;  // that lane has gone meanwhile
         const bool is_stranger =
             endpoint.was_connected_to != 0 && endpoint.was_connected_to != remote;
         if (!is_stranger && negotiator.find(peer)->state == LinkState::kConnecting) {
@@ -165,8 +167,9 @@ void Node::destroy_lane(Peer peer) {
 }
 
 void Node::start_tx_switch(Peer peer, const Message& mark) {
-    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, mark] {
-        if (!usable(peer) || !negotiator.switch_of(peer)) return;
+    const std::uint64_t uid = endpoints[peer].uid;
+    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, mark, uid] {
+        if (!usable(peer) || !negotiator.switch_of(peer) || endpoints[peer].uid != uid) return;
         send(peer, mark);
         negotiator.on_marker_posted(peer);
         pump(peer);
@@ -174,8 +177,9 @@ void Node::start_tx_switch(Peer peer, const Message& mark) {
 }
 
 void Node::stop_tx_and_mark(Peer peer, const Message& dmark) {
-    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, dmark] {
-        if (!usable(peer) || !negotiator.switch_of(peer)) return;
+    const std::uint64_t uid = endpoints[peer].uid;
+    cluster_.tell(index, cluster_.delay(0, 50 * kMicrosecond), [this, peer, dmark, uid] {
+        if (!usable(peer) || !negotiator.switch_of(peer) || endpoints[peer].uid != uid) return;
         Packet packet{Packet::Kind::kControl, LaneKind::kDedicated, 0, 0, {}};
         packet.bytes.resize(encoded_size(dmark));
         encode(dmark, packet.bytes);

@@ -210,6 +210,9 @@ class World::Node final : public ucp::lanes::Sink {
         Endpoint& endpoint = endpoints[peer];
         const Lane what = std::exchange(endpoint.due, Lane::kNone);
         const Link* link = negotiator.find(peer);
+        note(peer, what <= Lane::kTaking       ? is_good ? "lane made" : "lane not made"
+                   : what == Lane::kConnecting ? is_good ? "lane connected" : "lane not connected"
+                                               : "lane gone");
         switch (what) {
             case Lane::kCreating:
             case Lane::kTaking: {
@@ -269,6 +272,7 @@ class World::Node final : public ucp::lanes::Sink {
         Endpoint& endpoint = endpoints[peer];
         const Message marker = *std::exchange(endpoint.marking, std::nullopt);
         if (!usable(peer) || negotiator.switch_of(peer) == nullptr) return;
+        note(peer, endpoint.is_dmark ? "DMARK posted" : "MARK posted");
         if (endpoint.is_dmark) {
             post_dedicated(peer, control(marker));
             endpoint.flushing = true;
@@ -283,6 +287,7 @@ class World::Node final : public ucp::lanes::Sink {
     void flush_lane(Peer) override {}  // it includes the marker, and begins with that
     void flushed(Peer peer) {
         endpoints[peer].flushing = false;
+        note(peer, "flushed");
         negotiator.on_flushed(peer);
     }
 
@@ -380,18 +385,21 @@ class World::Node final : public ucp::lanes::Sink {
         take(from, packet, lane);
     }
 
+    // That happens to the link in its state.
+    void note(Peer peer, const std::string& what) {
+        if (world.reached == nullptr) return;
+        const Link* link = negotiator.find(peer);
+        world.reached->insert({link ? link->state : LinkState::kIdle, what});
+    }
+
     void take(Peer from, const Packet& packet, LaneKind lane) {
         Endpoint& endpoint = endpoints[from];
         if (packet.number == 0) {
             const Link* link = negotiator.find(from);
-            if (world.reached != nullptr) {
-                world.reached->insert(
-                    {link ? link->state : LinkState::kIdle,
-                     std::string(name(packet.message.type)) +
-                         (link && packet.message.epoch != link->epoch && packet.message.epoch != 0
-                              ? " of another round"
-                              : "")});
-            }
+            const Epoch epoch = packet.message.epoch;
+            const bool is_old = link != nullptr && epoch != link->epoch && epoch != 0;
+            note(from,
+                 std::string(name(packet.message.type)) + (is_old ? " of another round" : ""));
             is_unsettled = true;
             if (negotiator.on_message(from, packet.message) != UCS_OK) {
                 world.fail(std::string("violation: ") + name(packet.message.type));
@@ -417,6 +425,10 @@ class World::Node final : public ucp::lanes::Sink {
     void advance(Time to) {
         now = std::max(now, to);
         is_unsettled = false;
+        for (const auto& [peer, link] : negotiator.links()) {
+            if (link.patience_ends <= now) note(peer, "patience over");
+            if (link.timer <= now) note(peer, "timer");
+        }
         negotiator.advance(now);
     }
 
@@ -463,7 +475,7 @@ std::vector<Event> World::events() const {
             all.push_back(
                 {kind, self, static_cast<std::uint8_t>(peer), static_cast<std::uint8_t>(value)});
         };
-        if (node->is_unsettled) add(Kind::kSettle, self);
+        if (node->is_unsettled || node->negotiator.is_behind()) add(Kind::kSettle, self);
         for (const auto& [peer, endpoint] : node->endpoints) {
             const std::pair to_self(peer, node->index), from_self(node->index, peer);
             const auto waits = [&](const auto& queues, const auto& pair) {
@@ -540,6 +552,7 @@ void World::apply(const Event& event) {
         case Kind::kMeasure: {
             const auto score = to_measure_.extract({node.index, peer}).mapped();
             const ucp::lanes::Measured measured{peer, score, 0};
+            node.note(peer, "score");
             node.negotiator.on_scores({&measured, 1});
             break;
         }
@@ -571,12 +584,14 @@ void World::apply(const Event& event) {
         case Kind::kNotice:
             if (event.value == 1) {
                 nodes_[peer]->to_break.erase(node.index);
+                node.note(peer, "lane failed");
                 node.negotiator.on_lane_failed(peer, UCS_ERR_ENDPOINT_TIMEOUT);
                 break;
             }
             nodes_[peer]->endpoints[node.index].told = false;
             endpoint.failed = true;
             endpoint.closing = false;
+            node.note(peer, "peer died");
             node.negotiator.on_peer_died(peer);
             scalable_.erase({node.index, peer});
             dedicated_.erase({node.index, peer});
@@ -588,16 +603,19 @@ void World::apply(const Event& event) {
         case Kind::kChange: {
             --left_.changes;
             const ucp::lanes::Measured measured{peer, plan_.values[event.value], 0};
+            node.note(peer, "score");
             node.negotiator.on_scores({&measured, 1});
             break;
         }
         case Kind::kPolicy:
             --left_.policies;
+            node.note(peer, "policy");
             node.negotiator.set_policy(peer, static_cast<Policy>(event.value));
             break;
         case Kind::kClose:
             --left_.closes;
             endpoint.closing = true;
+            node.note(peer, "close");
             node.negotiator.on_close(peer);
             break;
         case Kind::kDie:
@@ -615,15 +633,18 @@ void World::apply(const Event& event) {
             endpoint.broken = theirs.broken = true;
             endpoint.closing = false;
             endpoint.posted = endpoint.wanted;
+            node.note(peer, "peer died");
             node.negotiator.on_peer_died(peer);
             break;
         }
         case Kind::kBreak:
             --left_.breaks;
+            node.note(peer, "lane failed");
             node.negotiator.on_lane_failed(peer, UCS_ERR_ENDPOINT_TIMEOUT);
             break;
         case Kind::kFull:
             --left_.fulls;
+            node.note(peer, "lane full");
             node.negotiator.on_lane_full(peer);
             break;
         case Kind::kTick:
@@ -696,6 +717,7 @@ std::string World::encode() const {
         out.add(node->dead);
         if (node->dead) continue;
         out.add(node->is_unsettled);
+        out.add(node->negotiator.is_behind());
         out.add(node->ticks);
         for (const auto& [peer, endpoint] : node->endpoints) {
             const auto pair = std::minmax({node->index, static_cast<std::size_t>(peer)});

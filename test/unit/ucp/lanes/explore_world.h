@@ -85,7 +85,7 @@ struct Event {
 };
 std::string describe(const Event& event);
 
-// Pairs of what a link was and what came, at either end.
+// Pairs of what a link was and what happened to it, at either end.
 using Reached = std::set<std::pair<LinkState, std::string>>;
 
 // A few workers, the lanes between them as queues, and nothing that chance decides: what happens

@@ -123,6 +123,31 @@ TEST_F(LanesKept, ItGoesWhenItsTimeIsOver) {
     EXPECT_EQ(0u, negotiator_->kept());
 }
 
+// Else a peer that does not answer would take a place beside the cap from others.
+TEST_F(LanesKept, ARequestThatWasTakenBackPinsNoLane) {
+    start(worker_);
+    keep(kPeer);
+    ask(kPeer);
+    for (int pings = 0; pings < 2; ++pings) advance(config_.wait_timeout);
+    ASSERT_EQ(LinkState::kWithdrawing, state());
+    advance(config_.keep);
+    EXPECT_EQ(0u, negotiator_->kept());
+    deliver(Type::kAccept);
+    EXPECT_EQ(0u, negotiator_->held());
+    EXPECT_TRUE(negotiator_->consistent());
+}
+
+TEST_F(LanesKept, OfThoseWhoseTimeIsOverOneGoesAtATime) {
+    start(worker_, 2);
+    for (const Peer peer : {kPeer, kOther}) keep(peer);
+    sink_->take();
+    advance(config_.keep);
+    EXPECT_EQ(1u, negotiator_->kept());
+    EXPECT_LE(negotiator_->next_deadline(), now_);
+    advance(0);
+    EXPECT_EQ(0u, negotiator_->kept());
+}
+
 TEST_F(LanesKept, ItGoesWithItsPeerAndWithItsWorkerButNotWithTheEndpoint) {
     start(worker_);
     keep(kPeer);

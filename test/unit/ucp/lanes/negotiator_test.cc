@@ -67,6 +67,7 @@ TEST_F(LanesNegotiator, OfRequestsInOneInboxTheBestWins) {
     negotiator_->on_message(kPeer, good);
     negotiator_->on_message(kOther, better);
     negotiator_->settle();
+    advance(0);
     EXPECT_EQ("3:ACCEPT 2:DENY 3:create", sink_->take());
 }
 
@@ -173,6 +174,7 @@ TEST_F(LanesNegotiator, DefersTheBetterRequestAndDeniesTheRest) {
     hear(5, best);
     EXPECT_EQ("", sink_->take());
     deliver(Type::kDeny);
+    advance(0);
     EXPECT_EQ("5:ACCEPT 4:DENY 5:create", sink_->take());
 }
 
@@ -514,6 +516,72 @@ TEST_F(LanesNegotiator, EqualsThatWereDeniedTogetherDoNotAskTogether) {
         hear(peer, denial(peer));
     }
     EXPECT_NE(negotiator_->find(kPeer)->retry_at, negotiator_->find(kOther)->retry_at);
+}
+
+// No call of progress takes long, however many links there is something to do for.
+class LanesManyAtOnce : public NegotiatorFixture {
+  protected:
+    static constexpr Peer kFirst = 2, kEnd = 10;
+    static constexpr std::ptrdiff_t kMost = 3;  // links in a call
+
+    // How many links the sink was asked to do that for, in each call until nothing is due.
+    std::vector<std::ptrdiff_t> in_each_call(const std::string& what) {
+        std::vector<std::ptrdiff_t> counts;
+        do {
+            const std::string asked = sink_->take() + ' ';
+            std::ptrdiff_t count = 0;
+            for (std::size_t at = 0; (at = asked.find(what, at)) != std::string::npos; ++at)
+                ++count;
+            counts.push_back(count);
+            EXPECT_TRUE(negotiator_->consistent());
+            if (negotiator_->next_deadline() > now_) return counts;
+            advance(0);
+        } while (counts.size() < 100);
+        return counts;
+    }
+};
+
+TEST_F(LanesManyAtOnce, ColdLinksAreDemotedAFewAtATime) {
+    start(worker_, 8);
+    std::vector<Measured> cold;
+    for (Peer peer = kFirst; peer < kEnd; ++peer) {
+        climb(peer, LinkState::kEstablished);
+        cold.push_back({peer, 0, 0});
+    }
+    sink_->take();
+    negotiator_->on_scores(cold);
+    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMost, kMost, 2}), in_each_call(":stop "));
+}
+
+TEST_F(LanesManyAtOnce, RequestsAreAnsweredAFewAtATime) {
+    start(worker_, 8);
+    for (Peer peer = kFirst; peer < kEnd; ++peer) {
+        negotiator_->on_message(peer, message(Type::kRequest, peer));
+    }
+    negotiator_->settle();
+    std::ptrdiff_t sum = 0;
+    const std::vector<std::ptrdiff_t> accepted = in_each_call(":ACCEPT ");
+    for (const std::ptrdiff_t count : accepted) {
+        EXPECT_LE(count, kMost);
+        sum += count;
+    }
+    EXPECT_EQ(8, sum);
+    for (Peer peer = kFirst; peer < kEnd; ++peer) {
+        EXPECT_EQ(LinkState::kCreating, state(peer));
+    }
+}
+
+// Those that nobody can have a slot for are denied no faster.
+TEST_F(LanesManyAtOnce, RequestsAreDeniedAFewAtATime) {
+    start(worker_);
+    bring_to(LinkState::kRequested);
+    for (Peer peer = kFirst + 1; peer < kEnd; ++peer) {
+        Message request = message(Type::kRequest, peer);
+        request.estimate = 50;  // below the own one
+        negotiator_->on_message(peer, request);
+    }
+    negotiator_->settle();
+    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMost, kMost, 1}), in_each_call(":DENY "));
 }
 
 TEST_F(LanesNegotiator, TheWindowIsTheSmallerOfBothEnds) {

@@ -50,7 +50,7 @@ class RankingTest : public ::testing::Test, public Ranks::Listener {
     // What was promoted (id) and demoted (-id).
     std::vector<int> rank() {
         events_.clear();
-        ranking_->demote_cold(*this);
+        ranking_->demote_cold(*this, SIZE_MAX);
         while (ranking_->promote_best(*this)) continue;
         return events_;
     }
@@ -175,6 +175,17 @@ TEST_F(RankingTest, TheColdGoThoughNobodyWantsTheirPlaceWorstFirst) {
     put(2, 49, Role::kIncumbent);
     put(3, 20, Role::kIncumbent);
     EXPECT_EQ(rank(), (std::vector<int>{-3, -2}));
+}
+
+TEST_F(RankingTest, OfTheColdGoAsManyAsAreAskedFor) {
+    start({.places = 3, .min_score = 100});
+    for (const int id : {1, 2, 3}) put(id, 10, Role::kIncumbent);
+    EXPECT_FALSE(ranking_->demote_cold(*this, 0));
+    EXPECT_FALSE(ranking_->demote_cold(*this, 2));
+    EXPECT_EQ(events_, (std::vector<int>{-1, -2}));
+    EXPECT_TRUE(ranking_->demote_cold(*this, 1));
+    EXPECT_EQ(events_, (std::vector<int>{-1, -2, -3}));
+    EXPECT_TRUE(ranking_->demote_cold(*this, 0));
 }
 
 TEST_F(RankingTest, AtRestNobodyBeatsAnybodyWhateverTheChanges) {

@@ -151,7 +151,7 @@ class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Listener {
                               ? Ranks::Role::kIncumbent
                               : Ranks::Role::kCandidate);
         }
-        ranking.demote_cold(*this);
+        ranking.demote_cold(*this, SIZE_MAX);
         while (ranking.promote_best(*this)) continue;
         for (const auto& [id, score] : scores) {
             if (score == 0) leave(id);
