@@ -104,6 +104,8 @@ class Negotiator final : private Ranking::Listener {
             function(static_cast<const Link&>(member));
         });
     }
+    // There was no memory for something that is wanted of the sink: the next event tries again.
+    bool waits_for_memory() const { return context_.actions.are_waiting(); }
     const Counters& counters() const { return context_.counters; }
     const Config& config() const { return context_.config; }
     std::uint32_t held() const { return rounds_.held(); }
@@ -118,7 +120,9 @@ class Negotiator final : private Ranking::Listener {
     // Brackets every event: what it makes possible is done, then the actions are carried out.
     class Event {
       public:
-        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {}
+        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {
+            negotiator.context_.actions.make_room();
+        }
         Event(Event&&) = delete;
         ~Event() {
             negotiator_.make_progress();
