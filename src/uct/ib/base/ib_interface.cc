@@ -210,13 +210,26 @@ unsigned IbInterface::poll_receives() {
     if (!kept_receives_.empty()) [[unlikely]] {
         std::vector<ibv_wc> kept;
         kept.swap(kept_receives_);
-        for (const ibv_wc& completion : kept) arrived(completion);
+        take(kept);
         return static_cast<unsigned>(kept.size());
     }
     const int found =
         ibv_poll_cq(receive_cq_.get(), static_cast<int>(config_.rx_max_poll), completions);
-    for (int i = 0; i < found; ++i) arrived(completions[i]);
-    return static_cast<unsigned>(std::max(found, 0));
+    const auto count = static_cast<unsigned>(std::max(found, 0));
+    take(std::span(completions).first(count));
+    return count;
+}
+
+/** What a handler that throws leaves of them comes first in the next call. */
+void IbInterface::take(std::span<const ibv_wc> completions) {
+    size_t taken = 0;
+    try {
+        while (taken < completions.size()) arrived(completions[taken++]);
+    } catch (...) {
+        const auto rest = completions.subspan(taken);
+        kept_receives_.insert(kept_receives_.begin(), rest.begin(), rest.end());
+        throw;
+    }
 }
 
 unsigned IbInterface::poll_sends() {
