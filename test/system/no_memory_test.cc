@@ -7,8 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -958,6 +960,83 @@ TEST_P(NoMemory, SystemCallsOfPromotions) {
     each([](Pair& pair) { pair.open_and_connect(); },
          [&](Pair& pair) { had_lane = change_lanes(pair); }, 1, Resource::kSystem);
     EXPECT_TRUE(had_lane) << "with all system calls";
+}
+
+/** A client calls a listener, and both exchange a word over the endpoints of that call. */
+void call_listener(Pair& pair) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ucp_conn_request_h request = nullptr;
+    ucp_listener_params_t listening{};
+    listening.field_mask =
+        UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+    listening.sockaddr = {reinterpret_cast<const sockaddr*>(&where), sizeof(where)};
+    listening.conn_handler = {[](ucp_conn_request_h called, void* arg) {
+                                  *static_cast<ucp_conn_request_h*>(arg) = called;
+                              },
+                              &request};
+    ucp_listener_h listener = nullptr;
+    if (ucp_listener_create(pair.worker(1), &listening, &listener) != UCS_OK) return;
+    ucp_listener_attr_t attr{};
+    attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+    EXPECT_EQ(ucp_listener_query(listener, &attr), UCS_OK);
+
+    const auto end_of = [](ucp_ep_h endpoint) {
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        void* const closing = endpoint == nullptr ? nullptr : ucp_ep_close_nbx(endpoint, &force);
+        if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+    };
+    int errors = 0;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                        UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
+                          &errors};
+    params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    params.sockaddr = {reinterpret_cast<const sockaddr*>(&attr.sockaddr), sizeof(sockaddr_in)};
+    ucp_ep_h client = nullptr, server = nullptr;
+    if (ucp_ep_create(pair.worker(0), &params, &client) == UCS_OK) {
+        EXPECT_TRUE(pair.until([&] { return request != nullptr || errors != 0; }))
+            << "a call hangs";
+        if (request != nullptr) {
+            params.field_mask =
+                UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_CONN_REQUEST;
+            params.conn_request = request;
+            const ucs_status_t accepted = ucp_ep_create(pair.worker(1), &params, &server);
+            uint64_t sent = 7, received = 0;
+            void* const receiving = ucp_tag_recv_nbx(pair.worker(1), &received, sizeof(received), 6,
+                                                     UINT64_MAX, &kNothing);
+            void* const sending = ucp_tag_send_nbx(client, &sent, sizeof(sent), 6, &kNothing);
+            const auto is_over = [&] {
+                return !UCS_PTR_IS_PTR(receiving) ||
+                       ucp_request_check_status(receiving) != UCS_INPROGRESS;
+            };
+            EXPECT_TRUE(pair.until([&] { return is_over() || errors != 0; }))
+                << "a word is lost silently; accepted: " << ucs_status_string(accepted);
+            if (!is_over()) ucp_request_cancel(pair.worker(1), receiving);
+            end_of(std::exchange(client, nullptr));
+            pair.finish(sending);
+            if (pair.finish(receiving) == UCS_OK) {
+                EXPECT_EQ(received, sent);
+            }
+        }
+        end_of(client);
+        end_of(server);
+    }
+    for (int round = 0; round < 10; ++round) pair.step();
+    ucp_listener_destroy(listener);
+}
+
+TEST_P(NoMemory, ClientsOfListeners) {
+    if (std::string(GetParam()) != "tcp") GTEST_SKIP() << "they meet over sockets";
+    for (const Resource resource : {Resource::kMemory, Resource::kSystem}) {
+        each([](Pair& pair) { pair.open_and_connect(); }, call_listener, 1, resource);
+        if (HasFailure()) return;
+    }
 }
 
 // A read is refused by a peer that has no memory for its answer, and nothing else is.
