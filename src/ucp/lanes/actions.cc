@@ -29,7 +29,7 @@ void Actions::notify(Peer peer, const Change& change) {
 }
 
 void Actions::carry_out() {
-    if (is_running_) return;
+    if (is_running_ || waiting_.empty()) return;
     is_running_ = true;
     std::size_t done = 0;
     for (bool goes = true; goes && done < waiting_.size();) {
@@ -44,17 +44,12 @@ void Actions::carry_out() {
             goes = false;
         }
     }
-    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
-    is_running_ = false;
-}
-
-void Actions::make_room() {
-    if (waiting_.capacity() - waiting_.size() >= kRoom / 2) return;
-    try {
-        waiting_.reserve(2 * waiting_.capacity());
-    } catch (const std::bad_alloc&) {
-        // What there is may do.
+    if (done == waiting_.size()) [[likely]] {
+        waiting_.clear();
+    } else {
+        waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
     }
+    is_running_ = false;
 }
 
 }  // namespace ucp::lanes

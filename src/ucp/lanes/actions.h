@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -8,6 +10,12 @@
 #include "ucp/lanes/sink.h"
 
 namespace ucp::lanes {
+
+// Room for `count` in all. Throws before anything has changed.
+template <typename T>
+void reserve_for(std::vector<T>& items, std::size_t count) {
+    if (items.capacity() < count) items.reserve(std::max(count, 2 * items.capacity()));
+}
 
 // What the events so far have led to and the sink has not been asked for yet, in order.
 class Actions {
@@ -48,8 +56,8 @@ class Actions {
     // the next time, and its endpoint fails if that is so for kMostTries on end.
     void carry_out();
     bool are_waiting() const { return !waiting_.empty() && !is_running_; }
-    // As much as events lead to usually: nothing may be left out in the middle of one.
-    void make_room();
+    // For events about so many links at a time: nothing may be left out in the middle of one.
+    void make_room(std::size_t links) { reserve_for(waiting_, kRoom + links); }
 
   private:
     struct Action {

@@ -98,8 +98,9 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     const PeerId id = sink_.identify(peer);
     if (id.worker == context_.worker) return nullptr;
     // What events about all links take of these is there from now on.
-    context_.touched.reserve(links_.size() + 1);
-    deferred_.reserve(links_.size() + 1);
+    context_.actions.make_room(links_.size() + 1);
+    reserve_for(context_.touched, links_.size() + 1);
+    reserve_for(deferred_, links_.size() + 1);
     Link& link = links_[peer];
     link.peer = peer;
     link.low_end = context_.worker < id.worker;
@@ -501,6 +502,7 @@ void Negotiator::on_close(Peer peer) {
 }
 
 void Negotiator::withdraw_all() {
+    context_.actions.make_room(4 * links_.size());
     Event event(*this);
     closing_ = true;
     kept_.close();

@@ -120,9 +120,7 @@ class Negotiator final : private Ranking::Listener {
     // Brackets every event: what it makes possible is done, then the actions are carried out.
     class Event {
       public:
-        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {
-            negotiator.context_.actions.make_room();
-        }
+        explicit Event(Negotiator& negotiator) : negotiator_(negotiator) {}
         Event(Event&&) = delete;
         ~Event() {
             negotiator_.make_progress();
