@@ -7,8 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -17,6 +19,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdarg>
@@ -402,6 +406,10 @@ class Pair {
     /** To the end of an operation, or until an endpoint has failed and it did not end soon. */
     ucs_status_t finish(ucs_status_ptr_t operation, bool is_receive = false,
                         ucs_status_ptr_t sending = nullptr) {
+        return finish_at(target(), operation, is_receive, sending);
+    }
+    ucs_status_t finish_at(size_t index, ucs_status_ptr_t operation, bool is_receive = false,
+                           ucs_status_ptr_t sending = nullptr) {
         if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
         const auto is_over = [&] { return ucp_request_check_status(operation) != UCS_INPROGRESS; };
         const auto is_refused = [&] {
@@ -417,7 +425,7 @@ class Pair {
                 << "a message is lost silently";
             for (int count = 0; count < 200 && !is_over(); ++count) step();
             // One that has found its message ends with that; one that waits for it, here.
-            if (!is_over()) ucp_request_cancel(sides_[target()].worker, operation);
+            if (!is_over()) ucp_request_cancel(sides_[index].worker, operation);
             until(is_over);
         }
         EXPECT_TRUE(is_over()) << (is_receive ? "a receive hangs" : "an operation hangs");
@@ -485,6 +493,12 @@ class NoMemory : public ::testing::TestWithParam<const char*> {
         }
         positions_ += static_cast<int>(k - 2);
         RecordProperty("positions", positions_);
+    }
+
+    /** Is there a dedicated transport beside the scalable one? */
+    static bool has_lanes() {
+        const std::string transport = GetParam();
+        return transport == "sm" || transport == "dc";
     }
 
     int positions_ = 0;  //!< at which something has failed, in all steps of the test
@@ -798,6 +812,39 @@ TEST_P(NoMemory, RemoteMemory) {
     each([](Pair& pair) { pair.open_and_connect(); }, access_remote_memory);
 }
 
+/** Memory of the receiver's, with its key at the sender, and bytes for it. */
+class Shared {
+  public:
+    Shared(Pair& pair, size_t length)
+        : content(pattern(length, 5)), bytes(length), context_(pair.context(pair.target())) {
+        ucp_mem_map_params_t map{};
+        map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+        map.address = bytes.data();
+        map.length = length;
+        EXPECT_EQ(ucp_mem_map(context_, &map, &memory_), UCS_OK);
+        void* packed = nullptr;
+        size_t size = 0;
+        EXPECT_EQ(ucp_rkey_pack(context_, memory_, &packed, &size), UCS_OK);
+        EXPECT_EQ(ucp_ep_rkey_unpack(pair.endpoint(0), packed, &key_), UCS_OK);
+        ucp_rkey_buffer_release(packed);
+    }
+    ~Shared() {
+        ucp_rkey_destroy(key_);
+        ucp_mem_unmap(context_, memory_);
+    }
+    Shared(const Shared&) = delete;
+    uint64_t address() const { return reinterpret_cast<uintptr_t>(bytes.data()); }
+    ucp_rkey_h key() const { return key_; }
+
+    const std::vector<uint8_t> content;
+    std::vector<uint8_t> bytes;
+
+  private:
+    ucp_context_h context_;
+    ucp_mem_h memory_ = nullptr;
+    ucp_rkey_h key_ = nullptr;
+};
+
 void close_in_peace(Pair& pair) {
     uint64_t word = 1;
     pair.finish(ucp_tag_send_nbx(pair.endpoint(0), &word, sizeof(word), 5, &kNothing));
@@ -825,6 +872,269 @@ TEST_P(NoMemory, SystemCallsOfTransfers) {
         if (HasFailure()) return;
     }
     EXPECT_GT(positions_, 0);
+}
+
+/** Eight messages each way, short and long in turn. @return whether all came, in their order */
+bool exchange_numbers(Pair& pair, uint64_t first) {
+    constexpr size_t kMany = 8, kWords = 300;
+    struct Message {
+        std::array<uint64_t, kWords> sent, received;
+        void* sending = nullptr;
+        void* receiving = nullptr;
+    };
+    Message messages[2][kMany];
+    for (size_t index = 0; index < kMany; ++index) {
+        const size_t length = sizeof(uint64_t) * (index % 2 == 0 ? 1 : kWords);
+        for (size_t from = 0; from < 2; ++from) {
+            Message& message = messages[from][index];
+            message.sent.fill(first + index);
+            message.received.fill(0);
+            message.receiving = ucp_tag_recv_nbx(pair.worker(1 - from), message.received.data(),
+                                                 length, 5, UINT64_MAX, &kNothing);
+            message.sending =
+                ucp_tag_send_nbx(pair.endpoint(from), message.sent.data(), length, 5, &kNothing);
+        }
+        pair.step();
+    }
+    for (size_t from = 0; from < 2; ++from) {
+        for (Message& message : messages[from]) {
+            pair.note(pair.finish(message.sending));
+            pair.note(pair.finish_at(1 - from, message.receiving, true));
+        }
+    }
+    if (pair.has_failed()) return false;
+    for (const auto& way : messages) {
+        for (size_t index = 0; index < kMany; ++index) {
+            const size_t words = index % 2 == 0 ? 1 : kWords;
+            EXPECT_TRUE(std::equal(way[index].sent.begin(), way[index].sent.begin() + words,
+                                   way[index].received.begin()));
+        }
+    }
+    return true;
+}
+
+/** To a dedicated lane and back, under traffic both ways. @return whether it had one */
+bool change_lanes(Pair& pair) {
+    const auto has_lane = [&] {
+        ucpx_ep_attr_t attr{};
+        attr.field_mask = UCPX_EP_ATTR_FIELD_STATE;
+        return ucpx_ep_query(pair.endpoint(0), &attr) == UCS_OK &&
+               attr.state == UCPX_LANE_STATE_ESTABLISHED;
+    };
+    uint64_t number = 1;
+    const auto go_on = [&](const auto& is_over) {
+        for (int round = 0; round < 100 && !is_over(); ++round, number += 8) {
+            if (!exchange_numbers(pair, number)) return;
+        }
+    };
+    if (ucpx_ep_lanes_request(pair.endpoint(0), UCPX_LANE_POLICY_DEDICATED) != UCS_OK) return false;
+    go_on(has_lane);
+    const bool had_lane = has_lane();
+    if (pair.has_failed()) return had_lane;
+    if (ucpx_ep_lanes_request(pair.endpoint(0), UCPX_LANE_POLICY_SCALABLE) != UCS_OK) return false;
+    go_on([&] { return !has_lane(); });
+    if (!pair.has_failed()) exchange_numbers(pair, number);
+    return had_lane;
+}
+
+TEST_P(NoMemory, Promotions) {
+    if (!has_lanes()) GTEST_SKIP() << "one kind of lane";
+    for (const uint64_t burst : {1, 20}) {
+        bool had_lane = false;
+        int failures = 0;
+        each([](Pair& pair) { pair.open_and_connect(); },
+             [&](Pair& pair) {
+                 had_lane = change_lanes(pair);
+                 failures += pair.errors() != 0;
+             },
+             burst);
+        EXPECT_TRUE(had_lane) << "with all memory";
+        RecordProperty(burst == 1 ? "endpoints_of_one" : "endpoints_of_many", failures);
+        if (HasFailure()) return;
+    }
+}
+
+TEST_P(NoMemory, SystemCallsOfPromotions) {
+    if (!has_lanes()) GTEST_SKIP() << "one kind of lane";
+    bool had_lane = false;
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [&](Pair& pair) { had_lane = change_lanes(pair); }, 1, Resource::kSystem);
+    EXPECT_TRUE(had_lane) << "with all system calls";
+}
+
+/** A client calls a listener, and both exchange a word over the endpoints of that call. */
+void call_listener(Pair& pair) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ucp_conn_request_h request = nullptr;
+    ucp_listener_params_t listening{};
+    listening.field_mask =
+        UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+    listening.sockaddr = {reinterpret_cast<const sockaddr*>(&where), sizeof(where)};
+    listening.conn_handler = {[](ucp_conn_request_h called, void* arg) {
+                                  *static_cast<ucp_conn_request_h*>(arg) = called;
+                              },
+                              &request};
+    ucp_listener_h listener = nullptr;
+    if (ucp_listener_create(pair.worker(1), &listening, &listener) != UCS_OK) return;
+    ucp_listener_attr_t attr{};
+    attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+    EXPECT_EQ(ucp_listener_query(listener, &attr), UCS_OK);
+
+    const auto end_of = [](ucp_ep_h endpoint) {
+        ucp_request_param_t force{};
+        force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        void* const closing = endpoint == nullptr ? nullptr : ucp_ep_close_nbx(endpoint, &force);
+        if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+    };
+    int errors = 0;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                        UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
+                          &errors};
+    params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    params.sockaddr = {reinterpret_cast<const sockaddr*>(&attr.sockaddr), sizeof(sockaddr_in)};
+    ucp_ep_h client = nullptr, server = nullptr;
+    if (ucp_ep_create(pair.worker(0), &params, &client) == UCS_OK) {
+        EXPECT_TRUE(pair.until([&] { return request != nullptr || errors != 0; }))
+            << "a call hangs";
+        if (request != nullptr) {
+            params.field_mask =
+                UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_CONN_REQUEST;
+            params.conn_request = request;
+            const ucs_status_t accepted = ucp_ep_create(pair.worker(1), &params, &server);
+            uint64_t sent = 7, received = 0;
+            void* const receiving = ucp_tag_recv_nbx(pair.worker(1), &received, sizeof(received), 6,
+                                                     UINT64_MAX, &kNothing);
+            void* const sending = ucp_tag_send_nbx(client, &sent, sizeof(sent), 6, &kNothing);
+            const auto is_over = [&] {
+                return !UCS_PTR_IS_PTR(receiving) ||
+                       ucp_request_check_status(receiving) != UCS_INPROGRESS;
+            };
+            EXPECT_TRUE(pair.until([&] { return is_over() || errors != 0; }))
+                << "a word is lost silently; accepted: " << ucs_status_string(accepted);
+            if (!is_over()) ucp_request_cancel(pair.worker(1), receiving);
+            end_of(std::exchange(client, nullptr));
+            pair.finish(sending);
+            if (pair.finish(receiving) == UCS_OK) {
+                EXPECT_EQ(received, sent);
+            }
+        }
+        end_of(client);
+        end_of(server);
+    }
+    for (int round = 0; round < 10; ++round) pair.step();
+    ucp_listener_destroy(listener);
+}
+
+TEST_P(NoMemory, ClientsOfListeners) {
+    if (std::string(GetParam()) != "tcp") GTEST_SKIP() << "they meet over sockets";
+    for (const Resource resource : {Resource::kMemory, Resource::kSystem}) {
+        each([](Pair& pair) { pair.open_and_connect(); }, call_listener, 1, resource);
+        if (HasFailure()) return;
+    }
+}
+
+// A read is refused by a peer that has no memory for its answer, and nothing else is.
+TEST_P(NoMemory, AReadWithoutMemoryForItsAnswerFailsAlone) {
+    if (std::string(GetParam()) != "tcp") GTEST_SKIP() << "the processor of the target answers";
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    Pair pair(GetParam());
+    pair.open_and_connect();
+    constexpr size_t kSize = 20000;
+    Shared memory(pair, kSize);
+    std::vector<uint8_t> back(kSize);
+    const auto get = [&] {
+        return ucp_get_nbx(pair.endpoint(0), back.data(), kSize, memory.address(), memory.key(),
+                           &kNothing);
+    };
+    // What comes before and behind it finds its buffers there.
+    ASSERT_EQ(pair.finish(ucp_put_nbx(pair.endpoint(0), memory.content.data(), kSize,
+                                      memory.address(), memory.key(), &kNothing)),
+              UCS_OK);
+    ASSERT_EQ(pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing)), UCS_OK);
+    void* const reading = get();
+    ASSERT_TRUE(UCS_PTR_IS_PTR(reading));
+    injection = {false, Resource::kMemory, 1, UINT64_MAX, 0};
+    for (int count = 0; count < 1000; ++count) {
+        {
+            const Armed armed;
+            ucp_worker_progress(pair.worker(1));
+        }
+        ucp_worker_progress(pair.worker(0));
+        if (ucp_request_check_status(reading) != UCS_INPROGRESS) break;
+    }
+    EXPECT_GT(injection.failed, 0u);
+    injection.failures = 0;
+    EXPECT_EQ(pair.finish(reading), UCS_ERR_NO_MEMORY);
+    EXPECT_EQ(pair.errors(), 0);
+    EXPECT_TRUE(pair.brings_word(pair.endpoint(0), pair.worker(1)));
+    EXPECT_TRUE(pair.brings_word(pair.endpoint(1), pair.worker(0)));
+    ASSERT_EQ(pair.finish(get()), UCS_OK);
+    EXPECT_EQ(back, memory.content);
+}
+
+// What comes behind a fence that finds no memory fails, and does not wait for ever.
+TEST_P(NoMemory, AFenceWithoutMemoryFailsWhatIsBehindIt) {
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    Pair pair(GetParam());
+    pair.open_and_connect();
+    constexpr size_t kSize = 300'000;
+    Shared memory(pair, kSize);
+    ASSERT_EQ(pair.finish(ucp_put_nbx(pair.endpoint(0), memory.content.data(), kSize,
+                                      memory.address(), memory.key(), &kNothing)),
+              UCS_OK);
+    ASSERT_EQ(ucp_worker_fence(pair.worker(0)), UCS_OK);
+    const uint64_t word = 7;
+    const auto put = [&] {
+        return ucp_put_nbx(pair.endpoint(0), &word, sizeof(word), memory.address(), memory.key(),
+                           &kNothing);
+    };
+    injection = {false, Resource::kMemory, 1, UINT64_MAX, 0};
+    ucs_status_t status = UCS_OK;
+    {
+        const Armed armed;
+        status = pair.finish(put());
+    }
+    EXPECT_TRUE(status == UCS_OK || status == UCS_ERR_NO_MEMORY) << ucs_status_string(status);
+    injection.failures = 0;
+    EXPECT_EQ(pair.errors(), 0);
+    EXPECT_EQ(pair.finish(put()), UCS_OK);
+    EXPECT_EQ(pair.finish(ucp_ep_flush_nbx(pair.endpoint(0), &kNothing)), UCS_OK);
+    EXPECT_EQ(std::memcmp(memory.bytes.data(), &word, sizeof(word)), 0);
+    EXPECT_TRUE(std::equal(memory.bytes.begin() + sizeof(word), memory.bytes.end(),
+                           memory.content.begin() + sizeof(word)));
+}
+
+// The peer of an endpoint that failed is told when there is memory to do so; nobody looks for it
+// meanwhile, but from time to time.
+TEST(NoMemoryOfReset, IsTriedAgainFromTimeToTime) {
+    if (!kCanInject) GTEST_SKIP() << "a sanitizer has the allocator";
+    const ucs::LogCapture quiet(ucs::LogLevel::kError);
+    Cluster cluster(2);
+    int errors = 0;
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
+                          &errors};
+    const ucp_ep_h here = cluster.connect(0, 1);
+    cluster.connect(1, 0, params);
+    cluster.steps(100);
+    injection = {false, Resource::kMemory, 1, UINT64_MAX, 0};
+    {
+        const Armed armed;
+        unwrap(here).reset(UCS_ERR_NO_MEMORY);
+        cluster.steps(100);
+    }
+    injection.failures = 0;
+    EXPECT_TRUE(unwrap(here).is_untold());
+    EXPECT_FALSE(cluster.inner(0).has_work()) << "it is tried again and again";
+    EXPECT_TRUE(cluster.until([&] { return errors == 1; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, NoMemory, ::testing::Values("self", "sm", "tcp", "dc", "ud"),

@@ -193,8 +193,10 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     void reset(ucs_status_t status);
     /** reset() has found no room, or no memory, to tell the peer so far. */
     bool is_untold() const { return has_flag(kUntold); }
-    /** In each progress, as long as it is untold. */
+    /** After end_waiting(), if it is untold: now, or as soon as the lane has room. */
     void tell_peer();
+    /** The scalable lane has failed: a peer that is untold learns by that. */
+    void end_telling();
     void log_failure() const;
     /** It has failed: what waits in it ends with its status. */
     void end_waiting();
@@ -377,6 +379,8 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     ucs_status_t post(Request& request, const Lane& lane);
     ucs_status_t flush_for_fence(const Lane& lane);
     ucs_status_t post_first_control();
+    /** @return UCS_OK: the peer is told; UCS_ERR_NO_RESOURCE; UCS_ERR_NO_MEMORY */
+    ucs_status_t post_reset();
     void control_lost(ucs_status_t status);
     ucs_status_t post_controls();
     void queue_hello();

@@ -81,6 +81,11 @@ class EndpointTable {
     /** Those that are to be freed; what cannot be yet is doomed again by doom_again(). */
     std::vector<Endpoint*> take_doomed();
     void doom_again(Endpoint& endpoint);
+    /** One that was doomed, and not again, may be freed now. */
+    void look_for_doomed() {
+        has_unlisted_ = true;
+        host_.work.notify();
+    }
 
   private:
     struct Key {
@@ -108,7 +113,7 @@ class EndpointTable {
     uint64_t looks_ = 0;
     uint64_t freed_ = 0;
     std::vector<Endpoint*> doomed_;
-    bool has_unlisted_ = false;  //!< there was no memory to note one that is doomed
+    bool has_unlisted_ = false;  //!< one that is doomed may not be noted
 };
 
 }  // namespace ucp

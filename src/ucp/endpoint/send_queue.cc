@@ -89,11 +89,10 @@ void Endpoint::reset(ucs_status_t status) {
     if (is_failed()) return;
     if (!is_waiting()) set_flag(kUntold);
     fail(status);
-    tell_peer();
+    if (is_untold()) post_reset();
 }
 
-void Endpoint::tell_peer() {
-    if (!is_untold()) return;
+ucs_status_t Endpoint::post_reset() {
     const ResetHeader header{local_uuid()};
     ucs_status_t status = UCS_ERR_NO_MEMORY;
     try {
@@ -102,8 +101,31 @@ void Endpoint::tell_peer() {
     } catch (const std::bad_alloc&) {
         ucs::log_debug("worker {:016x} is not told yet that its endpoint fails", remote_uuid_);
     }
+    if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return status;
     // Where the lane has failed as well, the peer learns it by that.
-    if (status != UCS_ERR_NO_RESOURCE && status != UCS_ERR_NO_MEMORY) clear_flag(kUntold);
+    clear_flag(kUntold);
+    host_->events.reset_told(*this);
+    return UCS_OK;
+}
+
+void Endpoint::tell_peer() {
+    if (!is_untold() || (backlog_ != nullptr && backlog_->control_wait.lane != nullptr)) return;
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    try {
+        do {
+            status = post_reset();
+        } while (status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_));
+    } catch (const std::bad_alloc&) {
+        status = UCS_ERR_NO_MEMORY;
+    }
+    if (status == UCS_ERR_NO_MEMORY) host_->events.retry_later();
+}
+
+void Endpoint::end_telling() {
+    if (!is_untold()) return;
+    if (backlog_ != nullptr) backlog_->control_wait.end();
+    clear_flag(kUntold);
+    host_->events.reset_told(*this);
 }
 
 void Endpoint::start_within(Request& part, Request& whole) {
@@ -434,7 +456,8 @@ ucs_status_t Endpoint::post_first_control() {
 }
 
 ucs_status_t Endpoint::post_controls() {
-    while (!backlog_->controls.empty() && !is_failed()) {
+    // A greeting that found no memory has left none, and the endpoint fails.
+    while (!is_failed() && !backlog_->controls.empty()) {
         if (post_first_control() == UCS_ERR_NO_RESOURCE) return UCS_ERR_NO_RESOURCE;
     }
     return UCS_OK;
@@ -484,11 +507,16 @@ ucs_status_t Endpoint::serve_controls(uct::Pending* pending) {
     Endpoint& endpoint = wait.endpoint;
     wait.serving = true;
     ucs_status_t status = UCS_OK;
-    if (!endpoint.backlog().controls.empty()) status = endpoint.post_first_control();
+    if (endpoint.is_untold()) {
+        status = endpoint.post_reset();
+    } else if (!endpoint.backlog().controls.empty()) {
+        status = endpoint.post_first_control();
+    }
     wait.serving = false;
     if (status == UCS_ERR_NO_RESOURCE) return status;
-    if (!endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
+    if (!endpoint.is_failed() && !endpoint.backlog().controls.empty()) return UCS_INPROGRESS;
     wait.lane = nullptr;
+    if (status == UCS_ERR_NO_MEMORY) endpoint.host_->events.retry_later();
     return UCS_OK;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/lanes/actions.h"
 
+#include <cstddef>
+#include <new>
 #include <utility>
 
 namespace ucp::lanes {
@@ -27,13 +29,26 @@ void Actions::notify(Peer peer, const Change& change) {
 }
 
 void Actions::carry_out() {
-    if (is_running_) return;
+    if (is_running_ || waiting_.empty()) return;
     is_running_ = true;
-    for (std::size_t i = 0; i < waiting_.size(); ++i) {
-        const Action action = std::move(waiting_[i]);
-        action.call(sink_, action);
+    std::size_t done = 0;
+    for (bool goes = true; goes && done < waiting_.size();) {
+        Action action = std::move(waiting_[done]);
+        try {
+            action.call(sink_, action);
+            tries_ = 0;
+            ++done;
+        } catch (const std::bad_alloc&) {
+            if (++tries_ == kMostTries) sink_.fail_endpoint(action.peer, UCS_ERR_NO_MEMORY);
+            waiting_[done] = std::move(action);
+            goes = false;
+        }
     }
-    waiting_.clear();
+    if (done == waiting_.size()) [[likely]] {
+        waiting_.clear();
+    } else {
+        waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
+    }
     is_running_ = false;
 }
 

@@ -2,6 +2,8 @@
 #include "ucp/lanes/kept_lanes.h"
 
 #include <cassert>
+#include <new>
+#include <utility>
 
 namespace ucp::lanes {
 
@@ -15,24 +17,26 @@ Epoch KeptLanes::epoch_of(const LinkId& link) const {
 }
 
 void KeptLanes::add(const LinkId& link, Epoch epoch) {
-    const bool is_new = lanes_.insert({link, {epoch, context_.now, false}}).second;
-    assert(is_new);
-    static_cast<void>(is_new);
-    by_age_.insert({context_.now, link});
+    assert(!lanes_.contains(link));
+    try {
+        by_age_.insert({context_.now, link});
+        lanes_.insert({link, Lane{epoch, context_.now}});
+    } catch (const std::bad_alloc&) {
+        by_age_.erase({context_.now, link});
+        drop_at_sink(link);
+    }
 }
 
 void KeptLanes::pin(const LinkId& link) {
     const auto found = lanes_.find(link);
-    if (found == lanes_.end() || found->second.is_pinned) return;
-    found->second.is_pinned = true;
-    by_age_.erase({found->second.since, link});
+    if (found == lanes_.end() || found->second.pinned) return;
+    found->second.pinned = by_age_.extract({found->second.since, link});
 }
 
 void KeptLanes::unpin(const LinkId& link) {
     const auto found = lanes_.find(link);
-    if (found == lanes_.end() || !found->second.is_pinned) return;
-    found->second.is_pinned = false;
-    by_age_.insert({found->second.since, link});
+    if (found == lanes_.end() || !found->second.pinned) return;
+    by_age_.insert(std::move(found->second.pinned));
 }
 
 bool KeptLanes::take(const LinkId& link, Epoch epoch) {
@@ -46,6 +50,10 @@ void KeptLanes::drop(const LinkId& link) {
     const auto found = lanes_.find(link);
     if (found == lanes_.end()) return;
     erase(found);
+    drop_at_sink(link);
+}
+
+void KeptLanes::drop_at_sink(const LinkId& link) {
     context_.actions.drop_kept(
         {link.low == context_.worker ? link.high : link.low, link.connection});
 }

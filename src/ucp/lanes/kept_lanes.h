@@ -27,7 +27,7 @@ class KeptLanes {
     // Of the round that the lane kept of this link served last; 0: none is kept.
     Epoch epoch_of(const LinkId& link) const;
 
-    // The sink has put the link's lane aside.
+    // The sink has put the link's lane aside. Without memory it is dropped.
     void add(const LinkId& link, Epoch epoch);
     // A lane that a request or an agreement names stays until that is answered, or carried out.
     void pin(const LinkId& link);
@@ -49,19 +49,21 @@ class KeptLanes {
     Time deadline() const;
 
   private:
+    using ByAge = std::set<std::pair<Time, LinkId>>;
     struct Lane {
         Epoch epoch = 0;
         Time since = 0;
-        bool is_pinned = false;
+        ByAge::node_type pinned{};  // its place in by_age_, while it is pinned
     };
     using Lanes = std::map<LinkId, Lane>;
 
     Time end_of(Time since) const;
     void erase(Lanes::iterator lane);
+    void drop_at_sink(const LinkId& link);
 
     Context& context_;
     Lanes lanes_;
-    std::set<std::pair<Time, LinkId>> by_age_;  // without the pinned
+    ByAge by_age_;  // without the pinned
     bool is_closed_ = false;
 };
 

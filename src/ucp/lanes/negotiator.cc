@@ -97,6 +97,10 @@ Link* Negotiator::track(Peer peer, Score score, bool always) {
     if (links_.size() >= context_.config.max_links && !make_room(score) && !always) return nullptr;
     const PeerId id = sink_.identify(peer);
     if (id.worker == context_.worker) return nullptr;
+    // What events about all links take of these is there from now on.
+    context_.actions.make_room(links_.size() + 1);
+    reserve_for(context_.touched, links_.size() + 1);
+    reserve_for(deferred_, links_.size() + 1);
     Link& link = links_[peer];
     link.peer = peer;
     link.low_end = context_.worker < id.worker;
@@ -260,7 +264,8 @@ Time Negotiator::deadline_of(const Link& link) const {
 }
 
 Time Negotiator::next_deadline() const {
-    if (scores_are_partial_ || is_unsettled_ || is_behind_) return context_.now;
+    if (scores_are_partial_ || is_unsettled_ || is_behind_ || waits_for_memory())
+        return context_.now;
     const Time deadline = by_deadline_.empty() ? kNever : by_deadline_.begin()->deadline;
     return std::min(deadline, kept_.deadline());
 }
@@ -510,6 +515,7 @@ void Negotiator::on_close(Peer peer) {
 }
 
 void Negotiator::withdraw_all() {
+    context_.actions.make_room(4 * links_.size());
     Event event(*this);
     closing_ = true;
     kept_.close();

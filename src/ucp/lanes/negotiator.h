@@ -104,6 +104,8 @@ class Negotiator final : private Ranking::Listener {
             function(static_cast<const Link&>(member));
         });
     }
+    // There was no memory for something that is wanted of the sink: the next event tries again.
+    bool waits_for_memory() const { return context_.actions.are_waiting(); }
     const Counters& counters() const { return context_.counters; }
     const Config& config() const { return context_.config; }
     std::uint32_t held() const { return rounds_.held(); }

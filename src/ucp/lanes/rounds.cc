@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace ucp::lanes {
 namespace {
@@ -34,6 +36,16 @@ Reason reason_of(WithdrawReason why) {
             return Reason::kPolicy;
     }
     return Reason::kNone;
+}
+
+// False without memory.
+bool assign(std::vector<std::uint8_t>& to, std::span<const std::uint8_t> bytes) {
+    try {
+        to.assign(bytes.begin(), bytes.end());
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
 }
 
 }  // namespace
@@ -147,16 +159,15 @@ void Rounds::lane_created(Link& link, ucs_status_t status, std::span<const std::
         destroy(link);
         return;
     }
-    if (address.size() > kMaxLaneAddress) {
+    Message message;
+    if (address.size() > kMaxLaneAddress || !assign(message.address, address)) {
         withdraw(link, WithdrawReason::kNoLane);
         return;
     }
     set_state(link, LinkState::kConnecting, Reason::kProgress);
-    Message message;
     message.type = MessageType::kLane;
     message.epoch = link.epoch;
     message.window = context_.config.window;
-    message.address.assign(address.begin(), address.end());
     context_.actions.send(link.peer, std::move(message));
     connect(link);
     assert(link.round.fits(link.state));

@@ -24,7 +24,7 @@ struct PeerId {
 
 // What the negotiator wants done. Calls come in the order in which they must take effect, after the
 // event that caused them has been digested: an implementation may call the negotiator back from
-// inside, with any event.
+// inside, with any event. It may throw std::bad_alloc if it has done nothing; it is asked again.
 class Sink {
   public:
     virtual ~Sink() = default;

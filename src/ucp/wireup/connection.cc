@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/wireup/connection.h"
 
+#include <new>
 #include <utility>
 
 #include "ucp/select/worker_address.h"
@@ -23,8 +24,12 @@ Connection::~Connection() {
     if (state_ == State::kConnected && !endpoint_.is_failed()) {
         Frame bye;
         bye.kind = FrameKind::kBye;
-        writer_.add(bye, seal_);
-        writer_.write(socket_);
+        try {
+            writer_.add(bye, seal_);
+            writer_.write(socket_);
+        } catch (const std::bad_alloc&) {
+            ucs::log_debug("no memory for a farewell: the socket closes without");
+        }
     }
     ignore();
     socket_.finish();

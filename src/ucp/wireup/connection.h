@@ -44,6 +44,7 @@ class Connection final : public Watched, public SocketConnection {
     uint64_t stream() const override { return stream_; }
 
     void ready() override;
+    void out_of_memory() override { over(UCS_ERR_NO_MEMORY); }
     /** The peer is gone, and so is all that he had sent. */
     void end();
 

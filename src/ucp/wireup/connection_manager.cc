@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "ucp/wireup/connection.h"
@@ -89,7 +90,7 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
         const uint64_t id = events[static_cast<size_t>(index)].data.u64;
         // What one of them does may be the end of another.
         const auto found = watched_.find(id);
-        if (found != watched_.end()) found->second->ready();
+        if (found != watched_.end()) serve(id, *found->second);
     }
     std::erase_if(callers_, [&](const auto& caller) { return caller->has_expired(now); });
     if (!ending_.empty()) {
@@ -104,6 +105,16 @@ unsigned ConnectionManager::progress(ucs::Time now, bool is_quiet, bool* look) {
         }
     }
     return static_cast<unsigned>(std::max(count, 0));
+}
+
+void ConnectionManager::serve(uint64_t id, Watched& watched) {
+    try {
+        watched.ready();
+    } catch (const std::bad_alloc&) {
+        ucs::log_error("no memory for a connection by socket address: it ends");
+        const auto left = watched_.find(id);
+        if (left != watched_.end()) left->second->out_of_memory();
+    }
 }
 
 void ConnectionManager::add_caller(Listener& listener, ucs::net::Socket socket) {
@@ -144,10 +155,28 @@ void ConnectionManager::drop_callers_of(const Listener& listener) {
 }
 
 void ConnectionManager::end_later(Connection& connection) {
-    ending_.push_back(&connection);
-    is_looking_ = false;
+    try {
+        ending_.push_back(&connection);
+        is_looking_ = false;
+    } catch (const std::bad_alloc&) {
+        connection.end();
+    }
 }
+
 // --- endpoints ---
+
+/** The endpoint has a connection, and that begins. @param begin  ucs_status_t(Connection&) */
+template <typename Begin>
+ucs_status_t ConnectionManager::connect(Endpoint& endpoint, Begin begin) {
+    try {
+        auto made = std::make_unique<Connection>(*this, endpoint);
+        Connection& connection = *made;
+        endpoint.make_extras().connection = std::move(made);
+        return begin(connection);
+    } catch (const std::bad_alloc&) {
+        return UCS_ERR_NO_MEMORY;
+    }
+}
 
 ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** endpoint) {
     const auto has = [&](uint64_t field) { return (params.field_mask & field) != 0; };
@@ -160,13 +189,12 @@ ucs_status_t ConnectionManager::call(const ucp_ep_params_t& params, Endpoint** e
         if (!local || local->family() != server->family()) return UCS_ERR_INVALID_PARAM;
     }
     Endpoint& made = services_.connector.create_waiting();
-    auto connection = std::make_unique<Connection>(*this, made);
-    Connection& calling = *connection;
     const bool has_key = !services_.job_key.empty();
     if (!has_key && services_.connector.knows_guests()) made.set_flag(Endpoint::kStranger);
-    made.make_extras().connection = std::move(connection);
-    const ucs_status_t status = calling.call(*server, local ? &*local : nullptr,
-                                             (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
+    const ucs_status_t status = connect(made, [&](Connection& calling) {
+        return calling.call(*server, local ? &*local : nullptr,
+                            (flags & UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID) != 0);
+    });
     if (status != UCS_OK) {
         services_.connector.discard(made);
         return status;
@@ -191,10 +219,9 @@ ucs_status_t ConnectionManager::accept(std::unique_ptr<ConnectionRequest> reques
         reject(std::move(request));
         return status;
     }
-    auto connection = std::make_unique<Connection>(*this, *made);
-    Connection& accepting = *connection;
-    made->make_extras().connection = std::move(connection);
-    status = accepting.accept(*request, std::move(own_address));
+    status = connect(*made, [&](Connection& accepting) {
+        return accepting.accept(*request, std::move(own_address));
+    });
     if (status != UCS_OK) {
         services_.connector.discard(*made);
         return status;

@@ -30,6 +30,8 @@ class Watched {
 
     /** Something can be read, or written; the object may go in this call. */
     virtual void ready() = 0;
+    /** There was no memory for that: what it stands for ends, and nothing else. */
+    virtual void out_of_memory() = 0;
 
   protected:
     /** @param writing  also tell when something can be written */
@@ -111,6 +113,9 @@ class ConnectionManager {
 
   private:
     explicit ConnectionManager(const Services& services);
+    void serve(uint64_t id, Watched& watched);
+    template <typename Begin>
+    ucs_status_t connect(Endpoint& endpoint, Begin begin);
 
     const Services services_;
     int poll_ = -1;

@@ -40,6 +40,8 @@ class Listener final : public Watched {
     ucs::net::SocketAddress address() const { return socket_.local(); }
 
     void ready() override;
+    /** Who called is hung up on. */
+    void out_of_memory() override {}
     /** A caller has said who he is. */
     void introduce(std::unique_ptr<ConnectionRequest> request);
 
@@ -73,6 +75,7 @@ class Caller final : public Watched {
     bool has_expired(ucs::Time now) const { return now >= deadline_; }
 
     void ready() override;
+    void out_of_memory() override { manager_.drop_caller(*this); }
 
   private:
     ucs_status_t progress(ConnectionRequest& request);

@@ -134,7 +134,7 @@ Worker::~Worker() {
     endpoints_.for_each([](Endpoint& endpoint) { endpoint.fail(UCS_ERR_CANCELED); });
     tags_.stop_copies();
     // Failing endpoints give up their requests and lanes; the work this makes is bounded.
-    for (int round = 0; round < 8 && host_.work.is_due(); ++round) {
+    for (int round = 0; round < 8 && (host_.work.is_due() || has_unlisted_); ++round) {
         try {
             run_deferred();
         } catch (const std::bad_alloc&) {
@@ -222,6 +222,7 @@ unsigned Worker::look_at_clock(bool is_busy) {
     reassembly_.advance(time);
     rndv_.direct.advance(time);
     am_handlers_.advance(time);
+    retry(time);
     context_.domains().collect();
     if (connections_ == nullptr) return 0;
     bool look = false;
@@ -238,7 +239,7 @@ void Worker::look_everywhere() {
 ucs::Time Worker::next_deadline() const {
     return std::min({lanes_.next_deadline(), keepalive_.next_deadline(), bulk_.next_deadline(),
                      queue_pairs_.next_deadline(), reassembly_.next_deadline(),
-                     am_handlers_.next_deadline(), interfaces_.next_deadline()});
+                     am_handlers_.next_deadline(), interfaces_.next_deadline(), next_retry_});
 }
 
 unsigned Worker::run_deferred() {

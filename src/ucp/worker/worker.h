@@ -107,6 +107,7 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void close_endpoint_now(Endpoint& endpoint);
     void purge(Endpoint& endpoint);
     unsigned purge_failed();
+    void retry(ucs::Time time);
     unsigned look_at_clock(bool is_busy);
     void leave();
     /** Something is lost, and nobody knows whose it was: all endpoints fail. */
@@ -126,6 +127,8 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     void endpoint_failed(Endpoint& endpoint) override;
     void lane_full(Endpoint& endpoint) override { lanes_.lane_full(endpoint); }
     void marker_posted(Endpoint& endpoint) override { lanes_.marker_posted(endpoint); }
+    void retry_later() override;
+    void reset_told(Endpoint& endpoint) override;
     // Wakeup::Source
     void look_soon() override { progress_countdown_ = 0; }
     bool take_progressed() override { return std::exchange(has_progressed_, false); }
@@ -172,6 +175,8 @@ class Worker final : private EndpointEvents, private Wakeup::Source {
     std::unique_ptr<Wakeup> wakeup_;
     std::vector<Endpoint*> to_purge_;
     bool has_unlisted_ = false;  //!< there was no memory to note one that has failed
+    /** Of what there was no memory for, of endpoints that have failed. */
+    ucs::Time next_retry_ = ucs::kNever;
     std::vector<std::pair<const uct::Endpoint*, ucs_status_t>> failed_lanes_;
 };
 

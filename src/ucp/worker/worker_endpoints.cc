@@ -100,9 +100,11 @@ void Worker::close_endpoint_now(Endpoint& endpoint) {
 
 void Worker::free_doomed() {
     for (Endpoint* endpoint : endpoints_.take_doomed()) {
+        // It is doomed again when its peer is told.
+        if (endpoint->is_untold() && !endpoint->is_to_be_purged()) continue;
         const bool is_busy = endpoint->is_to_be_pumped() ||
                              (!endpoint->is_failed() && endpoint->has_backlog()) ||
-                             endpoint->is_to_be_purged() || endpoint->is_untold();
+                             endpoint->is_to_be_purged();
         const auto is_in_use = [&] {
             queue_pairs_.forget(*endpoint);
             bulk_.forget(*endpoint);
@@ -170,6 +172,7 @@ unsigned Worker::end_failed_lanes() {
         }
         if (lane == endpoint->scalable()) {
             endpoint->fail(status);
+            endpoint->end_telling();
         } else {
             lanes_.lane_failed(*endpoint, status);
         }
@@ -197,29 +200,38 @@ unsigned Worker::purge_failed() {
         } catch (const std::bad_alloc&) {
             // All steps may be taken again.
             endpoint.note_purge(true);
-            has_unlisted_ = true;
-            host_.work.notify();
+            retry_later();
         }
-    };
-    const auto try_to_tell = [&](Endpoint& endpoint) {
         endpoint.tell_peer();
-        if (!endpoint.is_untold()) return;
-        has_unlisted_ = true;
-        host_.work.notify();
     };
     const auto failed = std::exchange(to_purge_, {});
     const bool is_complete = !std::exchange(has_unlisted_, false);
-    for (Endpoint* endpoint : failed) {
-        try_to_tell(*endpoint);
-        try_purge(*endpoint);
-    }
+    for (Endpoint* endpoint : failed) try_purge(*endpoint);
     if (is_complete) [[likely]]
         return purged;
     endpoints_.for_each([&](Endpoint& endpoint) {
-        if (endpoint.is_untold()) try_to_tell(endpoint);
-        if (endpoint.is_to_be_purged()) try_purge(endpoint);
+        if (!endpoint.is_failed()) return;
+        if (!endpoint.is_to_be_purged()) return endpoint.tell_peer();
+        try_purge(endpoint);
     });
     return purged;
+}
+
+void Worker::retry_later() {
+    constexpr ucs::Duration kPause = std::chrono::milliseconds(10);
+    next_retry_ = std::min(next_retry_, ucs::deadline(now(), kPause));
+}
+
+void Worker::reset_told(Endpoint& endpoint) {
+    if (endpoint.is_doomed()) endpoints_.look_for_doomed();
+}
+
+void Worker::retry(ucs::Time time) {
+    if (time < next_retry_) [[likely]]
+        return;
+    next_retry_ = ucs::kNever;
+    has_unlisted_ = true;
+    host_.work.notify();
 }
 
 void Worker::out_of_memory() {

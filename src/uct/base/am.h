@@ -24,6 +24,22 @@ inline bool dispatch_am(const AmTable& table, uint8_t id, void* data, size_t len
     }
 }
 
+/**
+ * The same; release() gives the message back unless its handler has kept it: also if that throws,
+ * or its thread is cancelled there.
+ */
+template <typename Release>
+inline void dispatch_am_once(const AmTable& table, uint8_t id, void* data, size_t length,
+                             ReceiveDescriptor* descriptor, Release release) {
+    try {
+        if (dispatch_am(table, id, data, length, descriptor)) return;
+    } catch (...) {
+        release();
+        throw;
+    }
+    release();
+}
+
 /** May a message of that sender be handed over? One that there is no memory to ask about is lost.
  */
 [[gnu::noinline]] inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id,

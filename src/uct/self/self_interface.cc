@@ -144,9 +144,12 @@ unsigned SelfInterface::deliver_all() {
         SelfMessage& message = arrived.front();
         arrived.pop_front();
         ++count;
-        if (!dispatch_am(params_.am_table, message.am_id, message.data(), message.length,
-                         &message)) {
-            message.release();
+        try {
+            dispatch_am_once(params_.am_table, message.am_id, message.data(), message.length,
+                             &message, [&] { message.release(); });
+        } catch (...) {
+            queue_.splice_after(queue_.before_begin(), arrived);
+            throw;
         }
     }
     bool has_more = false;

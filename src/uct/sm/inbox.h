@@ -42,7 +42,8 @@ class Inbox {
     /**
      * Take at most `most` messages. deliver(id, data, length, descriptor, sender) -> bool: true if
      * the descriptor was kept; `sender` is the place of who sent it, 0 where there is one alone. It
-     * may do anything but destroy the inbox. announced(sender, data, length): who is there now.
+     * may do anything but destroy the inbox; a message whose handler throws is taken.
+     * announced(sender, data, length): who is there now.
      */
     template <typename Deliver, typename Announced>
     unsigned poll(unsigned most, Deliver&& deliver, Announced&& announced) {
@@ -55,10 +56,22 @@ class Inbox {
             const size_t length = control::length(word);
             const uint32_t sender = control::sender(word, next_);
             if ((word & (control::kInBuffer | control::kAnnouncement)) == 0) [[likely]] {
-                if (length <= kInline) [[likely]]
-                    deliver(control::id(word), slot.data, length, nullptr, sender);
+                if (length <= kInline) [[likely]] {
+                    try {
+                        deliver(control::id(word), slot.data, length, nullptr, sender);
+                    } catch (...) {
+                        consume();
+                        throw;
+                    }
+                }
             } else if ((word & control::kAnnouncement) == 0) {
-                take_buffer(word, length, sender, deliver);
+                try {
+                    take_buffer(word, length, sender, deliver);
+                } catch (...) {
+                    if (layout_.senders == 0) area_.advance(length);
+                    consume();
+                    throw;
+                }
             } else if (length <= kInline) {
                 announced(sender, slot.data, length);
             }

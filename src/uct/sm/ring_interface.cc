@@ -68,8 +68,9 @@ ucs_status_t RingInterface::create_endpoint(const RemoteAddress& remote,
                       &inbox->queue);
     if (status != UCS_OK) return UCS_ERR_NO_RESOURCE;
     inbox->queue->set_wake_descriptor(wake_descriptor());
-    *endpoint = std::make_unique<RingEndpoint>(*this, *inbox);
+    auto made = std::make_unique<RingEndpoint>(*this, *inbox);
     inboxes_.push_back(std::move(inbox));
+    *endpoint = std::move(made);
     return UCS_OK;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <chrono>
 #include <cstring>
 
 #include "unit/uct/world.h"
@@ -138,6 +139,41 @@ TEST_P(Messages, HandlersMaySendAndAreNotNested) {
     send_short(world, there, 1, 2, "");
     world.until([&] { return world.peer(0).received.size() >= 2 && replies == 2; });
 }
+
+class StoppedReceivers : public testing::TestWithParam<TransportCase> {};
+
+// A program that computes, or is stopped, for a minute is not dead: whatever time the transport
+// gives a peer to answer.
+TEST_P(StoppedReceivers, LoseNothing) {
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    send_short(world, endpoint, 1, 0, "");
+    world.until([&] { return world.peer(1).received.size() == 1; });
+    world.peer(1).runs = false;
+    uint64_t sent = 1;
+    const auto fill = [&] {
+        for (; sent < 5000 && endpoint.am_short(1, sent, nullptr, 0) == UCS_OK; ++sent) {
+        }
+    };
+    for (int count = 0; count < 600; ++count) {
+        fill();
+        world.clock.advance(std::chrono::milliseconds(100));
+        world.progress_some(4);
+    }
+    EXPECT_TRUE(world.peer(0).failures.empty());
+    world.peer(1).runs = true;
+    world.until([&] {
+        fill();
+        return world.peer(1).received.size() == sent;
+    });
+    for (uint64_t number = 0; number < sent; ++number)
+        EXPECT_EQ(std::memcmp(world.peer(1).received[number].data.data(), &number, 8), 0);
+    EXPECT_TRUE(world.peer(0).failures.empty());
+    EXPECT_TRUE(world.peer(1).failures.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Uct, StoppedReceivers, testing::ValuesIn(transports_where(reaches_others)),
+                         case_name);
 
 INSTANTIATE_TEST_SUITE_P(Uct, Messages, testing::ValuesIn(all_transports()), case_name);
 

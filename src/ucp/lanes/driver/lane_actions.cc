@@ -64,16 +64,21 @@ void LaneDriver::send(lanes::Peer peer, const lanes::Message& message) {
 
 void LaneDriver::create_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
-    auto state = std::make_unique<LaneState>(owner, held_messages_);
+    std::unique_ptr<LaneState> state;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (owner.has_flag(Endpoint::kPromotable)) {
-        state->interface_index = owner.dedicated_index();
-        state->share = interfaces_.take_queue_pair();
-        status = UCS_ERR_NO_RESOURCE;
-        if (state->share) {
-            status = interfaces_[state->interface_index].transport->create_endpoint(
-                {}, &state->dedicated);
+    try {
+        state = std::make_unique<LaneState>(owner, held_messages_);
+        if (owner.has_flag(Endpoint::kPromotable)) {
+            state->interface_index = owner.dedicated_index();
+            state->share = interfaces_.take_queue_pair();
+            status = UCS_ERR_NO_RESOURCE;
+            if (state->share) {
+                status = interfaces_[state->interface_index].transport->create_endpoint(
+                    {}, &state->dedicated);
+            }
         }
+    } catch (const std::bad_alloc&) {
+        status = UCS_ERR_NO_MEMORY;
     }
     bring_in(peer, std::move(state), status);
 }
@@ -95,34 +100,42 @@ void LaneDriver::take_lane(lanes::Peer peer) {
     bring_in(peer, std::move(state), status);
 }
 
+/** What the lane knows of its owner, and where it is. */
+ucs_status_t LaneDriver::prepare(LaneState& state, std::vector<uint8_t>* address) {
+    const Endpoint& owner = state.endpoint;
+    const WorkerInterface& interface = interfaces_[state.interface_index];
+    const auto& attributes = interface.transport->attributes();
+    const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
+                             static_cast<uint8_t>(attributes.device_address_length)};
+    address->resize(sizeof(header) + attributes.device_address_length +
+                    attributes.endpoint_address_length);
+    std::memcpy(address->data(), &header, sizeof(header));
+    const auto bytes = std::as_writable_bytes(std::span(*address)).subspan(sizeof(header));
+    ucs_status_t status =
+        interface.transport->get_device_address(bytes.first(attributes.device_address_length));
+    if (status == UCS_OK)
+        status = state.dedicated->get_address(bytes.subspan(attributes.device_address_length));
+    if (status != UCS_OK) return status;
+    state.owner = this;
+    state.fence.callback = fence_flushed;
+    state.flush.callback = lane_flushed;
+    state.dedicated->set_peer(owner.remote_uuid());
+    state.dedicated->set_receive_gate(&state);
+    state.dedicated->deliver_immediates(static_cast<uint8_t>(AmId::kNotify), owner.remote_uuid());
+    return UCS_OK;
+}
+
 /** The lane is the endpoint's; the peer is told where it is. */
 void LaneDriver::bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status) {
     Endpoint& owner = endpoint(peer);
     assert(owner.lane_state() == nullptr);
     std::vector<uint8_t> address;
-    if (status == UCS_OK) {
-        const WorkerInterface& interface = interfaces_[state->interface_index];
-        const auto& attributes = interface.transport->attributes();
-        const LaneAddress header{interface.kind, static_cast<uint8_t>(interface.domain),
-                                 static_cast<uint8_t>(attributes.device_address_length)};
-        address.resize(sizeof(header) + attributes.device_address_length +
-                       attributes.endpoint_address_length);
-        std::memcpy(address.data(), &header, sizeof(header));
-        const auto bytes = std::as_writable_bytes(std::span(address)).subspan(sizeof(header));
-        status =
-            interface.transport->get_device_address(bytes.first(attributes.device_address_length));
-        if (status == UCS_OK) {
-            status = state->dedicated->get_address(bytes.subspan(attributes.device_address_length));
-        }
+    try {
+        if (status == UCS_OK) status = prepare(*state, &address);
+    } catch (const std::bad_alloc&) {
+        status = UCS_ERR_NO_MEMORY;
     }
     if (status == UCS_OK) {
-        state->owner = this;
-        state->fence.callback = fence_flushed;
-        state->flush.callback = lane_flushed;
-        state->dedicated->set_peer(owner.remote_uuid());
-        state->dedicated->set_receive_gate(state.get());
-        state->dedicated->deliver_immediates(static_cast<uint8_t>(AmId::kNotify),
-                                             owner.remote_uuid());
         state->direction = negotiator_.switch_of(peer);
         owner.attach_lane(std::move(state));
     } else {
@@ -149,8 +162,12 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
             const uct::RemoteAddress remote{
                 bytes.first(header.device_length), {}, bytes.subspan(header.device_length)};
             // A lane that was kept is connected, if it is that one that the peer has kept.
-            status =
-                state.dedicated->is_connected(remote) ? UCS_OK : state.dedicated->connect(remote);
+            try {
+                status = state.dedicated->is_connected(remote) ? UCS_OK
+                                                               : state.dedicated->connect(remote);
+            } catch (const std::bad_alloc&) {
+                status = UCS_ERR_NO_MEMORY;
+            }
         }
     }
     state.connected = status == UCS_OK;
@@ -161,8 +178,15 @@ void LaneDriver::connect_lane(lanes::Peer peer, std::span<const uint8_t> address
     negotiator_.on_lane_ready(peer, status);
 }
 
+/** Room for one more, there and for what is left of all of them when they go. */
+void LaneDriver::make_graves() {
+    graveyard_.reserve(graveyard_.size() + 1);
+    abandoned_.reserve(abandoned_.size() + graveyard_.size() + 1);
+}
+
 void LaneDriver::destroy_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
+    make_graves();
     std::unique_ptr<LaneState> state = owner.detach_lane();
     if (state == nullptr) {  // it could not be made
         negotiator_.on_lane_destroyed(peer);
@@ -177,12 +201,12 @@ void LaneDriver::destroy_lane(lanes::Peer peer) {
 
 void LaneDriver::keep_lane(lanes::Peer peer) {
     Endpoint& owner = endpoint(peer);
+    make_graves();
+    KeptLane& kept = kept_[owner.remote_uuid()];
     std::unique_ptr<LaneState> state = owner.detach_lane();
     state->direction = nullptr;
     state->connected = false;
-    kept_.insert_or_assign(
-        owner.remote_uuid(),
-        KeptLane{std::move(state->share), std::move(state->dedicated), state->interface_index});
+    kept = {std::move(state->share), std::move(state->dedicated), state->interface_index};
     // The end of its own flush may have led here, and one of the program's may still call back.
     abandoned_.push_back(std::move(state));
     has_deferred_ = true;
@@ -233,10 +257,11 @@ void LaneDriver::stop_tx_and_mark(lanes::Peer peer, const lanes::Message& dmark)
     const Encoded encoded(options_.uuid, dmark);
     const auto bytes = encoded.span();
     LaneState& state = *owner.lane_state();
+    auto ordered = std::make_unique<OrderedLane>(owner.scalable_lane(), options_.uuid, dmark.epoch);
+    auto marker_wait = std::make_unique<LaneState::MarkerWait>(state, serve_marker);
     state.end_marker.assign(bytes.begin(), bytes.end());
-    state.ordered =
-        std::make_unique<OrderedLane>(owner.scalable_lane(), options_.uuid, dmark.epoch);
-    state.marker_wait = std::make_unique<LaneState::MarkerWait>(state, serve_marker);
+    state.ordered = std::move(ordered);
+    state.marker_wait = std::move(marker_wait);
     while (post_end_marker(state) == UCS_ERR_NO_RESOURCE) {
         const ucs_status_t status = state.dedicated->pending_add(state.marker_wait.get());
         if (status == UCS_ERR_BUSY) continue;
@@ -266,7 +291,11 @@ void LaneDriver::try_flush(LaneState& state) {
     state.flush.running = false;
     if (status == UCS_ERR_NO_RESOURCE) {
         state.flush.due = true;
-        flushes_due_.push_back(&state.endpoint);
+        try {
+            flushes_due_.push_back(&state.endpoint);
+        } catch (const std::bad_alloc&) {
+            state.endpoint.reset(UCS_ERR_NO_MEMORY);
+        }
         has_deferred_ = true;
         return;
     }
@@ -309,7 +338,8 @@ void LaneDriver::resume_tx(lanes::Peer peer) {
 }
 
 void LaneDriver::fail_endpoint(lanes::Peer peer, ucs_status_t status) {
-    endpoint(peer).fail(status);
+    if (Endpoint* owner = endpoint_of(peer))
+        status == UCS_ERR_NO_MEMORY ? owner->reset(status) : owner->fail(status);
 }
 
 void LaneDriver::closed(lanes::Peer peer) {

@@ -360,7 +360,8 @@ bool LaneDriver::release_endpoint(Endpoint& endpoint) {
     if (!peers_.contains(peer)) return true;
     tick();
     negotiator_.forget(peer);
-    if (negotiator_.find(peer) != nullptr || endpoint.lane_state() != nullptr) return false;
+    const bool is_known = negotiator_.find(peer) != nullptr || negotiator_.waits_for_memory();
+    if (is_known || endpoint.lane_state() != nullptr) return false;
     for (const Buried& grave : graveyard_) {
         if (grave.peer == peer) return false;
     }
@@ -397,10 +398,15 @@ void LaneDriver::lane_full(Endpoint& endpoint) {
     LaneState& state = *endpoint.lane_state();
     // Whoever is told to use dedicated lanes alone waits for them.
     if (state.is_watched || config_.lanes != LaneMode::kDynamic) return;
+    const ucs::Time now = clock_.now();
+    try {
+        full_lanes_.push_back(
+            {endpoint.serial(), ucs::deadline(now, config_.lane_patience), false});
+    } catch (const std::bad_alloc&) {
+        return;  // the next message that finds no room tries again
+    }
     state.is_watched = true;
     state.had_room = false;
-    const ucs::Time now = clock_.now();
-    full_lanes_.push_back({endpoint.serial(), ucs::deadline(now, config_.lane_patience), false});
     next_full_look_ = std::min(next_full_look_, ucs::deadline(now, config_.lane_patience / 4));
 }
 

@@ -128,7 +128,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     struct KeptLane {
         QueuePairBudget::Share share;
         std::unique_ptr<uct::Endpoint> dedicated;
-        unsigned interface_index;
+        unsigned interface_index = 0;
     };
 
     static ucs_status_t on_control(void* self, void* data, size_t length,
@@ -166,6 +166,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     };
 
     lanes::Peer enter(Endpoint& endpoint);
+    ucs_status_t prepare(LaneState& state, std::vector<uint8_t>* address);
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
     void tick();
     ucs::UsageTracker::Value value_of(uint64_t uuid) const;
@@ -176,6 +177,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     ucs_status_t post_end_marker(LaneState& state);
     static ucs_status_t serve_marker(uct::Pending* self);
     void look_at_full_lanes(ucs::Time now);
+    void make_graves();
     void try_flush(LaneState& state);
     void lane_drained(LaneState& state);
     Endpoint& endpoint(lanes::Peer peer) const { return *peers_.at(peer); }

@@ -205,17 +205,28 @@ unsigned IbInterface::progress() {
     return count;
 }
 
+/** What a handler that throws leaves of them comes first in the next call. */
+inline void IbInterface::take(const ibv_wc* completions, int count) {
+    int taken = 0;
+    try {
+        for (; taken < count; ++taken) arrived(completions[taken]);
+    } catch (...) {
+        kept_receives_.insert(kept_receives_.begin(), completions + taken + 1, completions + count);
+        throw;
+    }
+}
+
 unsigned IbInterface::poll_receives() {
     ibv_wc completions[kMaxPoll];
     if (!kept_receives_.empty()) [[unlikely]] {
         std::vector<ibv_wc> kept;
         kept.swap(kept_receives_);
-        for (const ibv_wc& completion : kept) arrived(completion);
+        take(kept.data(), static_cast<int>(kept.size()));
         return static_cast<unsigned>(kept.size());
     }
     const int found =
         ibv_poll_cq(receive_cq_.get(), static_cast<int>(config_.rx_max_poll), completions);
-    for (int i = 0; i < found; ++i) arrived(completions[i]);
+    take(completions, found);
     return static_cast<unsigned>(std::max(found, 0));
 }
 

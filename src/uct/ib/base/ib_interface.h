@@ -144,6 +144,7 @@ class IbInterface : public Interface {
     void* take(ucs::MemoryPool& pool) { return pool.allocate(); }
     void signal_all();
     unsigned poll_receives();
+    void take(const ibv_wc* completions, int count);
     unsigned poll_sends();
     void arrived(const ibv_wc& completion);
     void arrived_otherwise(const ibv_wc& completion, ReceiveBuffer* buffer);

@@ -190,11 +190,10 @@ void DcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
     const uint64_t token = first & DcTokens::kMask;
     if ((header & am_header::kFlagMask) == 0) [[likely]] {
         const uint8_t id = header & am_header::kIdMask;
-        if (!sender_.admits(peers_.sender(token), id, data, length) ||
-            !dispatch_am(params_.am_table, id, data, length, buffer)) {
-            receives_.recycle(buffer);
-        }
-        return;
+        if (!sender_.admits(peers_.sender(token), id, data, length)) [[unlikely]]
+            return receives_.recycle(buffer);
+        return dispatch_am_once(params_.am_table, id, data, length, buffer,
+                                [&] { receives_.recycle(buffer); });
     }
     const std::span<const std::byte> message(data - kFront, size_t{length} + kFront);
     if (header == GrantRequest::kHeader) {

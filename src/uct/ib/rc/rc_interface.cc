@@ -183,7 +183,8 @@ void RcInterface::received(const ibv_wc& completion, ReceiveBuffer* buffer) {
             }
         }
     }
-    if (!dispatch_am(params_.am_table, id, data, length, buffer)) receives_.recycle(buffer);
+    dispatch_am_once(params_.am_table, id, data, length, buffer,
+                     [&] { receives_.recycle(buffer); });
 }
 
 bool RcInterface::after_poll() {

@@ -203,11 +203,10 @@ void Peer::deliver(const Header& header, ReceiveBuffer* buffer, std::byte* paylo
     const AmTable& table = interface_.params().am_table;
     if (!header.has_more && assembling_ == Assembling::kNothing) [[likely]] {
         SenderScope sender(table);
-        if (!sender.admits(identity_, header.id, payload, length) ||
-            !dispatch_am(table, header.id, payload, length, buffer)) {
-            interface_.recycle(buffer);
-        }
-        return;
+        if (!sender.admits(identity_, header.id, payload, length))
+            return interface_.recycle(buffer);
+        return dispatch_am_once(table, header.id, payload, length, buffer,
+                                [&] { interface_.recycle(buffer); });
     }
     const size_t longest = interface_.config().segment_size;
     if (assembling_ == Assembling::kNothing) {

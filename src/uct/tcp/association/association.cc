@@ -66,7 +66,10 @@ bool Association::keeps_pieces() const {
 uint32_t Association::add(AssociationUser& user) {
     users_.push_back(user);
     do {
-        has_reused_names_ |= ++last_name_ == 0;
+        if (++last_name_ == wire::kNobody) {
+            has_reused_names_ = true;
+            ++last_name_;
+        }
     } while (has_reused_names_ && find_user(last_name_) != nullptr);
     user.set_name(last_name_);
     return last_name_;

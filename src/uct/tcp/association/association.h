@@ -135,12 +135,16 @@ class Association final : public AssociationHook, public Watched {
     void cancel_operation(RemoteOperation& operation) { release(operation); }
 
     void fence();
-    /** May a one-sided operation go to that connection now? If not, the answer is on its way. */
-    bool passes_fence(const TcpConnection& connection) {
+    /**
+     * May a one-sided operation go to that connection now?
+     * @return UCS_OK; UCS_ERR_NO_RESOURCE: the answer is on its way; UCS_ERR_NO_MEMORY: it could
+     *         not be asked for, and nothing tells when it can
+     */
+    ucs_status_t passes_fence(const TcpConnection& connection) {
         return passes_fence_to(1u << connection.index());
     }
     /** The same for pieces, whichever connections they take. */
-    bool pieces_pass_fence() {
+    ucs_status_t pieces_pass_fence() {
         return passes_fence_to(keeps_pieces() || usable_ == 1 ? 1u : (1u << usable_) - 2);
     }
 
@@ -271,7 +275,7 @@ class Association final : public AssociationHook, public Watched {
     /** Their frames are not sent: the questions among them get no answer. */
     void release_unasked(OutputList& dropped);
     /** @param targets  bit i: it may take connection i */
-    bool passes_fence_to(unsigned targets);
+    ucs_status_t passes_fence_to(unsigned targets);
     void fence_passed();
     void release(RemoteOperation& operation);
 

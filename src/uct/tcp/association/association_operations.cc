@@ -68,6 +68,11 @@ void Association::release(RemoteOperation& operation) {
 }
 
 void Association::finish_operation(RemoteOperation& operation, ucs_status_t status) {
+    if (status == UCS_OK) {
+        status = operation.failure;
+    } else if (RemoteOperation* last = find_operation(operation.last)) {
+        last->failure = status;
+    }
     // The peer handles what comes on a connection in order: an answer answers all before it.
     for (auto& connection : connections_) {
         if (connection == nullptr) continue;
@@ -188,20 +193,20 @@ void Association::fence() {
     }
 }
 
-bool Association::passes_fence_to(unsigned targets) {
+ucs_status_t Association::passes_fence_to(unsigned targets) {
     if (fenced_ == 0) [[likely]]
-        return true;
+        return UCS_OK;
     for (const auto& connection : connections_) {
         if (connection == nullptr || connection->has_one_sided()) continue;
         fenced_ &= static_cast<uint8_t>(~(1u << connection->index()));
     }
     // What may go to several connections can overtake on any of them.
-    if (fenced_ == 0 || (std::has_single_bit(targets) && fenced_ == targets)) return true;
-    if (!fencing_) {
-        fence_done_.count = 1;
-        fencing_ = ask(nullptr, &fence_done_, false) == UCS_INPROGRESS;
-    }
-    return false;
+    if (fenced_ == 0 || (std::has_single_bit(targets) && fenced_ == targets)) return UCS_OK;
+    if (fencing_) return UCS_ERR_NO_RESOURCE;
+    fence_done_.count = 1;
+    const ucs_status_t status = ask(nullptr, &fence_done_, false);
+    fencing_ = status == UCS_INPROGRESS;
+    return fencing_ ? UCS_ERR_NO_RESOURCE : status;
 }
 
 void Association::fence_passed() {

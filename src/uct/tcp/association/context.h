@@ -39,9 +39,11 @@ struct RemoteOperation : boost::intrusive::slist_base_hook<
     uint8_t waiting = 0;  //!< kFlush: bit i: connection i has not answered
     uint8_t again =
         0;  //!< kFlush: answers on connection 0 before its last: it asks there for others
-    uint8_t connection = 0;  //!< of a chain
-    uint8_t size = 0;        //!< kAtomic: of the operand
-    uint32_t name = 0;       //!< on the wire
+    uint8_t connection = 0;              //!< of a chain
+    uint8_t size = 0;                    //!< kAtomic: of the operand
+    uint32_t name = 0;                   //!< on the wire
+    uint32_t last = wire::kNoOperation;  //!< kGet of a chain: the one that ends the chain
+    ucs_status_t failure = UCS_OK;       //!< of another of its chain
     const AssociationUser* owner = nullptr;
     Completion* completion = nullptr;
     uint64_t length = 0;  //!< bytes that the answer must have

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "ucs/log/log.h"
 #include "uct/base/atomics.h"
 #include "uct/tcp/association/association.h"
 #include "uct/tcp/wire/format.h"
@@ -93,8 +94,8 @@ void answer_get(TcpConnection& connection, Association& association, const wire:
     }
     ReferringOutput* answer = connection.queue().make();
     if (answer == nullptr) {
-        // The peer waits for it, and has broken no rule that it could be refused for.
-        connection.output_lost();
+        ucs::log_error("no memory for the answer to a read of {} bytes: it fails", get.length);
+        refuse(connection, wire::kNobody, get.operation);
         return;
     }
     const uint32_t length = sizeof(wire::Reply) + get.length;
@@ -151,11 +152,13 @@ bool on_flush_reply(Association& association, const wire::Reply& reply, unsigned
 }
 
 void on_refused(Association& association, const wire::Refused& refused) {
-    if (AssociationUser* user = association.find_user(refused.endpoint)) user->on_refused();
+    const bool is_short = refused.endpoint == wire::kNobody;
+    AssociationUser* const user = is_short ? nullptr : association.find_user(refused.endpoint);
+    if (user != nullptr) user->on_refused();
     // Ending the operation may free the endpoint, and failing the endpoint abandons the operation.
     RemoteOperation* operation = association.find_operation(refused.operation);
     if (operation != nullptr && operation->kind != RemoteOperation::Kind::kFlush) {
-        association.finish_operation(*operation, UCS_ERR_IO_ERROR);
+        association.finish_operation(*operation, is_short ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR);
     }
 }
 

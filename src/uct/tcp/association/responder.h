@@ -41,7 +41,10 @@ class Landing {
 void answer_get(TcpConnection& connection, Association& association, const wire::Get& get);
 void answer_atomic(TcpConnection& connection, Association& association, const wire::Atomic& atomic);
 void answer_flush(TcpConnection& connection, const wire::Reply& flush);
-/** @param operation  kNoOperation, or one that gets no other answer */
+/**
+ * @param endpoint   whose operation broke the rules; kNobody: there is no memory for the answer
+ * @param operation  kNoOperation, or one that gets no other answer
+ */
 void refuse(TcpConnection& connection, uint32_t endpoint, uint32_t operation);
 
 // Answers of the peer. False if nobody asked.

@@ -115,8 +115,6 @@ class TcpConnection final : public EventTarget, public Timer {
     void end_output() {
         if (is_open()) socket_.finish();
     }
-    /** There was no memory for something that the peer is to get: the association ends soon. */
-    void output_lost();
     /** The queue got something from elsewhere. */
     void want_output();
     /** Forget connection and input; the queue stays. */
@@ -161,6 +159,8 @@ class TcpConnection final : public EventTarget, public Timer {
     bool has_all_arrived() const;
     size_t transmit(std::span<const iovec> pieces);
     void transmit_queue();
+    /** There was no memory for something that the peer is to get: the association ends soon. */
+    void output_lost();
     void drop_unreadable();
     void drop_payload();
 
@@ -188,8 +188,9 @@ class TcpConnection final : public EventTarget, public Timer {
     bool was_open_ = false;         //!< since it was last begun
     bool has_lost_output_ = false;  //!< for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
-    bool has_faulted_ = false;  //!< the kernel could not read what was to be sent
-    uint8_t leave_sent_ = 0;    //!< bytes of the farewell
+    bool has_faulted_ = false;     //!< the kernel could not read what was to be sent
+    bool is_interrupted_ = false;  //!< a handler has thrown: more may have come with its message
+    uint8_t leave_sent_ = 0;       //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;

@@ -204,6 +204,8 @@ void TcpConnection::drop_unreadable() {
 unsigned TcpConnection::receive() {
     unsigned count = 0;
     size_t brought = 0;
+    if (std::exchange(is_interrupted_, false)) [[unlikely]]
+        count += parse();
     for (unsigned polls = association_.rail().config().max_poll; polls > 0 && is_open(); --polls) {
         bool full = false;
         const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
@@ -388,9 +390,17 @@ void TcpConnection::deliver(const wire::Frame& frame) {
     ReceiveBuffer* buffer = input_;
     ++buffer->references;
     ReceiveDescriptor* descriptor = pool.descriptor(buffer);
-    if (dispatch_am_from(rail.am_table(), association_.identity(), frame.id, data, frame.length,
-                         descriptor)) {
-        pool.keep();
+    try {
+        if (dispatch_am_from(rail.am_table(), association_.identity(), frame.id, data, frame.length,
+                             descriptor)) {
+            pool.keep();
+        }
+    } catch (...) {
+        // What came together with it is looked at in the next progress.
+        pool.release(buffer);
+        is_interrupted_ = is_open();
+        if (is_interrupted_) association_.attention().set_hot(this, true);
+        throw;
     }
     pool.release(buffer);
     if (association_.identity().is_over) [[unlikely]] {

@@ -104,6 +104,8 @@ ssize_t TcpEndpoint::get_chain(std::span<const ChainPiece> pieces, Completion* c
     }
     if (taken == 0) return pieces.empty() || most == 0 ? 0 : ssize_t{UCS_ERR_NO_MEMORY};
     last->completion = completion;
+    for (const Request& request : std::span(requests).first(count))
+        association_.find_operation(request.body.operation)->last = last->name;
     connection.one_sided += count;
     last->covered[connection.index()] = connection.one_sided;
     // Chains have no order towards anything: they are asked for even if the endpoint goes.

@@ -168,13 +168,12 @@ ucs_status_t TcpEndpoint::am_zcopy(uint8_t id, std::span<const std::byte> header
 ucs_status_t TcpEndpoint::check_one_sided(TcpConnection& connection) {
     if (status_ != UCS_OK) [[unlikely]]
         return status_;
-    return connection.has_room() && association_.passes_fence(connection) ? UCS_OK
-                                                                          : UCS_ERR_NO_RESOURCE;
+    return connection.has_room() ? association_.passes_fence(connection) : UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t TcpEndpoint::check_pieces() {
     const bool has_room = association_.piece_connection().has_room();
-    return has_room && association_.pieces_pass_fence() ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    return has_room ? association_.pieces_pass_fence() : UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t TcpEndpoint::fail_halfway(Gather& parts) {
@@ -353,8 +352,8 @@ ucs_status_t TcpEndpoint::pending_add(Pending* pending) {
     const bool has_all = Group::empty() && association_.connection(0).is_open() &&
                          association_.connection(0).has_room() && bulk.has_room() &&
                          association_.has_operation_room(kMaxParts) &&
-                         association_.pieces_pass_fence() &&
-                         association_.passes_fence(association_.connection(0));
+                         association_.pieces_pass_fence() == UCS_OK &&
+                         association_.passes_fence(association_.connection(0)) == UCS_OK;
     if (has_all) return UCS_ERR_BUSY;
     if (!association_.connection(0).is_open()) association_.connection(0).want_output();
     association_.attention().pending.add(*this, *pending);

@@ -84,6 +84,8 @@ class Probe {
 void OutputPools::destroy(OutputItem* item) {
     if (refers(*item)) {
         referring.destroy(static_cast<ReferringOutput*>(item));
+    } else if (spare == nullptr) {
+        spare = static_cast<CopiedOutput*>(item);
     } else {
         copied.release(static_cast<CopiedOutput*>(item));
     }
@@ -99,7 +101,7 @@ std::byte* OutputQueue::reserve(size_t length, const AssociationUser* owner) {
         if (last.length + length <= pools_.copy_capacity) return last.data() + last.length;
     }
     if (length > pools_.copy_capacity) return nullptr;
-    void* memory = pools_.copied.allocate();
+    void* memory = pools_.allocate_copied(owner == nullptr);
     if (memory == nullptr) return nullptr;
     auto* made = ::new (memory) CopiedOutput;
     made->owner = owner;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "ucs/datastruct/memory_pool.h"
 #include "uct/api/types.h"
@@ -68,13 +69,25 @@ struct OutputPools {
           copied({.name = "tcp copy-out buffers",
                   .object_size = sizeof(CopiedOutput) + buffer_size,
                   .objects_per_chunk = 8}),
-          referring("tcp zero-copy operations", 16) {}
+          referring("tcp zero-copy operations", 16),
+          spare(copied.allocate()) {}
+    ~OutputPools() {
+        if (spare != nullptr) copied.release(spare);
+    }
+    OutputPools(const OutputPools&) = delete;
 
+    /** Room for a CopiedOutput, or null. @param is_answer  a peer waits for it */
+    void* allocate_copied(bool is_answer) {
+        void* const memory = copied.allocate();
+        return memory != nullptr || !is_answer ? memory : std::exchange(spare, nullptr);
+    }
     void destroy(OutputItem* item);
 
     const size_t copy_capacity;
     ucs::MemoryPool copied;
     ucs::ObjectPool<ReferringOutput> referring;
+    /** For answers where there is no memory: some hundreds that are refused have room in one. */
+    void* spare;
 };
 
 /** What one connection has still to send, in order. */

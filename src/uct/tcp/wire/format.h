@@ -135,6 +135,7 @@ enum class FrameType : uint8_t {
     kFlush,        //!< Reply (names the operation): answer when all before it are done
     kFlushReply,   //!< Reply
     kRefused,      //!< Refused: an operation of that endpoint broke the rules of memory access
+                   //!< or, of kNobody, found no memory for its answer
     kLeave,        //!< the sender goes away in good order
     kRoutes,       //!< a Route for each way to the sender
     kCut,          //!< Cut: the sender has closed its bulk connections of earlier epochs
@@ -193,10 +194,12 @@ struct AtomicReply {
 };
 
 struct Refused {
-    uint32_t endpoint;
+    uint32_t endpoint;   //!< kNobody: no rule was broken, there is no memory for the answer
     uint32_t operation;  //!< kNoOperation, or one that gets no other answer
 };
 inline constexpr uint32_t kNoOperation = ~uint32_t{0};
+/** No endpoint has this name. */
+inline constexpr uint32_t kNobody = 0;
 
 /** One way to connect to the sender: where its worker listens. */
 struct Route {

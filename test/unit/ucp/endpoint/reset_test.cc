@@ -31,6 +31,7 @@ class Reset : public ::testing::Test {
         unwrap(here_).reset(UCS_ERR_NO_MEMORY);
         cluster_.steps(1000);
         EXPECT_TRUE(peers_errors_.empty());
+        EXPECT_FALSE(cluster_.inner(0).has_work()) << "the worker looks for room all the time";
     }
     void expect_told() {
         cluster_.fabric.config().no_resource_probability = 0;
@@ -60,8 +61,31 @@ TEST_F(Reset, ThePeerIsToldThoughTheEndpointWasClosed) {
     reset_without_room();
     close(here_);
     cluster_.steps(100);
+    EXPECT_FALSE(cluster_.inner(0).has_work()) << "the worker tries to free it all the time";
     expect_told();
+    EXPECT_EQ(cluster_.inner(0).endpoints().size(), 0u);
     close(there_);
+}
+
+TEST_F(Reset, ThePeerIsToldInTheProgressThatFreesTheEndpoint) {
+    reset_without_room();
+    cluster_.fabric.config().no_resource_probability = 0;
+    close(here_);
+    expect_told();
+    EXPECT_EQ(cluster_.inner(0).endpoints().size(), 0u);
+    close(there_);
+}
+
+TEST_F(Reset, ALaneThatFailsEndsTheWaitForRoom) {
+    const uint64_t word = 1;
+    const ucs_status_ptr_t sending = ucp_tag_send_nbx(here_, &word, sizeof(word), 1, &kNothing);
+    EXPECT_EQ(sending, nullptr);
+    // The message is under way, and will find nobody.
+    cluster_.kill(1);
+    cluster_.fabric.config().no_resource_probability = 1;
+    unwrap(here_).reset(UCS_ERR_NO_MEMORY);
+    close(here_);
+    EXPECT_TRUE(cluster_.until([&] { return cluster_.inner(0).endpoints().size() == 0; }));
 }
 
 TEST_F(Reset, WhoIsToldOnceIsNotToldAgain) {

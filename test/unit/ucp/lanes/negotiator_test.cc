@@ -481,6 +481,28 @@ TEST_F(LanesNegotiator, FlushedFollowsAckAndFlushInEitherOrder) {
     }
 }
 
+TEST_F(LanesNegotiator, WhatFindsNoMemoryIsTriedAgainInItsOrder) {
+    start(worker_);
+    bring_to(LinkState::kEstablished);
+    sink_->failures = 2;
+    negotiator_->set_policy(kPeer, Policy::kScalable);
+    EXPECT_EQ(now_, negotiator_->next_deadline());
+    advance(1);
+    EXPECT_EQ("", sink_->take());
+    advance(1);
+    EXPECT_EQ("2:SCORE 2:stop 2:flush", sink_->take());
+    EXPECT_LT(now_, negotiator_->next_deadline());
+}
+
+TEST_F(LanesNegotiator, WhatFindsNoMemoryForLongFailsItsEndpointOnce) {
+    start(worker_);
+    bring_to(LinkState::kEstablished);
+    sink_->failures = 5000;
+    negotiator_->set_policy(kPeer, Policy::kScalable);
+    for (int count = 0; count < 3000; ++count) advance(1);
+    EXPECT_EQ("2:fail", sink_->take());
+}
+
 // Whoever asks would take the link, so that this end asks as soon as it can.
 TEST_F(LanesNegotiator, ARequestEndsTheBackOffOfTheOneAsked) {
     start(worker_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,7 @@ class Recorder : public ucp::lanes::Sink {
     void flush_lane(Peer peer) override { add(peer, "flush"); }
     void open_early(Peer peer) override { add(peer, "early"); }
     void resume_tx(Peer peer) override { add(peer, "resume"); }
-    void fail_endpoint(Peer peer, ucs_status_t) override { add(peer, "fail"); }
+    void fail_endpoint(Peer peer, ucs_status_t) override { write(peer, "fail"); }
     void closed(Peer peer) override { add(peer, "closed"); }
     void notify(Peer, const ucp::lanes::Change&) override {}
 
@@ -46,9 +47,17 @@ class Recorder : public ucp::lanes::Sink {
 
     Message last;
     std::vector<std::uint8_t> connected_to;
+    unsigned failures = 0;  // so many calls find no memory from now on
 
   private:
     void add(Peer peer, const std::string& what) {
+        if (failures != 0) {
+            --failures;
+            throw std::bad_alloc();
+        }
+        write(peer, what);
+    }
+    void write(Peer peer, const std::string& what) {
         if (!log_.empty()) log_ += ' ';
         log_ += std::to_string(peer) + ":" + what;
     }

@@ -37,6 +37,8 @@ TEST_P(DuringPromotion, NothingIsLostAndFencesHold) {
     const ucp_request_param_t param{};
     const auto& dedicated = cluster.fabric().counters(uct::mock::Kind::kDedicated);
 
+    // The number of fences comes to its end meanwhile, and begins again.
+    cluster.a.worker().host().fence_sequence = UINT32_MAX - 300;
     uint64_t round = 0;
     std::vector<uint64_t> values(400);
     while (round < values.size()) {

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-3-Clause
+
+// Programs that do not leave the library in peace: signals at any point, threads that are cancelled
+// within a callback, processes that end without closing anything, descriptors beyond exec().
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ucp/api/ucp.h"
+#include "unit/ucp/no_options.h"
+
+namespace ucp::test {
+namespace {
+
+/** A worker of this process over one transport. */
+class Node {
+  public:
+    explicit Node(const std::string& transports,
+                  ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE) {
+        setenv("UCX_TLS", transports.c_str(), 1);
+        if (transports == "tcp") setenv("UCX_NET_DEVICES", "lo", 1);
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
+        EXPECT_EQ(ucp_init(&params, nullptr, &context_), UCS_OK);
+        unsetenv("UCX_TLS");
+        unsetenv("UCX_NET_DEVICES");
+        ucp_worker_params_t worker_params{};
+        worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+        worker_params.thread_mode = threads;
+        EXPECT_EQ(ucp_worker_create(context_, &worker_params, &worker), UCS_OK);
+    }
+    ~Node() {
+        ucp_worker_destroy(worker);
+        ucp_cleanup(context_);
+    }
+    Node(const Node&) = delete;
+
+    std::string address() const {
+        ucp_address_t* address = nullptr;
+        size_t length = 0;
+        EXPECT_EQ(ucp_worker_get_address(worker, &address, &length), UCS_OK);
+        std::string bytes(reinterpret_cast<const char*>(address), length);
+        ucp_worker_release_address(worker, address);
+        return bytes;
+    }
+    ucp_ep_h connect(const std::string& address) {
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler = {[](void* arg, ucp_ep_h, ucs_status_t) { ++*static_cast<int*>(arg); },
+                              &errors};
+        ucp_ep_h endpoint = nullptr;
+        EXPECT_EQ(ucp_ep_create(worker, &params, &endpoint), UCS_OK);
+        return endpoint;
+    }
+
+    ucp_worker_h worker = nullptr;
+    int errors = 0;
+
+  private:
+    ucp_context_h context_ = nullptr;
+};
+
+/** Until the condition holds, for a minute at most. */
+template <typename Condition>
+bool until(std::initializer_list<ucp_worker_h> workers, Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        for (const ucp_worker_h worker : workers) ucp_worker_progress(worker);
+    }
+    return true;
+}
+
+ucs_status_t finish(std::initializer_list<ucp_worker_h> workers, ucs_status_ptr_t operation) {
+    if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
+    EXPECT_TRUE(
+        until(workers, [&] { return ucp_request_check_status(operation) != UCS_INPROGRESS; }));
+    const ucs_status_t status = ucp_request_check_status(operation);
+    ucp_request_free(operation);
+    return status;
+}
+
+/** A message of that length from one to the other, whole and unchanged. */
+void expect_message(Node& from, ucp_ep_h endpoint, Node& to, size_t length, uint8_t fill) {
+    const std::vector<uint8_t> sent(length, fill);
+    std::vector<uint8_t> received(length);
+    const ucs_status_ptr_t receiving =
+        ucp_tag_recv_nbx(to.worker, received.data(), length, 1, ~uint64_t{0}, &kNothing);
+    const ucs_status_ptr_t sending = ucp_tag_send_nbx(endpoint, sent.data(), length, 1, &kNothing);
+    EXPECT_EQ(finish({from.worker, to.worker}, sending), UCS_OK);
+    EXPECT_EQ(finish({from.worker, to.worker}, receiving), UCS_OK);
+    EXPECT_EQ(received, sent);
+}
+
+class Disturbed : public ::testing::TestWithParam<const char*> {};
+
+/** A signal every so often, whose handler lets system calls return early. */
+class Signals {
+  public:
+    explicit Signals(suseconds_t interval) {
+        struct sigaction action {};
+        action.sa_handler = [](int) { count_.fetch_add(1, std::memory_order_relaxed); };
+        EXPECT_EQ(sigaction(SIGALRM, &action, &before_), 0);
+        const itimerval timer{{0, interval}, {0, interval}};
+        EXPECT_EQ(setitimer(ITIMER_REAL, &timer, nullptr), 0);
+    }
+    ~Signals() {
+        const itimerval none{};
+        setitimer(ITIMER_REAL, &none, nullptr);
+        sigaction(SIGALRM, &before_, nullptr);
+    }
+    Signals(const Signals&) = delete;
+    static unsigned count() { return count_; }
+
+  private:
+    static inline std::atomic<unsigned> count_{0};
+    struct sigaction before_ {};
+};
+
+TEST_P(Disturbed, SignalsAtAnyPointLoseNothing) {
+    const Signals signals(200);
+    const unsigned before = Signals::count();
+    for (uint8_t round = 1; round <= 5; ++round) {
+        Node here(GetParam()), there(GetParam());
+        const ucp_ep_h endpoint = here.connect(there.address());
+        for (const size_t length : {size_t{8}, size_t{20'000}, size_t{4'000'000}}) {
+            for (uint8_t count = 0; count < 10; ++count)
+                expect_message(here, endpoint, there, length, static_cast<uint8_t>(round + count));
+        }
+        EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(here.errors, 0);
+    }
+    EXPECT_GT(Signals::count(), before);
+}
+
+// The thread is gone while the worker runs its handler; the next thread goes on.
+TEST_P(Disturbed, AThreadThatIsCancelledInACallbackLeavesTheWorkerUsable) {
+    Node here(GetParam(), UCS_THREAD_MODE_MULTI), there(GetParam(), UCS_THREAD_MODE_MULTI);
+    const ucp_ep_h endpoint = here.connect(there.address());
+    expect_message(here, endpoint, there, 8, 1);
+    static std::atomic<unsigned> calls;
+    calls = 0;
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+    handler.id = 7;
+    handler.cb = [](void*, const void*, size_t, void*, size_t,
+                    const ucp_am_recv_param_t*) -> ucs_status_t {
+        if (calls.fetch_add(1) == 0) {
+            pthread_cancel(pthread_self());
+            pthread_testcancel();
+        }
+        return UCS_OK;
+    };
+    ASSERT_EQ(ucp_worker_set_am_recv_handler(there.worker, &handler), UCS_OK);
+    const auto send = [&] {
+        const uint64_t word = 1;
+        EXPECT_EQ(finish({here.worker},
+                         ucp_am_send_nbx(endpoint, 7, nullptr, 0, &word, sizeof(word), &kNothing)),
+                  UCS_OK);
+    };
+    send();
+    pthread_t thread{};
+    ASSERT_EQ(pthread_create(
+                  &thread, nullptr,
+                  [](void* worker) -> void* {
+                      for (;;) ucp_worker_progress(static_cast<ucp_worker_h>(worker));
+                  },
+                  there.worker),
+              0);
+    void* result = nullptr;
+    ASSERT_EQ(pthread_join(thread, &result), 0);
+    EXPECT_EQ(result, PTHREAD_CANCELED);
+    EXPECT_EQ(calls, 1u);
+    send();
+    EXPECT_TRUE(until({there.worker}, [] { return calls >= 2; }));
+    expect_message(here, endpoint, there, 20'000, 2);
+    EXPECT_EQ(calls, 2u);
+    EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
+}
+
+// It is gone in the middle of its traffic, with all its objects; its peer learns of it, and what
+// the peer has with others goes on.
+TEST_P(Disturbed, AProcessThatExitsWithoutClosingHurtsNobody) {
+    Node here(GetParam());
+    const ucp_ep_h own = here.connect(here.address());
+    int address[2];
+    ASSERT_EQ(pipe(address), 0);
+    const std::string mine = here.address();
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        // Never destroyed: exit() runs what the library has registered, and no more.
+        auto& node = *new Node(GetParam());
+        const std::string bytes = node.address();
+        if (write(address[1], bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+            _exit(2);
+        const ucp_ep_h endpoint = node.connect(mine);
+        const uint64_t word = 5;
+        const ucs_status_t status =
+            finish({node.worker}, ucp_tag_send_nbx(endpoint, &word, 8, 1, &kNothing));
+        const auto& rest = *new std::vector<uint8_t>(4'000'000);
+        ucp_tag_send_nbx(endpoint, rest.data(), rest.size(), 2, &kNothing);
+        exit(status == UCS_OK ? 0 : 1);
+    }
+    std::string theirs(4096, 0);
+    const ssize_t length = read(address[0], theirs.data(), theirs.size());
+    ASSERT_GT(length, 0);
+    theirs.resize(static_cast<size_t>(length));
+    const ucp_ep_h endpoint = here.connect(theirs);
+    uint64_t word = 0;
+    EXPECT_EQ(
+        finish({here.worker}, ucp_tag_recv_nbx(here.worker, &word, 8, 1, ~uint64_t{0}, &kNothing)),
+        UCS_OK);
+    EXPECT_EQ(word, 5u);
+    int status = 0;
+    ASSERT_TRUE(until({here.worker}, [&] { return waitpid(child, &status, WNOHANG) == child; }));
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    // Whoever goes on talking to it is told.
+    EXPECT_TRUE(until({here.worker}, [&] {
+        finish({here.worker}, ucp_tag_send_nbx(endpoint, &word, 8, 3, &kNothing));
+        return here.errors == 1;
+    }));
+    expect_message(here, own, here, 100, 4);
+    ucp_request_param_t force{};
+    force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    for (const ucp_ep_h each : {endpoint, own}) {
+        EXPECT_EQ(finish({here.worker}, ucp_ep_close_nbx(each, &force)), UCS_OK);
+    }
+    close(address[0]);
+    close(address[1]);
+}
+
+std::set<int> open_descriptors() {
+    std::set<int> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        found.insert(std::stoi(entry.path().filename()));
+    return found;
+}
+
+// A program that another one is started in gets no socket, no queue and no memory of the library.
+TEST_P(Disturbed, NoDescriptorOutlivesExec) {
+    const std::set<int> before = open_descriptors();
+    Node here(GetParam()), there(GetParam());
+    const ucp_ep_h endpoint = here.connect(there.address());
+    expect_message(here, endpoint, there, 4'000'000, 1);
+    for (const int descriptor : open_descriptors()) {
+        const int flags = fcntl(descriptor, F_GETFD);
+        if (before.contains(descriptor) || flags < 0) continue;
+        EXPECT_NE(flags & FD_CLOEXEC, 0)
+            << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor));
+    }
+    EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, Disturbed, ::testing::Values("tcp", "sm"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace ucp::test
