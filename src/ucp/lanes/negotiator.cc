@@ -232,7 +232,14 @@ bool Negotiator::find_slot(const Link& next) {
         scoreboard_.ranking().worst_of(Role::kNone, [](const Ranking::Member& member) {
             return Rounds::may_park(static_cast<const Link&>(member));
         });
-    if (found == nullptr || !rounds_.make_room_beside(next)) return false;
+    if (found == nullptr) return false;
+    // Whoever is parked makes room for a lane that is made in the same call: it may be a kept one,
+    // which takes a place beside the slots until then.
+    if (moves_left_ < kMovesOfALane) {
+        is_behind_ = true;
+        return false;
+    }
+    if (!rounds_.make_room_beside(next)) return false;
     rounds_.park(static_cast<Link&>(*found));
     return held() < context_.config.cap;
 }

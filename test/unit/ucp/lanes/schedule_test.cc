@@ -23,6 +23,12 @@ TEST(LanesSchedules, EachHasFaultsAndSwitchesAndBreaksNothing) {
     EXPECT_GE(faults, 4 * seeds);
 }
 
+// A link was parked for a lane that was to be made, and that waited for the next call, since this
+// one had done enough: for that time more lanes lay beside the slots than may.
+TEST(LanesSchedules, WhoIsParkedMakesRoomForALaneThatIsMadeAtOnce) {
+    EXPECT_EQ("", play(3439, schedule_of(3439), 20).error);
+}
+
 TEST(LanesSchedules, AreFunctionsOfTheirSeed) {
     const Outcome one = play(5, schedule_of(5)), same = play(5, schedule_of(5));
     EXPECT_EQ(one.switches, same.switches);
