@@ -34,7 +34,7 @@ OTHERWISE = {
         "bench mbw_mr --ranks 4 --pairs 2 --lanes dynamic --verify --size 8 --time 10ms --settle 0",
     "sim zipf --ranks 64 --seed 1": "sim zipf --ranks 8 --seed 1 --time 2ms",
     "top": "top --once",
-    # A job beside them, and files of it: test/tools/plot_test.cc.
+    # A job beside them, and files of it: test/tools/plot/plot_test.cc.
     "top --record run.jsonl": None,
     "plot run.jsonl --to run.html": None,
     "plot /tmp/trace-*.json --to lanes.svg": None,
@@ -56,7 +56,7 @@ OTHERWISE = {
     "perf put|get|tag|am|batch [options]          two processes of this machine":
         [f"perf {operation} --help" for operation in ("put", "get", "tag", "am", "batch")],
     "perf server [--listen HOST:PORT]             on one host, and on the other:": "perf server --help",
-    "perf put|get|tag|am|batch --connect HOST[:PORT] [options]": None,  # two hosts: test/tools/perf_test.cc
+    "perf put|get|tag|am|batch --connect HOST[:PORT] [options]": None,  # two hosts: test/tools/perf/perf_test.cc
     'perf put --device real --tls tcp --prefix "ip netns exec node%r" --size 64K --sleep --time 10s':
         "perf put --device real --tls tcp --prefix env --size 64K --sleep --time 10ms",
     'perf put --device real --tls tcp --prefix "ip netns exec node%r" --size 1G --window 2 '
