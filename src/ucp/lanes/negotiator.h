@@ -29,7 +29,7 @@ struct Measured {
 //
 // The parts: Scoreboard ranks the links, and calls back which to ask for and which to give up;
 // Rounds takes each through its states; here are the records, the requests and answers, and time.
-class Negotiator final : private Ranking::Listener {
+class Negotiator final : private Ranking::Callbacks {
   public:
     Negotiator(const Config& config, std::uint64_t worker, Sink& sink);
     Negotiator(Negotiator&&) = delete;

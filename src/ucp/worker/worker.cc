@@ -68,7 +68,7 @@ Worker::Worker(Context& context, const ucp_worker_params_t& params)
     if (has(UCP_WORKER_PARAM_FIELD_USER_DATA)) external_.user_data = params.user_data;
     if (has(UCP_WORKER_PARAM_FIELD_EVENTS)) external_.edge = (params.events & UCP_WAKEUP_EDGE) != 0;
     if (has(UCP_WORKER_PARAM_FIELD_CLIENT_ID)) client_id_ = params.client_id;
-    lanes_.set_listener([this](Endpoint& endpoint, bool is_established) {
+    lanes_.on_lane_change([this](Endpoint& endpoint, bool is_established) {
         queue_pairs_.lane_changed(endpoint, is_established);
     });
     if (config().bulk_workers != 0 && !context.virtual_time()) {

@@ -63,7 +63,7 @@ class Ranking {
     };
 
     // Told what the ranking finds. promote() and demote() may place and remove any member.
-    class Listener {
+    class Callbacks {
       public:
         // Asked for each candidate that beats what a place costs, best first; false passes it over.
         virtual bool may_promote(const Member& candidate) = 0;
@@ -73,7 +73,7 @@ class Ranking {
         virtual void demote(Member& incumbent) = 0;
 
       protected:
-        ~Listener() = default;
+        ~Callbacks() = default;
     };
 
     struct Options {
@@ -153,20 +153,20 @@ class Ranking {
 
     // Demotes the incumbents that are not worth their place any more, worst first, `most` of them
     // at most. @return false if there are others
-    bool demote_cold(Listener& listener, size_t most) {
+    bool demote_cold(Callbacks& callbacks, size_t most) {
         const Score least = std::max<Score>(1, least_of(2 * options_.places) / 2);
         for (;; --most) {
             Member* worst = worst_incumbent();
             if (worst == nullptr || worst->standing.rank.score >= least) return true;
             if (most == 0) return false;
-            listener.demote(*worst);
+            callbacks.demote(*worst);
             assert(worst_incumbent() != worst);
         }
     }
 
     // Promotes the best candidate that may be, if it is worth a free place or, with none free, that
     // of the worst incumbent; whoever promotes finds a place for it. @return false if nobody is.
-    bool promote_best(Listener& listener) {
+    bool promote_best(Callbacks& callbacks) {
         const Member* victim = nullptr;
         if (free_places() == 0) {
             victim = worst_incumbent();
@@ -176,8 +176,8 @@ class Ranking {
         Tree& candidates = tree(Role::kCandidate);
         for (auto at = candidates.rbegin(); at != candidates.rend(); ++at) {
             if (at->standing.rank <= floor) return false;
-            if (!listener.may_promote(*at)) continue;
-            listener.promote(*at, floor);
+            if (!callbacks.may_promote(*at)) continue;
+            callbacks.promote(*at, floor);
             return true;
         }
         return false;

@@ -363,7 +363,7 @@ void LaneDriver::notify(lanes::Peer peer, const lanes::Change& change) {
     }
     if (change.to == lanes::LinkState::kEstablished ||
         change.from == lanes::LinkState::kEstablished) {
-        if (listener_) listener_(owner, change.to == lanes::LinkState::kEstablished);
+        if (on_lane_change_) on_lane_change_(owner, change.to == lanes::LinkState::kEstablished);
     }
     if (callback_ == nullptr) return;
     ucpx_lane_event_t event{};

@@ -38,7 +38,7 @@ namespace ucp {
 class LaneDriver final : public lanes::Sink, public LaneEvents {
   public:
     /** Is told when an endpoint's dedicated lane is established, or is about to go. */
-    using Listener = std::function<void(Endpoint& endpoint, bool is_established)>;
+    using OnLaneChange = std::function<void(Endpoint& endpoint, bool is_established)>;
 
     struct Options {
         uint64_t uuid;          //!< of the worker
@@ -50,7 +50,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
                const ucs::Clock& clock, const Options& options);
     ~LaneDriver() override;
 
-    void set_listener(Listener listener) { listener_ = std::move(listener); }
+    void on_lane_change(OnLaneChange callback) { on_lane_change_ = std::move(callback); }
 
     /** Timer work: tracker windows, rankings, timers of the negotiation. */
     void advance(ucs::Time now);
@@ -188,7 +188,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     const Config& config_;
     const ucs::Clock& clock_;
     const Options options_;
-    Listener listener_;
+    OnLaneChange on_lane_change_;
     lanes::Negotiator negotiator_;
     std::optional<ucs::UsageTracker> tracker_;
     uint64_t seen_rounds_ = 0;

@@ -544,7 +544,7 @@ TEST_F(LanesNegotiator, EqualsThatWereDeniedTogetherDoNotAskTogether) {
 class LanesManyAtOnce : public NegotiatorFixture {
   protected:
     static constexpr Peer kFirst = 2, kEnd = 10;
-    static constexpr std::ptrdiff_t kMost = 3;  // links in a call
+    static constexpr std::ptrdiff_t kMostInACall = 3;  // links in a call
 
     // How many links the sink was asked to do that for, in each call until nothing is due.
     std::vector<std::ptrdiff_t> in_each_call(const std::string& what) {
@@ -572,7 +572,7 @@ TEST_F(LanesManyAtOnce, ColdLinksAreDemotedAFewAtATime) {
     }
     sink_->take();
     negotiator_->on_scores(cold);
-    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMost, kMost, 2}), in_each_call(":stop "));
+    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMostInACall, kMostInACall, 2}), in_each_call(":stop "));
 }
 
 TEST_F(LanesManyAtOnce, RequestsAreAnsweredAFewAtATime) {
@@ -584,7 +584,7 @@ TEST_F(LanesManyAtOnce, RequestsAreAnsweredAFewAtATime) {
     std::ptrdiff_t sum = 0;
     const std::vector<std::ptrdiff_t> accepted = in_each_call(":ACCEPT ");
     for (const std::ptrdiff_t count : accepted) {
-        EXPECT_LE(count, kMost);
+        EXPECT_LE(count, kMostInACall);
         sum += count;
     }
     EXPECT_EQ(8, sum);
@@ -603,7 +603,7 @@ TEST_F(LanesManyAtOnce, RequestsAreDeniedAFewAtATime) {
         negotiator_->on_message(peer, request);
     }
     negotiator_->settle();
-    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMost, kMost, 1}), in_each_call(":DENY "));
+    EXPECT_EQ((std::vector<std::ptrdiff_t>{kMostInACall, kMostInACall, 1}), in_each_call(":DENY "));
 }
 
 TEST_F(LanesNegotiator, TheWindowIsTheSmallerOfBothEnds) {

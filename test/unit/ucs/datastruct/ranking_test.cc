@@ -18,7 +18,7 @@ using Role = Ranks::Role;
 struct Named : Ranks::Member {};
 
 // Writes down what it is told, and does it.
-class RankingTest : public ::testing::Test, public Ranks::Listener {
+class RankingTest : public ::testing::Test, public Ranks::Callbacks {
   protected:
     void start(const Ranks::Options& options) {
         ranking_.reset();  // lets go of the members
@@ -116,7 +116,7 @@ TEST_F(RankingTest, AReservedPlaceIsNobodysAndNotFree) {
     EXPECT_EQ(ranking_->reserving(), nullptr);
 }
 
-TEST_F(RankingTest, TheListenerPassesOverWhoMayNot) {
+TEST_F(RankingTest, TheCallbacksPassOverWhoMayNot) {
     start({.places = 1, .margin_permille = 200});
     put(1, 100);
     put(2, 200);

@@ -17,7 +17,7 @@ namespace ucs::test {
 // A tracker on a virtual clock with owners that send at given rates, as a transport would: touch
 // only while armed. Its rates, and what peers say, feed a ranking that promotes and demotes at
 // once.
-class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Listener {
+class TrackedTraffic : public Ranking<UsageTracker::OwnerId>::Callbacks {
   public:
     using Id = UsageTracker::OwnerId;
     using Ranks = Ranking<Id>;
