@@ -42,15 +42,21 @@ void print_lines(const TopCommand& command) {
     std::fflush(stdout);
 }
 
-// A document a line, until the user wants no more or all processes have gone that were there.
+// A document a line, until the user wants no more or all processes have gone that were there: one
+// that is stopped while it writes its page cannot be read for a look or two.
 void record(const TopCommand& command, int wait) {
     std::ofstream file(command.record, std::ios::trunc);
     const Interrupt interrupt;
+    constexpr unsigned kLooksForTheEnd = 3;
+    unsigned missed = 0;
     for (bool has_seen_any = false; !Interrupt::is_requested();) {
         const auto samples = ucp::stats::read_pages(command.processes);
-        if (samples.empty() && has_seen_any) return;
+        missed = samples.empty() ? missed + 1 : 0;
+        if (has_seen_any && missed == kLooksForTheEnd) return;
         has_seen_any |= !samples.empty();
-        if (has_seen_any) file << to_json(samples, monotonic_now()).dump() << '\n' << std::flush;
+        if (!samples.empty()) {
+            file << to_json(samples, monotonic_now()).dump() << '\n' << std::flush;
+        }
         if (!file) {
             throw std::runtime_error(
                 fmt::format("cannot write {}: {}", command.record, std::strerror(errno)));
