@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 namespace tools {
 namespace {
@@ -27,6 +28,17 @@ std::string temporary_name() {
 TemporaryFile::TemporaryFile() : path_(temporary_name()) {}
 TemporaryFile::~TemporaryFile() {
     unlink(path_.c_str());
+}
+
+Outcome run_traced(const std::string& traces, const std::vector<std::string>& arguments) {
+    const std::pair<const char*, std::string> variables[] = {
+        {"UCX_TRACE", traces},
+        {"UCX_DYNAMIC_TL_SWITCH_INTERVAL", "20ms"},
+        {"UCX_DYNAMIC_TL_MIN_RESIDENCE", "60s"}};
+    for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+    Outcome outcome = run_command(arguments);
+    for (const auto& [name, value] : variables) unsetenv(name);
+    return outcome;
 }
 
 std::string read_text(const std::string& path) {

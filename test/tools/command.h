@@ -42,6 +42,10 @@ inline Outcome run_command(const std::vector<std::string>& arguments) {
     return Command(arguments).wait();
 }
 
+// A benchmark that is traced: its links are promoted early, and not demoted before its end.
+// @param traces  as UCX_TRACE
+Outcome run_traced(const std::string& traces, const std::vector<std::string>& arguments);
+
 std::string read_text(const std::string& path);
 
 // A file name that no other test uses, removed at the end of the scope.

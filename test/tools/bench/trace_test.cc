@@ -17,15 +17,9 @@ TEST(TraceOfAJob, CountsWhatTheJobCounts) {
     std::string folder = "/tmp/swiftlane-trace-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     const TemporaryFile report;
-    setenv("UCX_TRACE", (folder + "/%p.json").c_str(), 1);
-    setenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL", "20ms", 1);
-    setenv("UCX_DYNAMIC_TL_MIN_RESIDENCE", "60s", 1);
-    const Outcome outcome =
-        run_command({"bench", "mbw_mr", "--ranks", "2", "--size", "8:1M", "--time", "20ms",
-                     "--settle", "1s", "--verify", "--json", report.path()});
-    for (const char* name :
-         {"UCX_TRACE", "UCX_DYNAMIC_TL_SWITCH_INTERVAL", "UCX_DYNAMIC_TL_MIN_RESIDENCE"})
-        unsetenv(name);
+    const Outcome outcome = run_traced(
+        folder + "/%p.json", {"bench", "mbw_mr", "--ranks", "2", "--size", "8:1M", "--time", "20ms",
+                              "--settle", "1s", "--verify", "--json", report.path()});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     unsigned files = 0, established = 0, begun = 0, ended = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {

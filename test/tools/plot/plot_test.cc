@@ -145,16 +145,9 @@ TEST_F(Plot, OfASimulationHasACurveForEachMode) {
 TEST_F(Plot, OfTracesHasABarForEachPromotion) {
     const Folder traces;
     const TemporaryFile report;
-    setenv("UCX_TRACE", (traces / "%p.json").c_str(), 1);
-    setenv("UCX_DYNAMIC_TL_SWITCH_INTERVAL", "20ms", 1);
-    setenv("UCX_DYNAMIC_TL_MIN_RESIDENCE", "60s", 1);
-    const Outcome outcome =
-        run_command({"bench", "mbw_mr", "--soft", "--ranks", "2", "--size", "8:1M", "--time",
-                     "20ms", "--settle", "1s", "--json", report.path()});
-    for (const char* name :
-         {"UCX_TRACE", "UCX_DYNAMIC_TL_SWITCH_INTERVAL", "UCX_DYNAMIC_TL_MIN_RESIDENCE"}) {
-        unsetenv(name);
-    }
+    const Outcome outcome = run_traced(
+        traces / "%p.json", {"bench", "mbw_mr", "--soft", "--ranks", "2", "--size", "8:1M",
+                             "--time", "20ms", "--settle", "1s", "--json", report.path()});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const json promotions = json::parse(read_text(report.path())).at("lanes").at("promotions");
     ASSERT_GE(promotions, 2);
