@@ -74,7 +74,7 @@ bool Round::fits(LinkState state) const {
                    (acknowledged == Acknowledged::kDmark ? !has_moved : is_leaving) &&
                    !may_release();
         case LinkState::kReleasing:
-            return lane == Lane::kCreating || lane == Lane::kDestroying;
+            return lane == Lane::kCreating || lane_is(Lane::kKeeping, Lane::kDestroying);
     }
     return false;
 }

@@ -95,7 +95,13 @@ struct Round {
         kCreated,     // the peer's address is still to come
         kConnecting,  // to that address
         kConnected,
+        kKeeping,  // it leaves its slot, and is kept
         kDestroying,
+    };
+    enum class Slot : std::uint8_t {
+        kOwn,      // one of those that cap limits
+        kYielded,  // taken away on the way up: given back as soon as the peer lets it
+        kParked,   // none of those that cap limits any more
     };
     // The last of the peer's messages that was processed; each comes after the one before.
     enum class PeerStep : std::uint8_t { kNone, kLane, kReady, kMark, kDmark, kFlushed };
@@ -105,12 +111,9 @@ struct Round {
     Lane lane = Lane::kNone;
     PeerStep peer = PeerStep::kNone;
     Acknowledged acknowledged = Acknowledged::kNone;
+    Slot slot = Slot::kOwn;
     bool flushed = false;  // all that this end posted on the lane is done remotely
-    // Its slot was taken away on its way up: it is given back as soon as the peer lets it.
-    bool yields = false;
-    bool parked = false;  // the lane takes none of the slots that cap limits
-    bool broken = false;  // the lane failed when nothing could be lost any more
-    bool keeps = false;   // the lane leaves its slot, and is kept
+    bool broken = false;   // the lane failed when nothing could be lost any more
     // The round whose lane this one takes back; 0: it makes its own. A request offers it.
     Epoch kept = 0;
     std::uint32_t window = 0;
@@ -200,10 +203,11 @@ struct Link : Ranking::Member {
     // The peer has not answered for longer than others should have to wait for it.
     bool is_overdue() const { return patience == Patience::kOver; }
     // Has a slot, and keeps it.
-    bool has_booked() const { return books_slot(state) && !round.yields; }
+    bool has_booked() const { return books_slot(state) && round.slot == Round::Slot::kOwn; }
     // Its slot is on its way to others, and only the peer can make it free.
     bool is_leaving() const {
-        return !round.parked && (state == LinkState::kDemoting || round.yields);
+        return round.slot == Round::Slot::kYielded ||
+               (round.slot == Round::Slot::kOwn && state == LinkState::kDemoting);
     }
     // This end is in that round, or owes the answer that may begin it.
     bool knows(Epoch round_epoch) const {

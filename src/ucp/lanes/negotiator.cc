@@ -280,7 +280,7 @@ Time Negotiator::next_deadline() const {
 bool Negotiator::consistent() const {
     std::uint32_t held = 0, parked = 0, booked = 0, committed = 0, requested = 0;
     for (const auto& [peer, link] : links_) {
-        (link.round.parked ? parked : held) += holds_slot(link.state);
+        (link.round.slot == Round::Slot::kParked ? parked : held) += holds_slot(link.state);
         booked += link.has_booked();
         committed += link.state == LinkState::kCommitted;
         requested += link.state == LinkState::kRequested;

@@ -11,6 +11,7 @@ namespace ucp::lanes {
 namespace {
 
 using Lane = Round::Lane;
+using Slot = Round::Slot;
 using PeerStep = Round::PeerStep;
 using Acknowledged = Round::Acknowledged;
 
@@ -51,7 +52,7 @@ bool assign(std::vector<std::uint8_t>& to, std::span<const std::uint8_t> bytes) 
 }  // namespace
 
 void Rounds::set_state(Link& link, LinkState state, Reason reason) {
-    std::uint32_t& lanes = link.round.parked ? parked_ : held_;
+    std::uint32_t& lanes = link.round.slot == Slot::kParked ? parked_ : held_;
     lanes += holds_slot(state);
     lanes -= holds_slot(link.state);
     committed_ += state == LinkState::kCommitted;
@@ -212,7 +213,7 @@ void Rounds::try_established(Link& link) {
     link.denied_floor.reset();
     set_state(link, LinkState::kEstablished, Reason::kProgress);
     assert(link.round.fits(link.state));
-    if (link.round.yields) demote(link, Reason::kOutranked);
+    if (link.round.slot != Slot::kOwn) demote(link, Reason::kOutranked);
 }
 
 ucs_status_t Rounds::on_message(Link& link, const Message& message) {
@@ -319,7 +320,7 @@ void Rounds::give_up(Link& link, Reason reason) {
         default:
             // The peer may have switched already.
             assert(link.state == LinkState::kReady || link.state == LinkState::kSwitching);
-            link.round.yields = true;
+            if (link.round.slot == Slot::kOwn) link.round.slot = Slot::kYielded;
             scoreboard_.place(link);
             break;
     }
@@ -333,7 +334,7 @@ bool Rounds::make_room_beside(const Link& next) {
 
 void Rounds::park(Link& link) {
     assert(may_park(link));
-    link.round.parked = true;
+    link.round.slot = Slot::kParked;
     --held_;
     ++parked_;
 }
@@ -355,14 +356,20 @@ void Rounds::flushed(Link& link) {
 
 void Rounds::finish_demotion(Link& link) {
     if (!link.round.may_release()) return;
-    link.round.keeps = kept_.is_on() && !link.round.broken;
-    release(link, Reason::kProgress);
+    set_state(link, LinkState::kReleasing, Reason::kProgress);
+    if (kept_.is_on() && !link.round.broken) {
+        link.round.lane = Lane::kKeeping;
+        context_.actions.add<&Sink::keep_lane>(link.peer);
+    } else {
+        destroy(link);
+    }
+    assert(link.round.fits(link.state));
 }
 
 void Rounds::lane_destroyed(Link& link) {
-    if (link.round.lane != Lane::kDestroying) return;
+    const bool keeps = link.round.lane == Lane::kKeeping;
+    if (!keeps && link.round.lane != Lane::kDestroying) return;
     assert(link.state == LinkState::kReleasing);
-    const bool keeps = link.round.keeps;
     released(link, Reason::kProgress);
     if (keeps) keep(link, link.epoch);
 }
@@ -439,11 +446,7 @@ void Rounds::release(Link& link, Reason reason) {
 
 void Rounds::destroy(Link& link) {
     link.round.lane = Lane::kDestroying;
-    if (link.round.keeps) {
-        context_.actions.add<&Sink::keep_lane>(link.peer);
-    } else {
-        context_.actions.add<&Sink::destroy_lane>(link.peer);
-    }
+    context_.actions.add<&Sink::destroy_lane>(link.peer);
 }
 
 void Rounds::released(Link& link, Reason reason) {

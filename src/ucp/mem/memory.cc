@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kAllAccesses = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE |
                                   UCP_MEM_MAP_PROT_REMOTE_READ | UCP_MEM_MAP_PROT_REMOTE_WRITE;
-constexpr unsigned kAllFlags = UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED |
+constexpr unsigned kMapFlags = UCP_MEM_MAP_NONBLOCK | UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED |
                                UCP_MEM_MAP_SYMMETRIC_RKEY | UCP_MEM_MAP_LOCK;
 constexpr unsigned kLockNow = UCP_MEM_MAP_LOCK | UCP_MEM_MAP_NONBLOCK;  // each refuses the other
 
@@ -64,7 +64,7 @@ ucs_status_t Memory::map(DomainSet& domains, const ucp_mem_map_params_t& params,
     const unsigned flags = (fields & UCP_MEM_MAP_PARAM_FIELD_FLAGS) ? params.flags : 0;
     const unsigned prot = (fields & UCP_MEM_MAP_PARAM_FIELD_PROT) ? params.prot : kAllAccesses;
     const bool allocate = (flags & UCP_MEM_MAP_ALLOCATE) != 0;
-    if ((flags & ~kAllFlags) != 0 || (prot & ~kAllAccesses) != 0 || (flags & kLockNow) == kLockNow)
+    if ((flags & ~kMapFlags) != 0 || (prot & ~kAllAccesses) != 0 || (flags & kLockNow) == kLockNow)
         return UCS_ERR_INVALID_PARAM;
     if ((flags & UCP_MEM_MAP_FIXED) != 0 &&
         (!allocate || address == nullptr || !ucs::is_aligned(address, ucs::page_size())))

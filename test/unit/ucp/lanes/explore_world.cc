@@ -788,8 +788,8 @@ std::string World::encode() const {
             out.add_enum(round.lane);
             out.add_enum(round.peer);
             out.add_enum(round.acknowledged);
-            out.add(round.flushed | round.yields << 1 | round.parked << 2 | round.broken << 3 |
-                    round.keeps << 4);
+            out.add_enum(round.slot);
+            out.add(round.flushed | round.broken << 1);
             out.add_round(pair, round.kept);
             out.add(round.window);
             out.add_lane(uid_of(round.address));
