@@ -8,14 +8,6 @@ MUTANTS = {
         "src/uct/tcp/association/responder.cc",
         {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
         NO_MEMORY, "*AReadWithoutMemory*"),
-    "a read without memory has no room for its refusal": (
-        "src/uct/tcp/queues/output_queue.h",
-        {"memory != nullptr || !is_answer ? memory : std::exchange(spare, nullptr)": "memory"},
-        NO_MEMORY, "*AReadWithoutMemory*"),
-    "a fence without memory holds for ever": (
-        "src/uct/tcp/association/association_operations.cc",
-        {"    return fencing_ ? UCS_ERR_NO_RESOURCE : status;\n": "    return UCS_ERR_NO_RESOURCE;\n"},
-        NO_MEMORY, "*AFenceWithoutMemory*"),
     "a reset does not wait for room": (
         "src/ucp/endpoint/send_queue.cc",
         {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},
