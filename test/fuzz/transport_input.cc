@@ -81,7 +81,7 @@ class Queue {
         bool sleeps;
         const uint64_t number = outbox_->reserve(is_long, &sleeps);
         if (number == sm::Outbox::kFull) return;
-        std::byte* const buffer = is_long ? outbox_->buffer(number) : nullptr;
+        std::byte* const buffer = is_long ? outbox_->reserved_buffer() : nullptr;
         if (buffer != nullptr) std::memset(buffer, 1, outbox_->buffer_size());
         outbox_->slot(number).control =
             outbox_->word(number, 3, buffer != nullptr ? outbox_->buffer_size() : 8,
@@ -104,7 +104,7 @@ class Queue {
                 if (name) inbox_->is_elsewhere(place, name->nonce);
             });
         for (uct::ReceiveDescriptor* descriptor : kept) descriptor->release();
-        inbox_->bury_dead();
+        inbox_->look_after_senders();
     }
 
   private:

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // process_soak [--processes N] [--seconds S] [--patience S] [--seed SEED] [--static]
-//              [--kill | --die N]
+//              [--stop S] [--shake] [--kill | --die N]
+//
+// With --shake the link (lo, of a network namespace of its own) goes away for less than 3 seconds
+// and comes back for longer, again and again.
 //
 // Processes over the shared libraries, each with the traffic of traffic.h to all others, while
 // lanes are switched all the time; not with --static, for transports without. With --kill one is
 // killed half way: the others must notice, and go on with each other. With --die it is killed by
-// its adapter, from within the N-th operation that this executes. What has not been seen by then,
-// and what is under way at the end, may each take as many seconds more as --patience says (30).
+// its adapter, from within the N-th operation that this executes. With --stop another one stands
+// still (SIGSTOP) for S seconds, from an eighth of the time on: nothing of it may be lost, and
+// those who do not wait for it go on. What has not been seen by then, and what is under way at the
+// end, may each take as many seconds more as --patience says (30).
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,13 +23,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string_view>
+#include <vector>
 
 #include "system/traffic.h"
+#include "ucs/sys/random.h"
 
 namespace ucp::test {
 namespace {
@@ -40,6 +49,8 @@ struct Settings {
     unsigned patience = 30;
     uint64_t seed = 1;
     bool is_static = false;
+    unsigned stop = 0;  //!< seconds
+    bool shake = false;
     bool kill = false;
     uint64_t die = 0;  //!< operation at which it kills itself; 0: it is killed
 
@@ -243,6 +254,54 @@ class Process {
     int status_ = 0;
 };
 
+/** What is done to the processes, at a time since all have met. */
+struct Blow {
+    std::chrono::milliseconds at;
+    std::function<void()> deal;
+};
+
+void set_link(const char* state) {
+    const std::string command = fmt::format("ip link set lo {}", state);
+    if (std::system(command.c_str()) != 0) fmt::print(stderr, "the link cannot be set {}\n", state);
+}
+
+std::vector<Blow> blows_of(const Settings& settings, const std::vector<pid_t>& children) {
+    using std::chrono::milliseconds;
+    std::vector<Blow> blows;
+    const auto add_signal = [&](milliseconds at, size_t index, int signal) {
+        blows.push_back({at, [child = children[index], signal] { kill(child, signal); }});
+    };
+    if (settings.stop != 0) {
+        const milliseconds from(settings.seconds * 125);
+        add_signal(from, settings.processes - 2, SIGSTOP);
+        add_signal(from + std::chrono::seconds(settings.stop), settings.processes - 2, SIGCONT);
+    }
+    if (settings.kill && settings.die == 0)
+        add_signal(milliseconds(settings.seconds * 500), settings.processes - 1, SIGKILL);
+    ucs::Random random(settings.seed);
+    const auto some = [&] { return milliseconds(random.below(3000)); };
+    for (milliseconds at(1000); settings.shake && at < std::chrono::seconds(settings.seconds);) {
+        blows.push_back({at, [] { set_link("down"); }});
+        at += some();
+        blows.push_back({at, [] { set_link("up"); }});
+        at += std::chrono::seconds(3) + some();
+    }
+    std::ranges::stable_sort(blows, {}, &Blow::at);
+    return blows;
+}
+
+void strike(const Board& board, const Settings& settings, const std::vector<Blow>& blows) {
+    if (blows.empty()) return;
+    while (board.arrived[0].load() < settings.processes) poll(nullptr, 0, 10);
+    const auto start = Clock::now();
+    for (const Blow& blow : blows) {
+        const auto wait =
+            std::chrono::ceil<std::chrono::milliseconds>(start + blow.at - Clock::now());
+        if (wait.count() > 0) poll(nullptr, 0, static_cast<int>(wait.count()));
+        blow.deal();
+    }
+}
+
 int launch(const Settings& settings) {
     void* memory =
         mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -265,12 +324,7 @@ int launch(const Settings& settings) {
         children.push_back(child);
     }
     const pid_t victim = settings.kill ? children.back() : 0;
-    if (victim != 0 && settings.die == 0) {
-        // When all have met, half of the time of the traffic.
-        while (board.arrived[0].load() < settings.processes) poll(nullptr, 0, 10);
-        poll(nullptr, 0, static_cast<int>(settings.seconds * 500));
-        kill(victim, SIGKILL);
-    }
+    strike(board, settings, blows_of(settings, children));
     int failed = 0;
     for (const pid_t child : children) {
         int status = 0;
@@ -302,11 +356,15 @@ int main(int argc, char** argv) {
         const bool has_value = index + 1 < argc;
         if (name == "--kill") {
             settings.kill = true;
+        } else if (name == "--shake") {
+            settings.shake = true;
         } else if (name == "--static") {
             settings.is_static = true;
         } else if (name == "--die" && has_value) {
             settings.kill = true;
             settings.die = std::strtoull(argv[++index], nullptr, 10);
+        } else if (name == "--stop" && has_value) {
+            settings.stop = static_cast<unsigned>(std::strtoul(argv[++index], nullptr, 10));
         } else if (name == "--processes" && has_value) {
             settings.processes = std::strtoul(argv[++index], nullptr, 10);
         } else if (name == "--seconds" && has_value) {
@@ -318,7 +376,7 @@ int main(int argc, char** argv) {
         } else {
             fmt::print(stderr,
                        "process_soak [--processes N] [--seconds S] [--patience S] [--seed N] "
-                       "[--static] [--kill | --die N]\n");
+                       "[--static] [--stop S] [--shake] [--kill | --die N]\n");
             return 2;
         }
     }

@@ -60,7 +60,7 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     bool admits(AmId id) const;
     uint64_t remote_uuid() const { return remote_uuid_; }
     /** Names the endpoint within its worker; never used twice. */
-    uint32_t serial() const { return serial_; }
+    uint64_t serial() const { return serial_; }
 
     // --- fast path ---
 
@@ -446,9 +446,9 @@ class Endpoint : public boost::intrusive::list_base_hook<>,
     LaneState* lane_state_ = nullptr;
     std::unique_ptr<Backlog> backlog_;
     std::unique_ptr<EndpointExtras> extras_;
-    uint32_t serial_;
-    uint32_t remote_started_ = 0;
-    uint32_t remote_finished_ = 0;
+    uint64_t serial_;
+    uint32_t remote_started_ = ucs::first_number();
+    uint32_t remote_finished_ = remote_started_;
     Greeting greeting_ = Greeting::kNone;
     Life life_ = Life::kOpen;
     Failure failure_ = Failure::kNone;

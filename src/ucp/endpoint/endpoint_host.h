@@ -9,6 +9,7 @@
 #include "ucp/runtime/gate.h"
 #include "ucp/runtime/interface_set.h"
 #include "ucp/runtime/request_pool.h"
+#include "ucs/runtime/runtime.h"
 
 namespace ucp {
 
@@ -64,7 +65,7 @@ struct EndpointHost {
     // First: every call reads it.
     Gate gate;
     /** Counts ucp_worker_fence(): one-sided operations behind a fence follow those before it. */
-    uint32_t fence_sequence = 0;
+    uint32_t fence_sequence = ucs::first_number();
     size_t short_limit = SIZE_MAX;  //!< bytes of the longest message by am_short
 
     const uint64_t uuid;
@@ -76,8 +77,8 @@ struct EndpointHost {
     Worker* const owner;  //!< for the C functions, which are called with an endpoint alone
     DeferredWork work;
 
-    uint32_t serials = 0;   //!< of endpoints so far
-    uint64_t messages = 0;  //!< that go in fragments, so far: their numbers
+    uint64_t serials = ucs::first_number();  //!< of endpoints so far
+    uint64_t messages = 0;                   //!< that go in fragments, so far: their numbers
     std::vector<Endpoint*> to_pump;
 
     uint64_t next_message() { return ++messages; }

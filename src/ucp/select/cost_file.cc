@@ -347,7 +347,9 @@ void CostSharing::exchange(LearnedBook& book, ucs::Time now) {
     if (path_.empty()) return;
     constexpr int64_t kFresh = 100'000'000;
     const int64_t written = written_at(path_);
-    const bool is_fresh = written != 0 && calendar() - written < kFresh;
+    // What was written "later" was written before the clock was set back.
+    const int64_t age = calendar() - written;
+    const bool is_fresh = written != 0 && age >= 0 && age < kFresh;
     const FolderLock lock(is_fresh ? "" : path_);
     if (!lock.is_ours() && written == read_) return;
     KeptCosts kept;

@@ -38,13 +38,13 @@ class Keepalive {
     const ucs::Duration interval_;
     const unsigned count_;
     ucs::Time due_;
-    uint32_t last_ = 0;  //!< Endpoint::serial() of the one checked last
+    uint64_t last_ = 0;  //!< Endpoint::serial() of the one checked last
 };
 
 inline void Keepalive::check(ucs::Time now) {
     due_ = ucs::deadline(now, interval_);
     unsigned checked = 0;
-    uint32_t last = 0;
+    uint64_t last = 0;
     // Endpoints are listed in the order of their serial numbers.
     endpoints_.for_each([&](Endpoint& endpoint) {
         if (endpoint.serial() <= last_ || checked == count_) return;

@@ -80,6 +80,9 @@ struct Runtime {
 
     RegistrationList tables{};            // of config::TableBase
     RegistrationList memory_detectors{};  // of MemoryDetector
+
+    // Where numbers of 32 bits begin that come around: nought, but in tests of that they do.
+    uint32_t first_number = 0;
 };
 
 namespace internal {
@@ -96,6 +99,15 @@ void adopt_runtime(Runtime& shared);
 
 inline Time now() {
     return runtime().clock->now();
+}
+
+inline uint32_t first_number() {
+    return runtime().first_number;
+}
+
+// Is one number before the other, of numbers that come around and are never half of all apart?
+constexpr bool is_before(uint32_t one, uint32_t other) {
+    return static_cast<int32_t>(one - other) < 0;
 }
 
 // A random number that no other process, on any host, is likely to draw.

@@ -40,6 +40,20 @@ inline void dispatch_am_once(const AmTable& table, uint8_t id, void* data, size_
     release();
 }
 
+/**
+ * Pack what is to be sent; a generic datatype's pack is the program's and may throw: release()
+ * gives back then what was taken to send it.
+ */
+template <typename Release>
+size_t pack_or_release(PackCallback pack, void* to, void* arg, Release release) {
+    try {
+        return pack(to, arg);
+    } catch (...) {
+        release();
+        throw;
+    }
+}
+
 /** May a message of that sender be handed over? One that there is no memory to ask about is lost.
  */
 [[gnu::noinline]] inline bool is_admitted(const AmTable& table, PeerIdentity& from, uint8_t id,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
 
+#include "uct/base/am.h"
 #include "uct/base/atomics.h"
 #include "uct/self/self_interface.h"
 
@@ -28,7 +29,7 @@ ucs_status_t SelfEndpoint::am_short(uint8_t id, uint64_t header, const void* pay
 ssize_t SelfEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     SelfMessage* message = interface_.allocate(id);
     if (message == nullptr) return UCS_ERR_NO_RESOURCE;
-    message->length = pack(message->data(), arg);
+    message->length = pack_or_release(pack, message->data(), arg, [&] { message->release(); });
     interface_.send(message);
     return static_cast<ssize_t>(message->length);
 }

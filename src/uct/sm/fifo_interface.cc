@@ -86,12 +86,12 @@ unsigned FifoInterface::progress() {
     return count + after_poll();
 }
 
-unsigned FifoInterface::take_messages() {
+template <typename Take>
+unsigned FifoInterface::hand_over(Take take) {
     SenderScope sender(params_.am_table);
     PeerIdentity* const senders = senders_.data();
     const auto count = static_cast<uint32_t>(senders_.size());
-    return inbox_->poll(
-        config_.max_poll,
+    return take(
         [&](uint8_t id, void* data, size_t length, ReceiveDescriptor* kept, uint32_t place) {
             if (place >= count || !sender.admits(senders[place], id, data, length)) [[unlikely]]
                 return false;
@@ -100,6 +100,17 @@ unsigned FifoInterface::take_messages() {
         [&](uint32_t place, const std::byte* who, size_t length) {
             if (place < count) announced(place, {who, length});
         });
+}
+
+unsigned FifoInterface::take_messages() {
+    return hand_over([this](auto&& deliver, auto&& announced) {
+        return inbox_->take(config_.max_poll, deliver, announced);
+    });
+}
+
+unsigned FifoInterface::take_late() {
+    return hand_over(
+        [this](auto&& deliver, auto&& announced) { return inbox_->take_late(deliver, announced); });
 }
 
 uint64_t FifoInterface::name_of(const RemoteAddress& remote) const {
@@ -178,17 +189,25 @@ ssize_t FifoEndpoint::send(uint8_t id, Write write) {
     bool sleeps;
     const uint64_t number = outbox_->reserve(true, &sleeps);
     if (number == Outbox::kFull) return UCS_ERR_NO_RESOURCE;
-    std::byte* const buffer = outbox_->buffer(number);
+    std::byte* const buffer = outbox_->reserved_buffer();
     // The slot is reserved, so a message without content takes it if the receiver is out of its
     // mind.
-    const size_t length = buffer == nullptr ? 0 : write(buffer);
-    interface_.spend(length);
     Slot& slot = outbox_->slot(number);
+    size_t length = 0;
+    try {
+        if (buffer != nullptr) length = write(buffer);
+    } catch (...) {
+        // What the program packs with may throw: nobody waits for the slot.
+        slot.control.store(outbox_->word(number, 0, 0, control::kNothing),
+                           std::memory_order_release);
+        if (sleeps) outbox_->wake();
+        throw;
+    }
+    interface_.spend(length);
     slot.control.store(outbox_->word(number, id, length, control::kInBuffer),
                        std::memory_order_release);
     Outbox::send_for_later(slot);
-    if (std::byte* const next = outbox_->buffer(number + 1); next != nullptr)
-        Outbox::send_for_later(next, length);
+    outbox_->send_for_next(number, length);
     if (sleeps) outbox_->wake();
     if (buffer == nullptr) return fail(UCS_ERR_ENDPOINT_TIMEOUT);
     return static_cast<ssize_t>(length);

@@ -28,10 +28,15 @@ class FifoInterface final : public SmInterface {
   private:
     FifoInterface(const Config& config, const InterfaceParams& params);
     [[gnu::noinline]] unsigned take_messages();
+    /** take(deliver, announced) takes messages from the queue. */
+    template <typename Take>
+    unsigned hand_over(Take take);
     void announced(uint32_t place, std::span<const std::byte> who);
     ucs_status_t fall_asleep() override;
     void wake_up() override {}
-    void look_after_queues() override { inbox_->bury_dead(); }
+    void look_after_queues() override { inbox_->look_after_senders(); }
+    bool awaits_late() const override { return inbox_->has_holes(); }
+    unsigned take_late() override;
 
     std::unique_ptr<Inbox> inbox_;
     std::vector<PeerIdentity> senders_;                   //!< by place in the queue

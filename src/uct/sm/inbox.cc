@@ -11,7 +11,7 @@ namespace uct::sm {
 
 ucs_status_t Inbox::create(const Size& size, std::unique_ptr<Inbox>* inbox) {
     QueueLayout layout{size.slots, size.buffers, size.buffer_size, size.senders};
-    if (size.senders != 0) layout.buffers += layout.places();
+    if (size.senders != 0) layout.buffers += layout.places() + most_holes(layout);
     std::unique_ptr<SharedSegment> segment;
     const ucs_status_t status = SharedSegment::create(layout.size(), nullptr, false, &segment);
     if (status != UCS_OK) return status;
@@ -42,14 +42,19 @@ Inbox::Inbox(std::unique_ptr<SharedSegment> segment, const QueueLayout& layout)
     header_->buffer_size = layout.buffer_size;
     header_->senders = layout.senders;
     header_->wake_descriptor.store(-1, std::memory_order_relaxed);
+    header_->head.store(next_, std::memory_order_relaxed);
+    header_->tail.store(next_, std::memory_order_relaxed);
+    if (layout.senders != 0) header_->buffer_tail.store(next_, std::memory_order_relaxed);
     if (layout.senders == 0) return;
     buffer_of_.reserve(layout.places());
     descriptors_.reserve(layout.buffers);
     spares_.reserve(layout.buffers);
+    holes_.reserve(most_holes(layout));
+    hole_spares_.reserve(most_holes(layout));
     for (uint32_t i = 0; i < layout.buffers; ++i) {
         descriptors_.emplace_back(*this, i);
         if (i >= layout.places()) {
-            spares_.push_back(i);
+            (hole_spares_.size() < most_holes(layout) ? hole_spares_ : spares_).push_back(i);
             continue;
         }
         buffer_of_.push_back(i);
@@ -62,35 +67,79 @@ Inbox::~Inbox() {
     header_->closed.store(QueueHeader::kGone, std::memory_order_release);
 }
 
+void Inbox::publish() {
+    uint64_t tail = next_;
+    if (!holes_.empty()) [[unlikely]] {
+        // Where the tail was, senders have found the queue full before this slot: the head is here.
+        const auto is_next = [this](const Hole& hole) {
+            return hole.number + layout_.slots == next_;
+        };
+        for (auto hole = std::ranges::find_if(holes_, is_next); hole != holes_.end();
+             hole = std::ranges::find_if(holes_, is_next)) {
+            header_->head.fetch_add(1, std::memory_order_acq_rel);
+            hole->number = next_++;
+        }
+        tail = std::ranges::min(holes_, {}, &Hole::number).number;
+    }
+    if (layout_.senders != 0) header_->buffer_tail.store(next_, std::memory_order_release);
+    header_->tail.store(tail, std::memory_order_release);
+}
+
 bool Inbox::arm() {
+    if (find_late() != nullptr) return false;
     uint64_t expected = next_;
     return header_->head.compare_exchange_strong(expected, next_ | QueueHeader::kArmed) ||
            expected == (next_ | QueueHeader::kArmed);
 }
 
-/** A slot of a shared queue was reserved, is empty, and no living sender can have reserved it. */
-bool Inbox::is_hole() {
+bool Inbox::is_stuck() {
     const uint64_t head = header_->head.load(std::memory_order_acquire) & ~QueueHeader::kArmed;
-    if (head <= next_ || has_message()) {
-        stuck_at_ = ~uint64_t{0};
-        return false;
-    }
-    // Only one that is missing for the second time: most are about to be published.
-    if (stuck_at_ != next_) {
-        stuck_at_ = next_;
-        return false;
-    }
-    bool found = false;
+    const bool is_missing = head > next_ && !has_message();
+    const bool was_missing = stuck_at_ == next_;
+    stuck_at_ = is_missing ? next_ : ~uint64_t{0};
+    return is_missing && was_missing;
+}
+
+bool Inbox::is_claimed(uint64_t message, bool by_living) const {
     for (uint32_t i = 0; i < layout_.senders; ++i) {
         const uint32_t pid = senders_[i].pid.load(std::memory_order_acquire);
-        if (pid == 0 || senders_[i].attempt.load(std::memory_order_acquire) != next_ + 1) continue;
+        if (pid == 0 || senders_[i].attempt.load(std::memory_order_acquire) != message + 1)
+            continue;
         const Process sender{pid, senders_[i].start_time.load(std::memory_order_acquire)};
-        // One that lives and tried for this slot may have it: it will fill it, or try another.
-        if (sender.is_alive()) return false;
-        found = true;
+        if (!by_living || sender.is_alive()) return true;
     }
-    // What a sender wrote before it died is seen by now.
-    return found && !has_message();
+    return false;
+}
+
+/** The next slot is passed over: who has it may fill it later, and write to its buffer until then.
+ */
+void Inbox::open_hole() {
+    const size_t place = next_ & (buffer_of_.size() - 1);
+    holes_.push_back({next_, next_, buffer_of_[place], false});
+    buffer_of_[place] = hole_spares_.back();
+    hole_spares_.pop_back();
+    buffer_table_[place].store(buffer_of_[place], std::memory_order_relaxed);
+    publish_mask_ = 0;
+    consume();
+}
+
+Inbox::Hole* Inbox::find_late() {
+    const auto late = std::ranges::find_if(holes_, [this](const Hole& hole) {
+        const uint64_t word = slots_[hole.message & mask_].control.load(std::memory_order_acquire);
+        return !hole.is_taken && control::is_message(word, hole.message);
+    });
+    return late == holes_.end() ? nullptr : &*late;
+}
+
+void Inbox::close_hole(uint64_t message) {
+    const auto hole = std::ranges::find(holes_, message, &Hole::message);
+    // Whatever was written there looks like no message of this slot, in whatever lap.
+    slots_[message & mask_].control.store(control::word(message + 1, 0, 0, 0),
+                                          std::memory_order_relaxed);
+    hole_spares_.push_back(hole->buffer);
+    holes_.erase(hole);
+    if (holes_.empty()) publish_mask_ = layout_.told_after() - 1;
+    publish();
 }
 
 bool Inbox::is_elsewhere(uint32_t place, uint64_t nonce) const {
@@ -100,12 +149,25 @@ bool Inbox::is_elsewhere(uint32_t place, uint64_t nonce) const {
     return false;
 }
 
-void Inbox::bury_dead() {
+void Inbox::look_after_senders() {
     constexpr uint32_t kSome = 4;
     if (layout_.senders == 0) return;
-    if (is_hole()) {
-        ucs::log_debug("a sender died before it wrote message {}", next_);
-        consume();
+    if (is_stuck()) {
+        if (is_claimed(next_, true)) {
+            if (!hole_spares_.empty()) open_hole();
+        } else if (is_claimed(next_, false) && !has_message()) {
+            // What a sender wrote before it died would have been seen.
+            ucs::log_debug("a sender died before it wrote message {}", next_);
+            consume();
+        }
+    }
+    const auto is_given_up = [this](const Hole& hole) {
+        return !hole.is_taken && !is_claimed(hole.message, true);
+    };
+    for (auto hole = std::ranges::find_if(holes_, is_given_up); hole != holes_.end();
+         hole = std::ranges::find_if(holes_, is_given_up)) {
+        if (find_late() != nullptr) break;
+        close_hole(hole->message);
     }
     for (uint32_t i = 0; i < std::min(kSome, layout_.senders); ++i) {
         Sender& sender = senders_[look_at_];

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "ucs/runtime/runtime.h"
 #include "uct/api/interface.h"
 #include "uct/sm/queue_layout.h"
 #include "uct/sm/segment.h"
@@ -18,6 +20,13 @@ namespace uct::sm {
  * the buffer, and the place gets a spare one instead; when there is none, and for what one sender
  * sends (Area), long messages cannot be kept and handlers are told so. Nothing read from shared
  * memory is trusted: numbers of buffers are kept in private memory, lengths are checked.
+ *
+ * Of many senders, one may be stopped after it has reserved a slot and before it has filled it.
+ * Such a slot becomes a *hole*: it is passed over in each lap, and its place gets another buffer,
+ * until its sender has filled it (take_late()) or is dead. Senders cannot reserve it meanwhile,
+ * since `tail` stands still at it; when all others of a lap are consumed, the receiver reserves it
+ * itself and goes on. So a hole costs senders nothing to know of; while there is one, they find the
+ * queue full once a lap.
  */
 class Inbox {
   public:
@@ -80,6 +89,54 @@ class Inbox {
         return count;
     }
 
+    /** The same of many senders, with what has come into holes in its place. */
+    template <typename Deliver, typename Announced>
+    unsigned take(unsigned most, Deliver&& deliver, Announced&& announced) {
+        if (holes_.empty()) [[likely]]
+            return poll(most, deliver, announced);
+        unsigned count = 0;
+        // Who has filled a hole may have sent more since: what is seen of that comes behind.
+        while (count < most && has_message()) {
+            count += take_late(deliver, announced);
+            count += poll(1, deliver, announced);
+        }
+        return count;
+    }
+    /**
+     * Take messages that have come into holes, as poll() does. None can be kept. Call in each
+     * progress while has_holes().
+     */
+    template <typename Deliver, typename Announced>
+    unsigned take_late(Deliver&& deliver, Announced&& announced) {
+        unsigned count = 0;
+        for (Hole* late = find_late(); late != nullptr; late = find_late(), ++count) {
+            late->is_taken = true;
+            const Hole hole = *late;
+            // However the handler ends.
+            struct Closing {
+                Inbox& inbox;
+                const uint64_t message;
+                ~Closing() { inbox.close_hole(message); }
+            } const closing{*this, hole.message};
+            Slot& slot = slots_[hole.message & mask_];
+            const uint64_t word = slot.control.load(std::memory_order_relaxed);
+            const size_t length = control::length(word);
+            const uint32_t sender = control::sender(word, hole.message);
+            if ((word & control::kAnnouncement) != 0) {
+                if (length <= kInline) announced(sender, slot.data, length);
+                continue;
+            }
+            const bool is_long = (word & control::kInBuffer) != 0;
+            if (length > (is_long ? layout_.buffer_size : kInline)) continue;
+            std::byte* const data =
+                is_long ? buffers_ + size_t{hole.buffer} * layout_.buffer_size : slot.data;
+            deliver(control::id(word), data, length, nullptr, sender);
+        }
+        return count;
+    }
+    /** Slots were passed over whose senders may still fill them. */
+    bool has_holes() const { return !holes_.empty(); }
+
     /** No more messages are wanted: senders that look will know. */
     void close() { header_->closed.store(QueueHeader::kClosing, std::memory_order_release); }
     /** How many messages were taken. */
@@ -106,12 +163,22 @@ class Inbox {
     bool is_elsewhere(uint32_t place, uint64_t nonce) const;
 
     /**
-     * Look for a slot that was reserved by somebody who died before it was filled, and give it up;
-     * free the places of dead senders. Call now and then; looks at a few senders each time.
+     * Look for a slot that was reserved and is still empty, as in the last call: give it up if who
+     * reserved it is dead, pass it over while he lives. Free the places of dead senders. Call now
+     * and then; looks at a few senders each time.
      */
-    void bury_dead();
+    void look_after_senders();
 
   private:
+    /** A slot that was passed over. */
+    struct Hole {
+        uint64_t message;  //!< that its sender may still write
+        uint64_t number;   //!< of the last lap in which the slot was passed over
+        uint32_t buffer;   //!< where that message is, if it is long
+        bool is_taken;     //!< the message has come, and its handler runs
+    };
+    static constexpr uint32_t kMostHoles = 8;
+
     class Buffer final : public ReceiveDescriptor {
       public:
         Buffer(Inbox& inbox, uint32_t index) : inbox_(inbox), index_(index) {}
@@ -135,7 +202,7 @@ class Inbox {
             area_.advance(length);
             if (area_.is_due(area_told_)) {
                 area_told_ = area_.count;
-                header_->area_tail.store(area_told_, std::memory_order_release);
+                header_->buffer_tail.store(area_told_, std::memory_order_release);
             }
             return;
         }
@@ -164,14 +231,24 @@ class Inbox {
     }
     void consume() {
         ++next_;
-        if ((next_ & publish_mask_) == 0) header_->tail.store(next_, std::memory_order_release);
+        if ((next_ & publish_mask_) == 0) publish();
     }
-    bool is_hole();
+    void publish();
+    /** The next message is missing for the second time. */
+    bool is_stuck();
+    /** Has a sender, or one that lives, tried for the slot of that message last? */
+    bool is_claimed(uint64_t message, bool by_living) const;
+    void open_hole();
+    Hole* find_late();
+    void close_hole(uint64_t message);
+    static uint32_t most_holes(const QueueLayout& layout) {
+        return layout.senders == 0 ? 0 : std::min(kMostHoles, layout.slots / 2);
+    }
 
-    uint64_t next_ = 0;  //!< number of the next message
+    uint64_t next_ = ucs::first_number();  //!< number of the next message
     Slot* slots_;
     uint64_t mask_;
-    uint64_t publish_mask_;
+    uint64_t publish_mask_;  //!< 0 while there are holes
     QueueHeader* header_;
     const QueueLayout layout_;
     std::byte* buffers_;
@@ -181,6 +258,8 @@ class Inbox {
     Sender* senders_;
     std::vector<uint32_t> buffer_of_;
     std::vector<uint32_t> spares_;
+    std::vector<Hole> holes_;
+    std::vector<uint32_t> hole_spares_;  //!< one for each hole that there may be yet
     std::vector<Buffer> descriptors_;
     size_t kept_ = 0;
     uint32_t look_at_ = 0;              //!< the sender to look at next

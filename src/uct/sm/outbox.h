@@ -46,8 +46,8 @@ class Outbox {
 
     /**
      * Reserve the slot of the next message. It must be filled and published soon: those behind it
-     * wait.
-     * @param is_long  it needs a buffer
+     * wait for up to 200 ms.
+     * @param is_long  it needs a buffer, which is reserved_buffer() then
      * @param sleeps   set if the receiver is to be woken after the message is published
      * @return the message's number, or kFull
      */
@@ -82,7 +82,7 @@ class Outbox {
     bool has_room() {
         const uint64_t number =
             header_->head.load(std::memory_order_relaxed) & ~QueueHeader::kArmed;
-        return number - tail_ < places_ || refresh(number, places_);
+        return has_room_for(number, true) || refresh(number, true);
     }
 
     // --- one sender ---
@@ -94,7 +94,7 @@ class Outbox {
     }
     /** The memory of long messages, what is consumed of it, and a place in it. */
     Area area() const { return {size_t{layout_.buffers} * layout_.buffer_size, buffer_size()}; }
-    uint64_t area_tail() const { return header_->area_tail.load(std::memory_order_acquire); }
+    uint64_t area_tail() const { return header_->buffer_tail.load(std::memory_order_acquire); }
     std::byte* area_at(size_t offset) const { return buffers_ + offset; }
     /** Has the receiver gone without having read all messages before that one? */
     bool has_lost(uint64_t number) const {
@@ -109,11 +109,12 @@ class Outbox {
     Slot& slot(uint64_t number) { return slots_[number & mask_]; }
     /** A message is written: a later one's slot is sent for. */
     static void send_for_later(const Slot& written) { prefetch_to_write(&written + kAhead); }
-    /** Many senders: the message's number. Null if what the receiver wrote makes no sense. */
-    std::byte* buffer(uint64_t number) {
-        const uint32_t index =
-            buffer_table_[number & (places_ - 1)].load(std::memory_order_relaxed);
-        return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
+    /** Many senders: of the long message. Null if what the receiver wrote makes no sense. */
+    std::byte* reserved_buffer() const { return reserved_buffer_; }
+    /** The place of the next long message, if nobody else's comes before it, is sent for. */
+    void send_for_next(uint64_t number, size_t length) {
+        if (std::byte* const next = buffer(number + 1); next != nullptr)
+            send_for_later(next, length);
     }
     /**
      * A message of a few lines is written; one like it is likely to follow there: its first lines,
@@ -138,16 +139,18 @@ class Outbox {
     Outbox(const SegmentName& name, Mapping mapping, const QueueLayout& layout);
     bool enlist(const SegmentName& own);
     uint64_t reserve_one(bool is_long, bool* sleeps) {
-        const uint64_t most = is_long ? places_ : layout_.slots;
         uint64_t head = header_->head.load(std::memory_order_relaxed);
         for (;;) {
             const uint64_t number = head & ~QueueHeader::kArmed;
-            if (number - tail_ >= most && !refresh(number, most)) [[unlikely]] {
+            if (!has_room_for(number, is_long) && !refresh(number, is_long)) [[unlikely]] {
                 // The slot that was tried for is another's: should that one die, this one must not
                 // look like who has it.
                 sender_->attempt.store(0, std::memory_order_release);
                 return kFull;
             }
+            // Until the exchange nobody has the slot, and the receiver gives its place no other
+            // buffer: should this sender be stopped behind it, the receiver knows where it writes.
+            if (is_long) reserved_buffer_ = buffer(number);
             // Before the exchange, which is a full barrier.
             sender_->attempt.store(number + 1, std::memory_order_release);
             if (header_->head.compare_exchange_weak(head, number + 1, std::memory_order_acq_rel,
@@ -157,9 +160,18 @@ class Outbox {
             }
         }
     }
-    bool refresh(uint64_t number, uint64_t most) {
+    std::byte* buffer(uint64_t number) {
+        const uint32_t index =
+            buffer_table_[number & (places_ - 1)].load(std::memory_order_relaxed);
+        return index < layout_.buffers ? buffers_ + size_t{index} * layout_.buffer_size : nullptr;
+    }
+    bool has_room_for(uint64_t number, bool is_long) const {
+        return number - tail_ < layout_.slots && (!is_long || number - buffer_tail_ < places_);
+    }
+    bool refresh(uint64_t number, bool is_long) {
         tail_ = header_->tail.load(std::memory_order_acquire);
-        return number - tail_ < most;
+        buffer_tail_ = header_->buffer_tail.load(std::memory_order_acquire);
+        return has_room_for(number, is_long);
     }
 
     Slot* slots_;
@@ -167,12 +179,14 @@ class Outbox {
     uint64_t places_;
     QueueHeader* header_;
     uint64_t tail_ = 0;
+    uint64_t buffer_tail_ = 0;
     uint64_t plain_room_ = 0;  //!< slots, from the announcement on
     uint64_t sender_bits_ = 0;
     uint64_t eight_bits_ = 0;  //!< word() of message 0 with id 0, of a header and 8 bytes
     Sender* sender_ = nullptr;
     SegmentName own_{};
     bool is_announced_ = false;
+    std::byte* reserved_buffer_ = nullptr;
     const QueueLayout layout_;
     std::atomic<uint32_t>* buffer_table_;
     std::byte* buffers_;

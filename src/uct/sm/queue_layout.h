@@ -9,7 +9,8 @@
 // A queue of messages in the receiver's segment. What lies where, and who writes it:
 //
 //   QueueHeader        constants; state and tails by the receiver, `head` by senders (fifo only)
-//   uint32_t[places]   which buffer belongs to a place now: by the receiver (fifo only)
+//   uint32_t[places]   which buffer belongs to a place now: by the receiver (fifo only); senders
+//                      look before they reserve
 //   Sender[senders]    who may send, and what each is about to do: by that sender (fifo only)
 //   Slot[slots]        by the sender that has reserved the slot
 //   buffers            long messages, by the sender of the slot
@@ -22,7 +23,8 @@
 // the message is. The receiver
 // writes nothing into slots: a message of 8 bytes moves one line, from the sender to the receiver.
 // That slots are free again is known by `tail`, which the receiver writes after each quarter of the
-// queue.
+// queue. In a shared queue `tail` stands still where a living sender has yet to fill a slot that
+// was passed over (Inbox), while `buffer_tail` goes on.
 //
 // What is used again soon stays in caches, and long messages take up most of these. With many
 // senders there are fewer buffers than slots: a long message waits until fewer are under way. With
@@ -66,6 +68,8 @@ inline constexpr uint64_t kAnnouncement = 1u << 30;  //!< no message: who its se
 inline constexpr unsigned kIdShift = 24;
 inline constexpr uint64_t kIdMask = 0x1f;
 inline constexpr uint64_t kLengthMask = 0xffffff;
+/** Flags of a slot that is passed over: its sender has nothing to say after all. */
+inline constexpr uint64_t kNothing = kAnnouncement | kLengthMask;
 /** Of the upper half, the lower bits tell laps apart, the others are the sender's. */
 inline constexpr unsigned kNumberBits = 20;
 inline constexpr uint32_t kMostSenders = 1u << (32 - kNumberBits);
@@ -98,8 +102,8 @@ constexpr size_t length(uint64_t word) {
 
 /**
  * A sender to a shared queue. `attempt` is written before each try to reserve: the number of the
- * slot plus one. So a slot that was reserved and never filled, since its sender died in between,
- * is known by the dead sender's attempt.
+ * slot plus one. So a slot that was reserved and not filled, since its sender died or was stopped
+ * in between, is known by that sender's attempt.
  */
 struct alignas(kLine) Sender {
     std::atomic<uint32_t> pid;         //!< 0: free
@@ -118,7 +122,7 @@ struct alignas(kLine) Sender {
 
 struct QueueHeader {
     static constexpr uint64_t kMagic = 0x75657551536c5753;
-    static constexpr uint32_t kVersion = 4;
+    static constexpr uint32_t kVersion = 5;
     static constexpr uint64_t kArmed = uint64_t{1} << 63;  //!< in `head`: the receiver sleeps
     static constexpr uint32_t kClosing = 1;                //!< what was sent before is still read
     static constexpr uint32_t kGone = 2;  //!< nothing is read any more; `tail` is exact
@@ -139,8 +143,9 @@ struct QueueHeader {
     std::atomic<int32_t> wake_descriptor;           //!< the receiver's pipe; -1: none
 
     alignas(kLine) std::atomic<uint64_t> head;  //!< fifo: number of the next message
-    alignas(kLine) std::atomic<uint64_t> tail;  //!< messages up to here are consumed
-    std::atomic<uint64_t> area_tail;            //!< ring: Area::count of what is consumed
+    alignas(kLine) std::atomic<uint64_t> tail;  //!< slots of messages up to here are free
+    /** Ring: Area::count of what is consumed. Fifo: buffers of messages up to here are free. */
+    std::atomic<uint64_t> buffer_tail;
 };
 
 static_assert(sizeof(Slot) == kSlot && sizeof(Sender) == kLine);

@@ -94,9 +94,10 @@ class RingEndpoint final : public SmEndpoint {
     }
 
     std::unique_ptr<Outbox> outbox_;
-    uint64_t next_ = 0;   //!< number of the next message
-    uint64_t limit_ = 0;  //!< up to here, exclusive, there is room; next_ while nothing may be sent
-    Area area_{0, 0};     //!< of long messages
+    uint64_t next_ = ucs::first_number();  //!< number of the next message
+    uint64_t limit_ =
+        next_;         //!< up to here, exclusive, there is room; next_ while nothing may be sent
+    Area area_{0, 0};  //!< of long messages
     uint64_t area_tail_ = 0;
     RingInterface& ring_interface_;
     RingInbox& inbox_;

@@ -21,6 +21,8 @@ constexpr uint8_t kAllAtomics = 0x3f;
 constexpr ucs::Duration kWatchInterval = std::chrono::milliseconds(100);
 /** How soon a sleeping side looks again whether there is room: no signal says so. */
 constexpr ucs::Duration kRoomInterval = std::chrono::microseconds(50);
+/** How soon it looks again for messages of senders that were stopped. */
+constexpr ucs::Duration kLateInterval = std::chrono::milliseconds(10);
 constexpr unsigned kWatched = 4;  //!< peers looked at each time
 /** Of puts that are done when their call returns: no turn is worth much less (CopyQueue). */
 constexpr size_t kMaxShortPut = 64 * 1024;
@@ -98,7 +100,8 @@ ucs_status_t SmInterface::arm() {
 }
 
 ucs::Time SmInterface::next_deadline() const {
-    return pending_.empty() ? ucs::kNever : ucs::deadline(params_.clock.now(), kRoomInterval);
+    if (!pending_.empty()) return ucs::deadline(params_.clock.now(), kRoomInterval);
+    return awaits_late() ? ucs::deadline(params_.clock.now(), kLateInterval) : ucs::kNever;
 }
 
 void SmInterface::rouse() const {
@@ -140,8 +143,9 @@ unsigned SmInterface::serve() {
     }
     unsigned count = copies_.progress();
     if (serve_waiting()) ++count;
+    if (awaits_late()) count += take_late();
     // What completions and those served have found out meanwhile is the next call's.
-    has_events_ = is_asleep_ || !failures_.empty() || copies_.needs_progress();
+    has_events_ = is_asleep_ || !failures_.empty() || copies_.needs_progress() || awaits_late();
     return count;
 }
 
@@ -169,6 +173,7 @@ void SmInterface::watch() {
     if (now < next_watch_) return;
     next_watch_ = ucs::deadline(now, kWatchInterval);
     look_after_queues();
+    if (awaits_late()) has_events_ = true;
     const auto count = std::min<size_t>(kWatched, endpoints_.size());
     for (size_t i = 0; i < count && !endpoints_.empty(); ++i) {
         SmEndpoint& endpoint = endpoints_.front();

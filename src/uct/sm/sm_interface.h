@@ -58,7 +58,7 @@ class SmInterface : public Interface {
     ucs_status_t flush(Completion* completion) override { return copies_.flush_all(completion); }
     int event_fd() const override { return wake_pipe_[0]; }
     ucs_status_t arm() override;
-    /** Soon, while somebody waits for room. */
+    /** Soon, while somebody waits for room, or for what no sender wakes this side for. */
     ucs::Time next_deadline() const override;
 
     PendingQueue& pending() { return pending_; }
@@ -119,6 +119,10 @@ class SmInterface : public Interface {
     virtual void wake_up() = 0;
     /** Called a few times a second. */
     virtual void look_after_queues() {}
+    /** Messages may still come for which no sender wakes this side. */
+    virtual bool awaits_late() const { return false; }
+    /** Called in each progress while awaits_late(). @return how many have come */
+    virtual unsigned take_late() { return 0; }
 
     const Config config_;
     const InterfaceParams params_;
@@ -136,7 +140,8 @@ class SmInterface : public Interface {
                                              boost::intrusive::constant_time_size<false>>;
 
     uint32_t watch_countdown_ = kWatchPolls;
-    bool has_events_ = false;  //!< failures to report, asleep, copies, or no room for more
+    /** Failures to report, asleep, copies, no room for more, or awaits_late(). */
+    bool has_events_ = false;
     bool is_asleep_ = false;
     ucs::Time next_watch_;
     CopyQueue copies_;

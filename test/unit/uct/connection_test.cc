@@ -236,6 +236,25 @@ TEST_P(DedicatedConnections, EndpointsComeAndGoUnderTraffic) {
     EXPECT_TRUE(world.peer(0).failures.empty());
 }
 
+// More than there are names for a queue pair's completions: what comes of one that is gone reaches
+// nobody.
+TEST_P(DedicatedConnections, ThousandsComeAndGo) {
+    World world(GetParam());
+    for (int count = 0; count < 4200; ++count) {
+        Endpoint& endpoint = world.connect(0, 1);
+        Endpoint& other = world.other_end(endpoint);
+        ASSERT_EQ(endpoint.am_short(1, 0, nullptr, 0), UCS_OK);
+        world.progress_some(count % 3);
+        world.destroy(count % 2 == 0 ? other : endpoint);
+        world.destroy(count % 2 == 0 ? endpoint : other);
+        world.progress_some(3);
+    }
+    Endpoint& endpoint = world.connect(0, 1);
+    world.peer(1).received.clear();
+    send_bcopy(world, endpoint, 2, "the last");
+    world.until([&] { return world.peer(1).received.size() == 1; });
+}
+
 TEST_P(DedicatedConnections, ArrivedMessagesSurviveTheirEndpoint) {
     if (!can_wake(GetParam().transport)) GTEST_SKIP() << "the mock loses them on purpose";
     World world(GetParam(), 2, {{"RC_RX_QUEUE_LEN", "32"}});

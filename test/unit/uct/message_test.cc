@@ -140,6 +140,71 @@ TEST_P(Messages, HandlersMaySendAndAreNotNested) {
     world.until([&] { return world.peer(0).received.size() >= 2 && replies == 2; });
 }
 
+// A program's callback that throws goes through progress: its own message is taken, those that have
+// come with it are neither lost nor doubled.
+TEST_P(Messages, AHandlerThatThrowsTakesItsMessageAlone) {
+    struct Thrown {};
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
+    std::vector<std::string> seen, sent;
+    receiver.on_message = [&](const Message& message) {
+        seen.push_back(message.data);
+        if (seen.size() % 3 == 0) throw Thrown();
+    };
+    unsigned thrown = 0;
+    const auto run = [&](int steps) {
+        for (int step = 0; step < steps; ++step) {
+            try {
+                world.progress();
+            } catch (const Thrown&) {
+                ++thrown;
+            }
+        }
+    };
+    for (unsigned number = 0; number < 12; ++number) {
+        sent.push_back(pattern(number % 2 == 0 ? 8 : 700, number));
+        ssize_t result = UCS_ERR_NO_RESOURCE;
+        for (int tries = 0; result == UCS_ERR_NO_RESOURCE && tries < 1000; ++tries) {
+            result = endpoint.am_bcopy(
+                2,
+                [](void* to, void* arg) {
+                    const auto& data = *static_cast<const std::string*>(arg);
+                    std::memcpy(to, data.data(), data.size());
+                    return data.size();
+                },
+                &sent.back());
+            if (result == UCS_ERR_NO_RESOURCE) run(1);
+        }
+        ASSERT_GE(result, 0);
+    }
+    for (int count = 0; count < 20000 && seen.size() < sent.size(); ++count) run(1);
+    run(1000);
+    EXPECT_EQ(seen, sent);
+    EXPECT_EQ(thrown, 4u);
+}
+
+// A generic datatype's pack is the program's. What it fails to pack was never sent, and nothing
+// waits for it.
+TEST_P(Messages, APackThatThrowsSendsNothingAndStopsNothing) {
+    struct Thrown {};
+    World world(GetParam());
+    Endpoint& endpoint = world.connect(0, 1);
+    Peer& receiver = world.peer(reaches_others(GetParam().transport) ? 1 : 0);
+    send_short(world, endpoint, 1, 0, "");
+    world.until([&] { return receiver.received.size() == 1; });
+    for (size_t count = 1; count < 20; ++count) {
+        const auto pack = [](void*, void*) -> size_t { throw Thrown(); };
+        EXPECT_THROW(
+            world.until([&] { return endpoint.am_bcopy(2, pack, nullptr) != UCS_ERR_NO_RESOURCE; }),
+            Thrown);
+        send_bcopy(world, endpoint, 3, pattern(700, count));
+        world.until([&] { return receiver.received.size() == count + 1; });
+        EXPECT_EQ(receiver.received[count].id, 3);
+        EXPECT_EQ(receiver.received[count].data, pattern(700, count));
+    }
+}
+
 class StoppedReceivers : public testing::TestWithParam<TransportCase> {};
 
 // A program that computes, or is stopped, for a minute is not dead: whatever time the transport

@@ -122,7 +122,7 @@ class QueuePairDriver final : public PathOwner, public QueuePairProvider {
     Engine& engine_;
     const ucs::Clock& clock_;
     const Options options_;
-    std::map<uint32_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
+    std::map<uint64_t, std::unique_ptr<QueuePairSet>> sets_;  //!< by Endpoint::serial()
     std::unordered_map<const Path*, BulkQueuePair*> by_path_;
     std::vector<std::unique_ptr<BulkQueuePair>> orphans_;
     std::vector<Event> events_;

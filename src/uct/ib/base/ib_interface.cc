@@ -141,12 +141,14 @@ uint32_t IbInterface::add_queue(SendQueue& queue) {
         make_room(tokens_);
         make_room(free_slots_);  // so that a queue can always be removed
         queues_.push_back(nullptr);
-        tokens_.push_back(slot);
+        tokens_.push_back(slot + (ucs::first_number() & ~kSlotMask));
     } else {
         slot = free_slots_.back();
         free_slots_.pop_back();
     }
-    tokens_[slot] += kSlotMask + 1;  // the next generation of the slot
+    // The next generation of the slot; they come around after a few thousand, and 0 is no token.
+    tokens_[slot] += kSlotMask + 1;
+    if (tokens_[slot] == 0) tokens_[slot] += kSlotMask + 1;
     queues_[slot] = &queue;
     return tokens_[slot];
 }

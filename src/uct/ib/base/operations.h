@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "uct/base/am.h"
 #include "uct/ib/base/ib_interface.h"
 
 namespace uct::ib {
@@ -59,7 +60,8 @@ class Operations : public Endpoint {
             return status;
         // The packed bytes lie aligned, what goes before them right before.
         constexpr size_t kFront = Derived::kFront;
-        const size_t length = pack(buffer->data + kAligned, arg);
+        const size_t length = pack_or_release(pack, buffer->data + kAligned, arg,
+                                              [&] { base().bounce_pool().release(buffer); });
         self().write_front(buffer->data + kAligned - kFront, id);
         WorkRequest request(Opcode::kSend);
         request.add(buffer->data + kAligned - kFront, length + kFront, buffer->local_key);
@@ -119,7 +121,8 @@ class Operations : public Endpoint {
         const ucs_status_t status = take_room(&Derived::acquire, &queue, &buffer);
         if (status != UCS_OK) [[unlikely]]
             return status;
-        const size_t length = pack(buffer->data, arg);
+        const size_t length =
+            pack_or_release(pack, buffer->data, arg, [&] { base().bounce_pool().release(buffer); });
         WorkRequest request = remote(Opcode::kWrite, remote_address, key);
         if (length > 0) request.add(buffer->data, length, buffer->local_key);
         if (!post_copied(*queue, request, *buffer)) [[unlikely]]

@@ -237,7 +237,7 @@ void SendQueue::reset(uint32_t failed, OperationList* done, OperationList* rest)
     while (!operations_.empty()) {
         SendOperation& operation = operations_.front();
         operations_.pop_front();
-        const bool earlier = static_cast<int32_t>(operation.index - failed) < 0;
+        const bool earlier = ucs::is_before(operation.index, failed);
         (earlier ? done : rest)->push_back(operation);
     }
     signaled_ = completed_ = posted_;  // numbers go on: endpoints remember them

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "ucs/datastruct/memory_pool.h"
+#include "ucs/runtime/runtime.h"
 #include "uct/api/types.h"
 #include "uct/ib/base/device.h"
 
@@ -117,7 +118,7 @@ class SendQueueOwner {
 /**
  * A queue pair's send side with its accounting.
  *
- * Work requests are numbered from 1. Most are unsignalled; one in `moderation` is signalled, and
+ * Work requests are numbered. Most are unsignalled; one in `moderation` is signalled, and
  * signal() makes the last one's end visible. Beyond `depth` there is room for one work request
  * more, with a credit set aside, so that signal() works on a full queue too.
  */
@@ -151,7 +152,8 @@ class SendQueue {
     bool has_own_room() const { return posted_ - completed_ < depth_ && !failed_; }
     bool is_idle() const { return posted_ == completed_; }
     bool has_failed() const { return failed_; }
-    bool is_complete(uint32_t index) const { return static_cast<int32_t>(index - completed_) <= 0; }
+    /** Of one that is not half of all numbers old, unless others are outstanding. */
+    bool is_complete(uint32_t index) const { return !ucs::is_before(completed_, index); }
     uint32_t posted() const { return posted_; }
     bool has_unsignaled() const { return posted_ != signaled_; }
     uint32_t outstanding() const { return posted_ - completed_; }
@@ -231,11 +233,11 @@ class SendQueue {
     uint32_t token_ = 0;
     const uint32_t depth_;
     const uint32_t moderation_;
-    uint32_t plain_left_ = 0;       //!< unsignalled ones that have room for sure and need no look
-    uint32_t posted_ = 0;           //!< number of the last work request
-    uint32_t signaled_ = 0;         //!< number of the last signalled one
-    uint32_t completed_ = 0;        //!< number of the last completed one
-    uint32_t reserved_signal_ = 0;  //!< number of a signal() posted into the reserve
+    uint32_t plain_left_ = 0;  //!< unsignalled ones that have room for sure and need no look
+    uint32_t posted_ = ucs::first_number();  //!< number of the last work request
+    uint32_t signaled_ = posted_;            //!< number of the last signalled one
+    uint32_t completed_ = posted_;           //!< number of the last completed one
+    uint32_t reserved_signal_ = posted_;     //!< number of a signal() posted into the reserve
     bool reserve_used_ = false;
     bool failed_ = false;
     bool is_datagram_ = false;

@@ -66,7 +66,7 @@ void Receiver::acknowledge(Header* header, bool alone) {
 void Receiver::restart(HeldList* held) {
     held->splice_after(held->before_begin(), held_);
     held_count_ = 0;
-    expected_ = 0;
+    expected_ = ucs::first_number();
     unacknowledged_ = 0;
     due_ = ucs::kNever;
 }

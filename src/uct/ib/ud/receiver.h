@@ -4,6 +4,7 @@
 #include <boost/intrusive/slist.hpp>
 #include <cstdint>
 
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/time.h"
 #include "uct/ib/ud/wire.h"
 
@@ -49,7 +50,7 @@ class Receiver {
 
     uint32_t expected() const { return expected_; }
     uint32_t held() const { return held_count_; }
-    /** Begin anew with number 0. @param held  gets what was held */
+    /** Begin anew with the first number. @param held  gets what was held */
     void restart(HeldList* held);
 
   private:
@@ -58,7 +59,7 @@ class Receiver {
 
     HeldList held_;
     ucs::Time due_ = ucs::kNever;
-    uint32_t expected_ = 0;
+    uint32_t expected_ = ucs::first_number();
     uint16_t held_count_ = 0;
     uint16_t unacknowledged_ = 0;
 };

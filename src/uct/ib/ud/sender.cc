@@ -75,7 +75,13 @@ bool Sender::acknowledged(uint32_t until, std::span<const uint64_t> selective, u
     if (count > 0) {
         timeouts_ = 0;
         waits_since_ = now;
+        has_arrived_ = true;
         if (packets_.empty()) has_resent_ = false;
+        // Orders may come around before the next loss, which must not look like an old one.
+        const uint32_t oldest = packets_.empty() || &packets_.front() == waiting_
+                                    ? next_order_
+                                    : packets_.front().record.order;
+        if (!has_resent_ && is_before(round_ends_, oldest)) round_ends_ = oldest;
     }
     mark_selective(selective, now);
     const bool has_lost = (has_resent_ || !selective.empty()) && find_lost();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/time.h"
 
 namespace uct::ib::ud {
@@ -18,10 +19,7 @@ struct Settings {
     uint32_t max_window;    //!< packets in flight, at most kMaxAhead
 };
 
-/** a before b, of numbers that wrap. */
-constexpr bool is_before(uint32_t a, uint32_t b) {
-    return static_cast<int32_t>(a - b) < 0;
-}
+using ucs::is_before;
 
 /** A packet until it is acknowledged; the transport derives its own. */
 class SentPacket : public boost::intrusive::list_base_hook<
@@ -90,6 +88,8 @@ class Sender {
     uint32_t next_number() const { return next_number_; }
     /** The first number that is not acknowledged. */
     uint32_t first() const { return first_; }
+    /** Does the other end have anything? */
+    bool has_arrived() const { return has_arrived_; }
     bool is_complete(uint32_t number) const { return is_before(number, first_); }
     uint32_t window() const { return window_ / kUnit; }
     uint32_t in_flight() const { return in_flight_; }
@@ -120,17 +120,19 @@ class Sender {
     const Settings& settings_;
     SentList packets_;
     SentPacket* waiting_ = nullptr;  //!< the first never sent
-    uint32_t first_ = 0;
-    uint32_t next_number_ = 0;
+    uint32_t first_ = ucs::first_number();
+    uint32_t next_number_ = first_;
     uint32_t in_flight_ = 0;
     uint32_t lost_ = 0;
     uint32_t window_ = kFirstWindow * kUnit;
     uint32_t threshold_ = UINT32_MAX;
-    uint32_t next_order_ = 1;
-    uint32_t delivered_order_ = 0;  //!< the highest of those delivered
-    uint32_t round_ends_ = 0;       //!< order up to which losses belong to the last shrinking
-    bool has_resent_ = false;       //!< orders are no longer those of the numbers
-    uint8_t timeouts_ = 0;          //!< in a row
+    uint32_t delivered_order_ = ucs::first_number();  //!< the highest of those delivered
+    uint32_t next_order_ = delivered_order_ + 1;
+    /** Order up to which losses belong to the last shrinking. */
+    uint32_t round_ends_ = delivered_order_;
+    bool has_arrived_ = false;
+    bool has_resent_ = false;                  //!< orders are no longer those of the numbers
+    uint8_t timeouts_ = 0;                     //!< in a row
     uint32_t round_trip_ = 0, deviation_ = 0;  //!< nanoseconds; 0: not measured
     ucs::Time waits_since_{};
     ucs::Time alive_{};

@@ -19,7 +19,7 @@ UdConnection::Match UdConnection::match(const Header& header) {
     } else if (start != remote_start_ || header.source != remote_name_) {
         if (start <= remote_start_) return Match::kStale;
         // Numbers that the former connection has acknowledged are missing in the new one.
-        if (sender_.first() != 0) return knows_us ? Match::kStale : Match::kReplaced;
+        if (sender_.has_arrived()) return knows_us ? Match::kStale : Match::kReplaced;
         remote_start_ = start;
         remote_name_ = header.source;
         is_confirmed_ = false;

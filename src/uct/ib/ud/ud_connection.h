@@ -25,7 +25,7 @@ class UdConnection {
 
     enum class Match : uint8_t {
         kTaken,     //!< of this conversation
-        kAnew,      //!< taken, and the other end's stream begins at 0: restart the receiver first
+        kAnew,      //!< taken, and the other end's stream begins anew: restart the receiver first
         kStale,     //!< of an earlier one: drop it
         kReplaced,  //!< the other end gave this connection up and begins another
     };

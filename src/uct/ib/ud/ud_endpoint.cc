@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "uct/base/am.h"
 #include "uct/ib/ud/ud_interface.h"
 #include "uct/ib/ud/ud_peer.h"
 
@@ -38,7 +39,7 @@ ssize_t UdEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     const ucs_status_t status = peer_.begin_message(&packet);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    const size_t length = pack(packet->payload(), arg);
+    const size_t length = pack_or_release(pack, packet->payload(), arg, [&] { packet->drop(); });
     peer_.send(*packet, id, length);
     return static_cast<ssize_t>(length);
 }

@@ -277,7 +277,7 @@ uint32_t UdInterface::add_name(Peer* peer) {
         make_room(names_);
         free_names_.push_back(static_cast<uint32_t>(names_.size()));
         names_.push_back(nullptr);
-        generations_.push_back(free_names_.back());
+        generations_.push_back(free_names_.back() + ucs::first_number() / kSlots * kSlots);
     }
     const uint32_t slot = free_names_.back();
     free_names_.pop_back();
@@ -293,7 +293,7 @@ void UdInterface::remove_name(uint32_t name) {
 }
 
 uint64_t UdInterface::new_start() {
-    const auto now = static_cast<uint64_t>(params_.clock.calendar().time_since_epoch().count());
+    const auto now = static_cast<uint64_t>(params_.clock.now().time_since_epoch().count());
     last_start_ = std::max(now, last_start_ + 1);
     return last_start_;
 }

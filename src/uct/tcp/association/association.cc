@@ -264,7 +264,8 @@ bool Association::cut() {
     }
     // The peer must not take this association's next connections for those that it may still have.
     number_ = context_.owner.new_association_number();
-    peer_number_ = bulk_epoch_ = 0;
+    peer_number_ = 0;
+    bulk_epoch_ = ucs::first_number();
     if (is_clean) {
         context_.owner.look_at_associations();
         // Whoever waited for the connection that was being made waits for another.
@@ -411,7 +412,7 @@ void Association::end_bulk(uint32_t epoch) {
 void Association::end_cut_chains(uint32_t epoch) {
     OperationList over;
     for (RemoteOperation* operation : operations_) {
-        if (operation != nullptr && operation->is_cut && operation->epoch <= epoch) {
+        if (operation != nullptr && operation->is_cut && !ucs::is_before(epoch, operation->epoch)) {
             take_out(*operation, over);
         }
     }
@@ -419,7 +420,7 @@ void Association::end_cut_chains(uint32_t epoch) {
 }
 
 void Association::on_cut(uint32_t epoch) {
-    if (epoch > bulk_epoch_) end_bulk(epoch);
+    if (ucs::is_before(bulk_epoch_, epoch)) end_bulk(epoch);
     if (is_failed()) return;
     end_cut_chains(epoch);
     if (!is_failed()) send_cut(wire::FrameType::kCutDone, epoch);

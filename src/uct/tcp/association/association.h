@@ -207,7 +207,7 @@ class Association final : public AssociationHook, public Watched {
     void end_bulk(uint32_t epoch);
     void on_cut(uint32_t epoch);
     void on_cut_done(uint32_t epoch) {
-        if (epoch <= bulk_epoch_) end_cut_chains(epoch);
+        if (!ucs::is_before(bulk_epoch_, epoch)) end_cut_chains(epoch);
     }
 
     // --- what becomes of it ---
@@ -293,7 +293,7 @@ class Association final : public AssociationHook, public Watched {
     uint8_t fenced_ = 0;    //!< bit i: connection i has one-sided operations before the fence
     bool fencing_ = false;  //!< a flush for the fence is under way
     ucs_status_t status_ = UCS_OK;
-    uint32_t bulk_epoch_ = 0;
+    uint32_t bulk_epoch_ = ucs::first_number();
     uint32_t serial_ = 0;
     size_t operation_count_ = 0;
     size_t first_free_ = 0;  //!< no slot before it is free
@@ -305,7 +305,7 @@ class Association final : public AssociationHook, public Watched {
     std::vector<RemoteOperation*> operations_;
     FenceDone fence_done_;
     Users users_;
-    uint32_t last_name_ = 0;
+    uint32_t last_name_ = ucs::first_number();
     bool has_reused_names_ = false;
 };
 

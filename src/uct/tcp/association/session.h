@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "ucs/runtime/runtime.h"
 #include "ucs/sys/time.h"
 #include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/greeting.h"
@@ -148,11 +149,11 @@ class Session final : public EventTarget, public Timer, public Watched {
     bool was_accepted_ = false;
     bool is_home_ = true;
     bool was_refused_ = false;
-    unsigned tries_ = 0;       //!< since all was well
-    unsigned turn_ = 0;        //!< of the courses
-    unsigned home_tries_ = 0;  //!< since the last move
-    uint32_t attempt_ = 0;     //!< the last Hello's
-    uint32_t peer_attempt_ = 0;
+    unsigned tries_ = 0;                      //!< since all was well
+    unsigned turn_ = 0;                       //!< of the courses
+    unsigned home_tries_ = 0;                 //!< since the last move
+    uint32_t attempt_ = ucs::first_number();  //!< the last Hello's
+    uint32_t peer_attempt_ = ucs::first_number();
     uint64_t trusted_at_ = 0;  //!< the peer reads this connection if it has sent beyond
     bool is_going_home_ = false;
     ucs::Time next_try_{}, next_home_{};

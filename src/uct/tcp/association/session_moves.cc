@@ -177,7 +177,7 @@ void Session::welcomed(const wire::Welcome& welcome) {
             return;
         }
         trusted_at_ = 0;
-        peer_attempt_ = std::max(peer_attempt_, welcome.attempt);
+        if (ucs::is_before(peer_attempt_, welcome.attempt)) peer_attempt_ = welcome.attempt;
         go_on(std::move(candidate_), false);
         if (is_over_) return;
         // The peer keeps all until it knows that its welcome has come.
@@ -195,7 +195,7 @@ void Session::welcomed(const wire::Welcome& welcome) {
 }
 
 wire::Answer Session::judge(const wire::Hello& hello) const {
-    if (hello.attempt <= peer_attempt_) return wire::Answer::kStale;
+    if (!ucs::is_before(peer_attempt_, hello.attempt)) return wire::Answer::kStale;
     const bool stays = phase_ == Phase::kGreeting && rail_.id() < hello.sender;
     return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
 }

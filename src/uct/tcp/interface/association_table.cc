@@ -125,8 +125,8 @@ wire::Answer AssociationTable::answer_to(const wire::Hello& hello) {
         if (association.is_failed()) return wire::Answer::kCutOff;
     }
     if (hello.connection > 0 && association.peer_number() != 0) {
-        if (hello.bulk_epoch < association.bulk_epoch()) return wire::Answer::kStale;
-        if (hello.bulk_epoch > association.bulk_epoch()) association.end_bulk(hello.bulk_epoch);
+        if (ucs::is_before(hello.bulk_epoch, association.bulk_epoch())) return wire::Answer::kStale;
+        if (hello.bulk_epoch != association.bulk_epoch()) association.end_bulk(hello.bulk_epoch);
         if (association.is_failed()) return wire::Answer::kCutOff;
     }
     // Open: the peer made this attempt before it knew of the connection that stands.

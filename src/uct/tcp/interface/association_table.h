@@ -63,7 +63,7 @@ class AssociationTable final : public AssociationOwner {
     std::unordered_map<uint64_t, Association*> by_peer_;
     std::unordered_map<uint64_t, wire::Secret> guests_;  //!< by name: what lets them in
     std::unordered_map<uint64_t, uint32_t> cut_off_;     //!< by peer: its last one that was cut
-    uint32_t last_number_ = 0;
+    uint32_t last_number_ = ucs::first_number();
     bool has_changed_ = false;
 };
 

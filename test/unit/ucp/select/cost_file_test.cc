@@ -178,6 +178,18 @@ TEST_F(CostFile, ProcessesThatEndTogetherDoNotAllWrite) {
     EXPECT_EQ(costs.learned.size(), 1U);
 }
 
+// Until the old time comes again nobody would tell anything.
+TEST_F(CostFile, AClockThatWasSetBackStopsNoExchange) {
+    ASSERT_EQ(save_costs(path, kOwner, measured()), "");
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + 1h);
+    LearnedBook book;
+    see(book, Way::kAtOnce, 5);
+    CostSharing(path, kOwner).exchange(book, after(1s));
+    KeptCosts costs;
+    ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
+    EXPECT_EQ(costs.learned.size(), 1U);
+}
+
 TEST_F(CostFile, ExchangesBecomeSeldom) {
     CostSharing sharing(path, kOwner);
     LearnedBook book;

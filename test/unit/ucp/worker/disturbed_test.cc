@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 // Programs that do not leave the library in peace: signals at any point, threads that are cancelled
-// within a callback, processes that end without closing anything, descriptors beyond exec().
+// within a callback, processes that end without closing anything, descriptors beyond exec(), clocks
+// that are set.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -24,6 +29,33 @@
 #include "ucp/api/ucp.h"
 #include "unit/ucp/no_options.h"
 
+namespace {
+
+/** While a test sets the calendar: how often, and how many timers were asked to go by it. */
+std::atomic<bool> is_calendar_set{false};
+std::atomic<unsigned> calendar_reads{0}, calendar_timers{0};
+
+bool is_monotonic(clockid_t clock) {
+    return clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW ||
+           clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
+}
+
+}  // namespace
+
+// In place of the C library's: of the calendar, each second answer is an hour early, the others
+// late.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+    const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+    if (is_calendar_set && result == 0 &&
+        (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        time->tv_sec += calendar_reads.fetch_add(1) % 2 == 0 ? 3600 : -3600;
+    return result;
+}
+extern "C" int timerfd_create(int clock, int flags) noexcept {
+    if (is_calendar_set && !is_monotonic(clock)) ++calendar_timers;
+    return static_cast<int>(syscall(SYS_timerfd_create, clock, flags));
+}
+
 namespace ucp::test {
 namespace {
 
@@ -36,7 +68,7 @@ class Node {
         if (transports == "tcp") setenv("UCX_NET_DEVICES", "lo", 1);
         ucp_params_t params{};
         params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
+        params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
         EXPECT_EQ(ucp_init(&params, nullptr, &context_), UCS_OK);
         unsetenv("UCX_TLS");
         unsetenv("UCX_NET_DEVICES");
@@ -271,6 +303,52 @@ TEST_P(Disturbed, NoDescriptorOutlivesExec) {
             << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor));
     }
     EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)), UCS_OK);
+}
+
+// Nothing goes by the calendar: not how long a peer may take to answer, nor when somebody wakes up.
+TEST_P(Disturbed, ACalendarThatIsSetHurtsNobody) {
+    calendar_reads = calendar_timers = 0;
+    is_calendar_set = true;
+    {
+        Node here(GetParam()), there(GetParam());
+        const ucp_ep_h endpoint = here.connect(there.address());
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+        do {
+            for (const size_t length : {size_t{8}, size_t{20'000}, size_t{4'000'000}})
+                expect_message(here, endpoint, there, length, 1);
+        } while (std::chrono::steady_clock::now() < end);
+        // The receiver sleeps until something comes.
+        int descriptor = -1;
+        ASSERT_EQ(ucp_worker_get_efd(there.worker, &descriptor), UCS_OK);
+        uint64_t word = 0;
+        const ucs_status_ptr_t receiving =
+            ucp_tag_recv_nbx(there.worker, &word, sizeof(word), 1, ~uint64_t{0}, &kNothing);
+        std::thread sender([&] {
+            const uint64_t sent = 7;
+            EXPECT_EQ(finish({here.worker}, ucp_tag_send_nbx(endpoint, &sent, 8, 1, &kNothing)),
+                      UCS_OK);
+            EXPECT_EQ(finish({here.worker}, ucp_ep_flush_nbx(endpoint, &kNothing)), UCS_OK);
+        });
+        while (ucp_request_check_status(receiving) == UCS_INPROGRESS) {
+            while (ucp_worker_progress(there.worker) != 0) {
+            }
+            if (ucp_request_check_status(receiving) != UCS_INPROGRESS) break;
+            if (ucp_worker_arm(there.worker) != UCS_OK) continue;
+            pollfd event{descriptor, POLLIN, 0};
+            ASSERT_EQ(poll(&event, 1, 60'000), 1);
+        }
+        ucp_request_free(receiving);
+        sender.join();
+        EXPECT_EQ(word, 7u);
+        EXPECT_EQ(finish({here.worker, there.worker}, ucp_ep_close_nbx(endpoint, &kNothing)),
+                  UCS_OK);
+        EXPECT_EQ(here.errors, 0);
+        EXPECT_EQ(there.errors, 0);
+    }
+    is_calendar_set = false;
+    EXPECT_EQ(calendar_timers, 0u);
+    // Lines of the log say when, and a file of costs has an age.
+    EXPECT_LE(calendar_reads, 10u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, Disturbed, ::testing::Values("tcp", "sm"),

@@ -262,6 +262,64 @@ TEST_F(SmProcesses, WhoWaitsForRoomAtADeadPeerLeavesTheQueue) {
     EXPECT_FALSE(pending.is_queued());
 }
 
+// A process may be stopped anywhere: here by itself, where it writes a message into a queue.
+TEST(SmStopped, ASenderThatIsStoppedWithinAMessageStopsNobodyElse) {
+    ucs::VirtualClock clock;
+    Peer near(sm::component(), kFifo, 1, clock, {}), other(sm::component(), kFifo, 2, clock, {});
+    const auto device = near.device_address(), interface = near.interface_address();
+    const RemoteAddress remote{device, interface, {}};
+    std::unique_ptr<Endpoint> endpoint;
+    ASSERT_EQ(other.interface->create_endpoint(remote, &endpoint), UCS_OK);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        Peer peer(sm::component(), kFifo, 3, clock, {});
+        std::unique_ptr<Endpoint> theirs;
+        if (peer.interface->create_endpoint(remote, &theirs) != UCS_OK) _exit(1);
+        const auto pack = [](void* to, void*) {
+            raise(SIGSTOP);
+            std::memset(to, 's', 500);
+            return size_t{500};
+        };
+        const bool is_sent = theirs->am_bcopy(9, pack, nullptr) == 500 &&
+                             theirs->am_short(10, 0, nullptr, 0) == UCS_OK;
+        pause();
+        _exit(is_sent ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    // A second passes.
+    const auto run = [&] {
+        for (int i = 0; i < 10; ++i) {
+            clock.advance(std::chrono::milliseconds(100));
+            for (int count = 0; count < 1100; ++count) near.interface->progress();
+        }
+    };
+    uint64_t sent = 0;
+    for (int round = 0; round < 50; ++round) {
+        for (int count = 0; count < 100; ++count, ++sent) {
+            if (endpoint->am_short(1, sent, nullptr, 0) == UCS_ERR_NO_RESOURCE) break;
+        }
+        run();
+        ASSERT_EQ(near.received.size(), sent) << round;
+    }
+    EXPECT_GT(sent, 1000u);
+    EXPECT_EQ(kill(child, SIGCONT), 0);
+    for (int round = 0; round < 1000 && near.received.size() < sent + 2; ++round) {
+        run();
+        usleep(1000);
+    }
+    ASSERT_EQ(near.received.size(), sent + 2);
+    EXPECT_EQ(near.received[sent].id, 9);
+    EXPECT_EQ(near.received[sent].data, std::string(500, 's'));
+    EXPECT_EQ(near.received[sent + 1].id, 10);
+    for (uint64_t number = 0; number < sent; ++number)
+        EXPECT_EQ(std::memcmp(near.received[number].data.data(), &number, 8), 0);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+}
+
 TEST(SmHosts, OtherNamespacesAndUsersAreNotReached) {
     ucs::VirtualClock clock;
     Peer near(sm::component(), kFifo, 1, clock, {}), far(sm::component(), kFifo, 2, clock, {});

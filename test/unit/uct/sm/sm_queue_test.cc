@@ -173,7 +173,7 @@ TEST(SmQueues, LongMessagesOfManySendersWaitForFewerPlaces) {
     const auto send_long = [&] {
         const uint64_t number = outbox->reserve(true, &sleeps);
         if (number == Outbox::kFull) return false;
-        std::memset(outbox->buffer(number), static_cast<int>(number), 512);
+        std::memset(outbox->reserved_buffer(), static_cast<int>(number), 512);
         outbox->slot(number).control = control::word(number, 2, 512, control::kInBuffer);
         return true;
     };
@@ -252,11 +252,12 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUp) {
     });
     send(*outbox, 2);
     EXPECT_EQ(poll_all(*inbox), std::vector<int>{1});
-    // While it lives it may still fill the slot.
-    for (int i = 0; i < 5; ++i) inbox->bury_dead();
+    // It may be about to fill the slot.
+    inbox->look_after_senders();
     EXPECT_EQ(poll_all(*inbox), std::vector<int>{});
     child.kill();
-    for (int i = 0; i < 2; ++i) inbox->bury_dead();
+    inbox->look_after_senders();
+    EXPECT_FALSE(inbox->has_holes());
     EXPECT_EQ(poll_all(*inbox), std::vector<int>{2});
     child.reap();
 }
@@ -289,9 +290,201 @@ TEST(SmQueues, ASlotOfADeadSenderIsGivenUpThoughAnotherHadTriedForIt) {
     std::vector<int> more;
     for (; outbox->has_room(); more.push_back(2)) send(*third, 2);
     child.kill();
-    for (int i = 0; i < 2; ++i) inbox->bury_dead();
+    for (int i = 0; i < 2; ++i) inbox->look_after_senders();
     EXPECT_EQ(poll_all(*inbox), more);
     child.reap();
+}
+
+struct Taken {
+    int id;
+    uint32_t place;
+    std::string data;
+    bool operator==(const Taken&) const = default;
+};
+
+/** All that has come, in holes as well, and a look at the senders. */
+std::vector<Taken> take_all(Inbox& inbox) {
+    std::vector<Taken> taken;
+    const auto deliver = [&](uint8_t id, void* data, size_t length, ReceiveDescriptor*,
+                             uint32_t place) {
+        taken.push_back({id, place, {static_cast<const char*>(data), length}});
+        return false;
+    };
+    if (inbox.has_message()) inbox.take(100, deliver, kNoNews);
+    if (inbox.has_holes()) inbox.take_late(deliver, kNoNews);
+    inbox.look_after_senders();
+    return taken;
+}
+
+/** As long as a sender may send at once. */
+void send_long(Outbox& outbox, uint64_t number, std::byte* buffer, uint8_t id, char fill) {
+    std::memset(buffer, fill, 512);
+    outbox.slot(number).control.store(outbox.word(number, id, 512, control::kInBuffer),
+                                      std::memory_order_release);
+}
+
+class SmHoles : public testing::Test {
+  protected:
+    /** The other sender's messages, short and long, all arrive in order: so many. */
+    void expect_traffic(unsigned count) {
+        std::vector<Taken> seen, expected;
+        for (unsigned i = 0; i < count;) {
+            bool sleeps;
+            const bool is_long = i % 3 == 0;
+            const uint64_t number = other->reserve(is_long, &sleeps);
+            if (number == Outbox::kFull) {
+                const std::vector<Taken> taken = take_all(*inbox);
+                ASSERT_FALSE(taken.empty()) << i;
+                seen.insert(seen.end(), taken.begin(), taken.end());
+                continue;
+            }
+            const char fill = static_cast<char>('a' + i % 23);
+            if (is_long) {
+                send_long(*other, number, other->reserved_buffer(), 2, fill);
+                expected.push_back({2, 1, std::string(512, fill)});
+            } else {
+                std::memset(other->slot(number).data, fill, 8);
+                publish(*other, number, 3);
+                expected.push_back({3, 1, std::string(8, fill)});
+            }
+            ++i;
+        }
+        const std::vector<Taken> taken = take_all(*inbox);
+        seen.insert(seen.end(), taken.begin(), taken.end());
+        EXPECT_EQ(seen.size(), expected.size());
+        EXPECT_TRUE(seen == expected);
+    }
+    /** A slot that its sender does not fill; the receiver has noticed. */
+    uint64_t stop(Outbox& sender, bool is_long) {
+        bool sleeps;
+        const uint64_t number = sender.reserve(is_long, &sleeps);
+        EXPECT_NE(number, Outbox::kFull);
+        EXPECT_EQ(take_all(*inbox), std::vector<Taken>{});
+        EXPECT_FALSE(inbox->has_holes());
+        EXPECT_EQ(take_all(*inbox), std::vector<Taken>{});
+        EXPECT_TRUE(inbox->has_holes());
+        return number;
+    }
+
+    const std::unique_ptr<Inbox> inbox = make_inbox();
+    const std::unique_ptr<Outbox> stopped = make_outbox(*inbox), other = make_outbox(*inbox);
+};
+
+TEST_F(SmHoles, OthersGoOnAndTheMessageComesWhenItsSenderDoes) {
+    for (unsigned round = 0; round < 50; ++round) {
+        expect_traffic(round);
+        const uint64_t number = stop(*stopped, false);
+        expect_traffic(100);
+        std::memset(stopped->slot(number).data, 'x', 8);
+        publish(*stopped, number, 9);
+        // Before what its sender has sent since.
+        bool sleeps;
+        const uint64_t next = stopped->reserve(false, &sleeps);
+        std::memset(stopped->slot(next).data, 'y', 8);
+        publish(*stopped, next, 10);
+        EXPECT_EQ(take_all(*inbox), (std::vector<Taken>{{9, 0, "xxxxxxxx"}, {10, 0, "yyyyyyyy"}}));
+        EXPECT_FALSE(inbox->has_holes());
+    }
+    expect_traffic(100);
+}
+
+TEST_F(SmHoles, ALongMessageIsWrittenWhereNobodyElseWrites) {
+    for (unsigned round = 0; round < 50; ++round) {
+        expect_traffic(round);
+        const uint64_t number = stop(*stopped, true);
+        std::byte* const buffer = stopped->reserved_buffer();
+        std::memset(buffer, 'y', 512);
+        expect_traffic(100);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(buffer), 512), std::string(512, 'y'));
+        send_long(*stopped, number, buffer, 9, 'x');
+        EXPECT_EQ(take_all(*inbox), (std::vector<Taken>{{9, 0, std::string(512, 'x')}}));
+    }
+}
+
+// Beyond where the bits that tell laps apart begin anew, so that what was written late, or before,
+// looks like a message of a later lap.
+TEST_F(SmHoles, LastForAnyNumberOfLaps) {
+    const auto go_on = [&](uint32_t laps) {
+        for (uint32_t lap = 0; lap < laps; ++lap) {
+            for (unsigned i = 0; i < kSmall.slots - 1; ++i) send(*other, 1);
+            ASSERT_EQ(poll_all(*inbox).size(), kSmall.slots - 1) << lap;
+        }
+    };
+    constexpr uint32_t kAll = (1u << control::kNumberBits) / kSmall.slots;
+    // Of the first, the next message of the slot has the same bits.
+    for (const uint32_t laps : {kAll - 1, kAll + 10}) {
+        const uint64_t number = stop(*stopped, false);
+        go_on(laps);
+        publish(*stopped, number, 9);
+        EXPECT_EQ(take_all(*inbox).size(), 1u);
+        go_on(20);
+    }
+}
+
+TEST_F(SmHoles, ThereMayBeSeveral) {
+    std::vector<std::unique_ptr<Outbox>> more;
+    std::vector<uint64_t> numbers;
+    const auto third = make_outbox(*inbox);
+    for (const bool is_long : {false, true}) {
+        for (unsigned between = 0; between < 7; ++between) {
+            const uint64_t first = stop(*stopped, is_long);
+            std::byte* const first_buffer = stopped->reserved_buffer();
+            for (unsigned i = 0; i < between; ++i) {
+                send(*other, 1);
+                take_all(*inbox);
+            }
+            bool sleeps;
+            const uint64_t second = third->reserve(is_long, &sleeps);
+            ASSERT_NE(second, Outbox::kFull);
+            std::byte* const second_buffer = third->reserved_buffer();
+            for (int i = 0; i < 2; ++i) EXPECT_EQ(take_all(*inbox), std::vector<Taken>{});
+            expect_traffic(100);
+            if (is_long) {
+                send_long(*third, second, second_buffer, 8, 'z');
+                send_long(*stopped, first, first_buffer, 9, 'x');
+            } else {
+                publish(*third, second, 8);
+                publish(*stopped, first, 9);
+            }
+            EXPECT_EQ(take_all(*inbox).size(), 2u);
+            EXPECT_FALSE(inbox->has_holes());
+            expect_traffic(20);
+        }
+    }
+}
+
+TEST_F(SmHoles, EndWithTheirSender) {
+    Child child([&] {
+        std::unique_ptr<Outbox> theirs;
+        bool sleeps;
+        if (Outbox::open(inbox->name(), kMany, new_name(), &theirs) != UCS_OK ||
+            theirs->reserve(true, &sleeps) == Outbox::kFull)
+            _exit(1);
+        (void)theirs.release();
+    });
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(take_all(*inbox), std::vector<Taken>{});
+    EXPECT_TRUE(inbox->has_holes());
+    expect_traffic(100);
+    EXPECT_TRUE(inbox->has_holes());
+    child.kill();
+    take_all(*inbox);
+    EXPECT_FALSE(inbox->has_holes());
+    child.reap();
+    expect_traffic(100);
+    // The slot is as good as any.
+    for (unsigned i = 0; i < kSmall.slots; ++i) send(*other, 1);
+    EXPECT_EQ(poll_all(*inbox).size(), kSmall.slots);
+}
+
+// What has come late keeps its receiver awake.
+TEST_F(SmHoles, NobodySleepsOverALateMessage) {
+    const uint64_t number = stop(*stopped, false);
+    EXPECT_TRUE(inbox->arm());
+    EXPECT_TRUE(inbox->arm());
+    publish(*stopped, number, 9);
+    EXPECT_FALSE(inbox->arm());
+    EXPECT_EQ(take_all(*inbox).size(), 1u);
+    EXPECT_TRUE(inbox->arm());
 }
 
 TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
@@ -304,7 +497,7 @@ TEST(SmQueues, PlacesOfDeadSendersAreFreed) {
         });
         child.kill();
         child.reap();
-        inbox->bury_dead();
+        inbox->look_after_senders();
     }
     make_outbox(*inbox);
     std::vector<std::unique_ptr<Outbox>> living;

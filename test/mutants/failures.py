@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mutants of what goes on though memory, a callback or another process fails."""
+
+# As in safety.py.
+NO_MEMORY = ("test/system/no_memory_test",)
+MUTANTS = {
+    "a read without memory gets no answer": (
+        "src/uct/tcp/association/responder.cc",
+        {"        refuse(connection, wire::kNobody, get.operation);\n": ""},
+        NO_MEMORY, "*AReadWithoutMemory*"),
+    "a reset does not wait for room": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"status == UCS_ERR_NO_RESOURCE && !backlog().control_wait.begin(*scalable_)": "false"},
+        ("ucp_test",), "Reset.*"),
+    "a reset is told again": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"    clear_flag(kUntold);\n    host_->events.reset_told(*this);\n    return UCS_OK;\n":
+         "    host_->events.reset_told(*this);\n    return UCS_OK;\n"},
+        ("ucp_test",), "Reset.*"),
+    "a reset that is told frees nothing": (
+        "src/ucp/worker/worker_endpoints.cc",
+        {"    if (endpoint.is_doomed()) endpoints_.look_for_doomed();\n": ""},
+        ("ucp_test",), "Reset.*"),
+    "a reset waits for a lane that has failed": (
+        "src/ucp/endpoint/send_queue.cc",
+        {"    if (backlog_ != nullptr) backlog_->control_wait.end();\n    clear_flag(kUntold);\n    host_":
+         "    host_"},
+        ("ucp_test",), "Reset.*"),
+    "a short message whose handler throws stays": (
+        "src/uct/sm/inbox.h",
+        {"                    } catch (...) {\n                        consume();\n": "                    } catch (...) {\n"},
+        ("ucp_test",), "*ThrowingCallbacks*sm*"),
+    "a long message whose handler throws stays": (
+        "src/uct/sm/inbox.h",
+        {"area_.advance(length);\n                    consume();\n": "area_.advance(length);\n"},
+        ("ucp_test",), "*ThrowingCallbacks*sm*"),
+    "what came with a message whose handler throws is lost (self)": (
+        "src/uct/self/self_interface.cc",
+        {"            queue_.splice_after(queue_.before_begin(), arrived);\n": ""},
+        ("uct_test",), "*AHandlerThatThrows*self*"),
+    "what came with a message whose handler throws is lost (tcp)": (
+        "src/uct/tcp/association/tcp_connection_data.cc",
+        {"        is_interrupted_ = is_open();\n": ""},
+        ("ucp_test",), "*ThrowingCallbacks*tcp*"),
+    "what came with a message whose handler throws is lost (adapters)": (
+        "src/uct/ib/base/ib_interface.cc",
+        {"        kept_receives_.insert(kept_receives_.begin(), completions + taken + 1, completions + count);\n": ""},
+        ("ucp_test", "uct_test"), "*ThrowingCallbacks*:*AHandlerThatThrows*"),
+    "a pack that throws leaves its slot empty": (
+        "src/uct/sm/fifo_interface.cc",
+        {"        slot.control.store(outbox_->word(number, 0, 0, control::kNothing),\n"
+         "                           std::memory_order_release);\n": ""},
+        ("uct_test",), "*APackThatThrows*sm_fifo*"),
+    "nobody goes past a stopped sender": (
+        "src/uct/sm/inbox.cc",
+        {"            if (!hole_spares_.empty()) open_hole();\n": ""},
+        ("uct_test",), "SmHoles.*:SmStopped.*"),
+    "the tail goes past a stopped sender": (
+        "src/uct/sm/inbox.cc",
+        {"        tail = std::ranges::min(holes_, {}, &Hole::number).number;\n": ""},
+        ("uct_test",), "SmHoles.*"),
+    "a stopped sender's buffer is another's": (
+        "src/uct/sm/inbox.cc",
+        {"    buffer_of_[place] = hole_spares_.back();\n": ""},
+        ("uct_test",), "SmHoles.*"),
+    "what a stopped sender has sent since comes first": (
+        "src/uct/sm/inbox.h",
+        {"            count += take_late(deliver, announced);\n            count += poll": "            count += poll"},
+        ("uct_test",), "SmHoles.*"),
+    "a late message looks like one of a later lap": (
+        "src/uct/sm/inbox.cc",
+        {"    slots_[message & mask_].control.store(control::word(message + 1, 0, 0, 0),\n"
+         "                                          std::memory_order_relaxed);\n": ""},
+        ("uct_test",), "SmHoles.*"),
+    "a receiver sleeps over a late message": (
+        "src/uct/sm/inbox.cc",
+        {"    if (find_late() != nullptr) return false;\n": ""},
+        ("uct_test",), "SmHoles.*"),
+    "time is the calendar's": (
+        "src/ucs/sys/time.h",
+        {"Time now() const override { return Time(std::chrono::steady_clock::now().time_since_epoch()); }":
+         "Time now() const override { return calendar(); }"},
+        ("ucp_test",), "*ACalendarThatIsSet*"),
+    "costs of tomorrow are fresh": (
+        "src/ucp/select/cost_file.cc",
+        {"written != 0 && age >= 0 && age < kFresh": "written != 0 && age < kFresh"},
+        ("select_test",), "CostFile.*"),
+}
