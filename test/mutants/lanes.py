@@ -83,7 +83,7 @@ RULES = {
     "28, twice: patience ends once": (ROUNDS, {"if (link.patience == Link::Patience::kFirst) {": "if (false) {"}),
     "28, candidate: an overdue request stands back for nobody": (AGREEMENT, {"if (!own.is_overdue()) return false;": "return false;"}),
     "29: a victim withdraws after READY": (ROUNDS, {"        case LinkState::kCommitted:\n        case LinkState::kConnecting:\n            withdraw": "        case LinkState::kCommitted:\n        case LinkState::kReady:\n        case LinkState::kConnecting:\n            withdraw"}),
-    "29, yield: a victim that went on stays": (ROUNDS, {"    if (link.round.yields) demote(link, Reason::kOutranked);\n": ""}),
+    "29, yield: a victim that went on stays": (ROUNDS, {"    if (link.round.slot != Slot::kOwn) demote(link, Reason::kOutranked);\n": ""}),
     "30: no lane is parked": (ROUNDS_HEADER, {"return link.is_leaving() && link.is_overdue();": "return false;"}),
     "30, most: any number is parked": (ROUNDS, {"return taken < context_.config.max_parked || kept_.drop_oldest();": "return true;"}),
     "31: sleepers go first": (AGREEMENT, {"return awake != nullptr ? awake : worst;": "return worst;"}),
