@@ -23,6 +23,7 @@ class Swiftlane(AutotoolsPackage):
     depends_on("boost", type="build")
     depends_on("fmt")
     depends_on("hwloc@2.1:")
+    depends_on("isa-l")
     depends_on("openssl")
     depends_on("cli11", type="build", when="+tools")
     depends_on("nlohmann-json", type="build", when="+tools")

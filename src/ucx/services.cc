@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ucs/config/source.h"
+#include "ucs/memory/detector.h"
 #include "uct/api/memory_domain.h"
 #include "uct/api/module.h"
 #include "ucx/log_handlers.h"
@@ -115,7 +116,7 @@ ucs_status_t md_query(uct_md_h md, uct_tl_resource_desc_t** resources, unsigned*
         put_text(entry.tl_name, resource.transport);
         put_text(entry.dev_name, resource.device);
         entry.dev_type = type_of(resource.device_type);
-        entry.sys_device = UINT8_MAX;
+        entry.sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
     }
     return UCS_OK;
 }
@@ -137,6 +138,19 @@ ucs_status_t set_option(const char* name, const char* value) {
     return UCS_OK;
 }
 
+ucs_status_t find_memory(const void* address, size_t size, ucs_memory_info_t* info) {
+    if (size == 0) return UCS_ERR_NO_ELEM;
+    const ucs::MemoryInfo found = ucs::detect_memory(address, size);
+    if (found.type == UCS_MEMORY_TYPE_HOST) return UCS_ERR_NO_ELEM;
+    if (info != nullptr) {
+        *info = {.type = found.type,
+                 .sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN,
+                 .base_address = const_cast<void*>(found.base),
+                 .alloc_length = found.length};
+    }
+    return UCS_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -148,6 +162,7 @@ const ucx::Services swiftlane_services{
     .pop_log_handler = [] { LogHandlers::instance().pop(); },
     .num_log_handlers = [] { return LogHandlers::instance().count(); },
     .set_option = set_option,
+    .find_memory = find_memory,
     .query_components = query_components,
     .component_query = component_query,
     .md_open = md_open,

@@ -4,6 +4,7 @@
 #include <cstdarg>
 
 #include "ucs/debug/log_def.h"
+#include "ucs/memory/memtype_cache.h"
 #include "ucs/type/status.h"
 #include "uct/api/uct.h"
 
@@ -13,7 +14,7 @@
 namespace ucx {
 
 struct Services {
-    static constexpr unsigned kVersion = 1;  //!< changes with the layout
+    static constexpr unsigned kVersion = 2;  //!< changes with the layout
     unsigned version;
     // the log
     void (*write_log)(const char* file, unsigned line, const char* function, ucs_log_level_t level,
@@ -22,6 +23,7 @@ struct Services {
     void (*pop_log_handler)();
     unsigned (*num_log_handlers)();
     ucs_status_t (*set_option)(const char* name, const char* value);
+    ucs_status_t (*find_memory)(const void* address, size_t size, ucs_memory_info_t* info);
     // components and devices, as the functions of uct.h
     ucs_status_t (*query_components)(uct_component_h** components, unsigned* count);
     ucs_status_t (*component_query)(uct_component_h component, uct_component_attr_t* attr);

@@ -2,10 +2,13 @@
 // libucs.so.0: what programs call of UCX's libucs, beside names and status texts.
 #include <strings.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "ucs/config/global_opts.h"
 #include "ucs/debug/debug_int.h"
+#include "ucs/debug/memtrack_int.h"
+#include "ucs/memory/memtype_cache.h"
 #include "ucs/sys/string.h"
 #include "ucx/services.h"
 
@@ -38,6 +41,21 @@ ucs_status_t ucs_global_opts_set_value(const char* name, const char* value) {
 }
 
 void ucs_debug_disable_signals() {}
+
+ucs_status_t ucs_memtype_cache_lookup(const void* address, size_t size,
+                                      ucs_memory_info_t* mem_info) {
+    const ucx::Services* services = ucx::find_services();
+    return services == nullptr ? UCS_ERR_UNSUPPORTED
+                               : services->find_memory(address, size, mem_info);
+}
+
+void* ucs_malloc(size_t size, const char* name) {
+    return std::malloc(size);
+}
+
+void ucs_free(void* ptr) {
+    std::free(ptr);
+}
 
 ssize_t ucs_string_find_in_list(const char* str, const char** string_list, int case_sensitive) {
     for (ssize_t index = 0; string_list[index] != nullptr; ++index) {

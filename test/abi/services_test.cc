@@ -14,6 +14,8 @@
 #include "ucs/config/global_opts.h"
 #include "ucs/debug/debug_int.h"
 #include "ucs/debug/log_def.h"
+#include "ucs/debug/memtrack_int.h"
+#include "ucs/memory/memtype_cache.h"
 #include "ucs/sys/string.h"
 #include "uct/api/uct.h"
 
@@ -125,6 +127,16 @@ TEST(Strings, AreFoundInLists) {
     EXPECT_EQ(ucs_string_find_in_list("one", list, 1), 0);
     EXPECT_EQ(ucs_string_find_in_list("two", list, 1), -1);
     EXPECT_EQ(ucs_string_find_in_list("two", list, 0), 1);
+}
+
+TEST(Memory, OfTheHostIsNothingSpecial) {
+    // As libfabric calls it once, before anything else.
+    EXPECT_EQ(ucs_memtype_cache_lookup(nullptr, 0, nullptr), UCS_ERR_NO_ELEM);
+    void* const memory = ucs_malloc(64, "of a test");
+    ASSERT_NE(memory, nullptr);
+    ucs_memory_info_t info{};
+    EXPECT_EQ(ucs_memtype_cache_lookup(memory, 64, &info), UCS_ERR_NO_ELEM);
+    ucs_free(memory);
 }
 
 TEST(Transports, AreListedByComponentAndDevice) {

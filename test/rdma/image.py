@@ -316,5 +316,6 @@ def base_root(cache, init):
     root.content("/etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
     root.content("/etc/group", b"root:x:0:\n")
     root.content("/etc/hosts", b"127.0.0.1 localhost\n10.9.0.1 guest0\n10.9.0.2 guest1\n")
+    root.content("/etc/nsswitch.conf", b"hosts: files\n")
     root.file(init, "/init")
     return root

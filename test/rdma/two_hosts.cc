@@ -2,14 +2,14 @@
 
 // two_hosts [--seconds S] [--link FILE [--away S]] [--switch no]
 //
-// One of two ends, of guests with NODE and PEER in the environment: checked traffic of every kind
-// to the other while the pair's lane is switched all the time (or when the library thinks fit).
-// With --link the port loses its link half way, for a second or as many as --away says; 0: for
-// good, which must end as an error of the endpoint. The file asks the runner for that ("down",
-// "up").
+// One of two ends, on hosts with NODE (0 or 1) and PEER (the other's name or address) in the
+// environment: checked traffic of every kind to the other while the pair's lane is switched all the
+// time (or when the library thinks fit). With --link the port loses its link half way, for a second
+// or as many as --away says; 0: for good, which must end as an error of the endpoint. The file asks
+// the runner of guests for that ("down", "up").
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -46,6 +46,20 @@ constexpr auto kWishes = std::chrono::milliseconds(300);
     std::exit(1);
 }
 
+in_addr address_of(const char* host) {
+    addrinfo hints{};
+    hints.ai_family = AF_INET;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int code = getaddrinfo(host, nullptr, &hints, &found); code != 0) {
+        fmt::print(stderr, "{}: {}\n", host, gai_strerror(code));
+        std::exit(1);
+    }
+    const in_addr address = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
+    freeaddrinfo(found);
+    return address;
+}
+
 /** A connection for what must be known before the library can reach the other end. */
 int meet(bool listens, const char* peer) {
     sockaddr_in address{};
@@ -65,7 +79,7 @@ int meet(bool listens, const char* peer) {
         if (poll(&descriptor, 1, 60000) != 1) give_up("the other end does not come");
         return accept(listener, nullptr, nullptr);
     }
-    inet_pton(AF_INET, peer, &address.sin_addr);
+    address.sin_addr = address_of(peer);
     for (;;) {
         const int connection = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {

@@ -27,6 +27,8 @@ namespace tools {
 namespace {
 
 constexpr const char* kPlaceVariable = "SWIFTLANE_PLACE";
+// By this the library knows the first of the job, which warns for all (src/ucs/config/registry.cc).
+constexpr const char* kRankVariable = "SWIFTLANE_RANK";
 
 void pin_to(unsigned rank) {
     cpu_set_t allowed;
@@ -136,6 +138,7 @@ void Ranks::start(const std::vector<int>& inherited) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
     setenv(kPlaceVariable, JobPlace{rank, inherited}.to_string().c_str(), 1);
+    setenv(kRankVariable, std::to_string(rank).c_str(), 1);
     Interrupt::leave_to_others();
     if (settings_.pin) pin_to(rank);
     for (const int descriptor : inherited) fcntl(descriptor, F_SETFD, 0);

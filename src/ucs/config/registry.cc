@@ -86,7 +86,8 @@ std::string with_nearest(std::string_view name, const Source::Setting& setting) 
 
 // All processes of a job have the same variables: one of them says so. Launchers number them.
 bool is_first_of_job() {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    for (const char* name :
+         {"SWIFTLANE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
         const std::optional<std::string> rank = runtime().environment->get(name);
         if (rank) return *rank == "0";
     }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "ucs/sys/compiler_def.h"
+#include "ucs/sys/sys_device.h"
 #include "ucs/type/status.h"
 #include "uct/api/version.h"
 
@@ -28,8 +29,6 @@ typedef struct uct_component* uct_component_h;
 typedef struct uct_md* uct_md_h;
 /** Nothing: devices have their variables from the environment. */
 typedef struct uct_md_config uct_md_config_t;
-/** A device of the system; UINT8_MAX: not known, which all are. */
-typedef uint8_t ucs_sys_device_t;
 
 typedef enum {
     UCT_DEVICE_TYPE_NET,  /**< leads to other hosts */

@@ -69,6 +69,17 @@ TEST_F(Bench, ModesStandSideBySide) {
     EXPECT_EQ(document.at("modelled"), false);
 }
 
+TEST_F(Bench, OneRankWarnsOfVariablesThatNothingReads) {
+    setenv("UCX_NOWHERE_READ", "1", 1);
+    const Outcome outcome = run_command(
+        {"bench", "mbw_mr", "--ranks", "4", "--size", "8", "--iterations", "1", "--settle", "0"});
+    unsetenv("UCX_NOWHERE_READ");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const size_t first = outcome.err.find("UCX_NOWHERE_READ");
+    ASSERT_NE(first, std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("UCX_NOWHERE_READ", first + 1), std::string::npos) << outcome.err;
+}
+
 TEST_F(Bench, ADeadRankEndsTheJobWithItsName) {
     Command command({"bench", "mbw_mr", "--ranks", "4", "--settle", "0", "--time", "60s"});
     std::vector<pid_t> ranks;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -238,6 +239,39 @@ TEST_F(RunningJob, IsToldInPrometheusFormat) {
     }
     EXPECT_GE(lanes, 2);
     EXPECT_EQ(series.at("swiftlane_cached_bytes").values.size(), 2u) << "one of each context";
+}
+
+// Prometheus's own reader of the format, of its client for Python, sees the same figures.
+TEST_F(RunningJob, IsUnderstoodByPrometheus) {
+    if (std::system("/usr/bin/python3 -c 'import prometheus_client' 2>/dev/null") != 0)
+        GTEST_SKIP() << "no python3-prometheus-client";
+    promoted();
+    const Outcome outcome = run_command({"metrics", "--pid", pids()});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const TemporaryFile metrics;
+    const TemporaryFile read;
+    std::ofstream(metrics.path()) << outcome.out;
+    const std::string reader =
+        "/usr/bin/python3 -c 'import sys\n"
+        "from prometheus_client.parser import text_string_to_metric_families\n"
+        "for family in text_string_to_metric_families(open(sys.argv[1]).read()):\n"
+        "    for sample in family.samples:\n"
+        "        print(family.type, sample.name, sample.value)' " +
+        metrics.path() + " >" + read.path();
+    ASSERT_EQ(std::system(reader.c_str()), 0);
+    std::multiset<std::string> expected;
+    for (const auto& [name, series] : parse_exposition(outcome.out)) {
+        for (const auto& [labels, value] : series.values)
+            expected.insert(fmt::format("{} {} {:g}", series.type, name, value));
+    }
+    std::multiset<std::string> seen;
+    std::ifstream lines(read.path());
+    std::string type;
+    std::string name;
+    double value = 0;
+    while (lines >> type >> name >> value)
+        seen.insert(fmt::format("{} {} {:g}", type, name, value));
+    EXPECT_EQ(seen, expected);
 }
 
 TEST(NoJob, IsNoError) {
