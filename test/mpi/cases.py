@@ -115,7 +115,7 @@ PROGRAMS = [
     Program("hot_pair", "3", ranks=(8,), env=HOT, promotions=4, demotions=2, holders=3, quick=False),
     # The lane of the pair that slept is left and given to another: each of its ends counts one that came up.
     *(Program("sleeper", seconds, ranks=(3,), runtimes=("openmpi",), transports=("soft", "ud", "sm"), env=HOT,
-              promotions=4, demotions=2, holders=3, quick=quick) for seconds, quick in (("2", True), ("10", False))),
+              promotions=4, demotions=2, holders=3, quick=quick) for seconds, quick in (("2", True), ("10", False), ("60", False))),
     # Two hot pairs alone and among many that trickle, and exchanges in which all are equal.
     Program("mbw_mr", "0.05", env=HOT),
     Program("mbw_mr", "0.15 200", env=HOT, promotions=4, holders=4),

@@ -244,7 +244,8 @@ def main():
         name = f"lane work in one call, {peers} peers" + (", who answer" if what == "moves" else "")
         print(f"{name:40} {lanes[what, peers]:8}", flush=True)
         if what == "moves":
-            print(f"{'  messages of lanes that came together':40} {messages:8}", flush=True)
+            print(f"{'  before it, messages put aside':40} {messages:8}", flush=True)
+            lanes[what, peers] += messages  # a call of progress does both
         if arguments.functions:
             for function, cost in sorted(own.items(), key=lambda item: -item[1]):
                 if cost >= 200:

@@ -63,9 +63,15 @@ class Flow {
         for (unsigned i = 0; i < options_.window; ++i) {
             batches.push_back(std::make_unique<Batch>(rank_));
         }
+        const int64_t begin = rank_.host().now();
+        double windows = 0;
         for (unsigned next = 0; rank_.host().now() < end; next = (next + 1) % options_.window) {
             // Give time a chance to pass: local completions alone might never suspend.
             if (next == 0) co_await rank_.yield();
+            if (next == 0 && options_.rate > 0) {
+                const double due = windows++ * options_.window * 1e9 / options_.rate;
+                co_await rank_.sleep_until(begin + static_cast<int64_t>(due));
+            }
             Batch& batch = *batches[next];
             co_await batch.done();
             Turn turn = turns.top();

@@ -15,6 +15,7 @@ struct FlowOptions {
     unsigned window = 16;
     uint64_t seed = 1;
     bool verify = false;
+    double rate = 0;  // messages a second of each rank, a window of them at a time; 0: all it can
 };
 
 struct ZipfOptions {

@@ -71,7 +71,7 @@ void run_sim(SimCommand& command) {
     StudyOptions& study = command.study;
     const BenchOptions& bench = study.bench;
     study.zipf.flow = study.shift.flow =
-        study.streams.flow = {bench.size_max, bench.window, bench.seed, bench.verify};
+        study.streams.flow = {bench.size_max, bench.window, bench.seed, bench.verify, study.rate};
     study.zipf.time = study.shift.time = study.halo.time = study.streams.time = bench.time;
     study.shift.hot = study.cap;
     study.halo.size = bench.size_max;
@@ -95,7 +95,10 @@ void run_sim(SimCommand& command) {
     std::vector<StudyRun> runs;
     for (const std::string& mode : study.modes) {
         if (live) fmt::print(stderr, "\r\033[Ksimulating {} ...", mode);
-        runs.push_back(run_mode(study, mode));
+        std::vector<WeightedLink> traffic;
+        if (mode == kOracle)
+            traffic = (runs.empty() ? run_mode(study, "scalable") : runs.back()).traffic;
+        runs.push_back(run_mode(study, mode, traffic));
     }
     if (live) fmt::print(stderr, "\r\033[K");
     fmt::print("{}", study_text(study, runs));
@@ -121,7 +124,7 @@ void add_study_options(CLI::App& app, SimCommand& command) {
     StudyOptions& study = command.study;
     app.add_option("--lanes", study.modes, "Kinds of run, one after the other")
         ->delimiter(',')
-        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated"}));
+        ->check(CLI::IsMember({"dynamic", "scalable", "dedicated", kOracle}));
     app.add_option("--cap", study.cap, "Dedicated lanes a rank may hold (UCX_MAX_PRIORITY_EPS)");
     add_time(app, "--interval", study.interval,
              "Between rankings (UCX_DYNAMIC_TL_SWITCH_INTERVAL)");
@@ -163,6 +166,8 @@ void add_bulk_options(CLI::App& app, StudyOptions& study) {
 void add_zipf_options(CLI::App& app, StudyOptions& study) {
     add_window(app, study);
     app.add_option("--peers", study.zipf.peers, "Peers of each rank; 0: all others");
+    app.add_option("--rate", study.rate, "Messages a second of each rank; 0: as many as it can")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--exponent", study.zipf.exponent,
                    "The k-th hottest peer gets k^-exponent of what the hottest gets")
         ->check(CLI::Range(0.0, 10.0));

@@ -21,6 +21,7 @@ void Observer::delivered(unsigned sender, unsigned receiver, size_t length) {
 
     LinkTraffic& link = traffic(sender, receiver);
     ++link.messages;
+    link.bytes += length;
     if (link.last >= 0) {
         const int64_t gap = now_ - link.last;
         int64_t& longest = link.switched_since ? link.longest_switch_gap : link.longest_gap;

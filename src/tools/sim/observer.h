@@ -21,6 +21,7 @@ struct SwitchEvent {
 // Deliveries from one rank to another.
 struct LinkTraffic {
     uint64_t messages = 0;
+    uint64_t bytes = 0;
     uint64_t before_mark = 0;  // of these, before Observer::mark()
     int64_t last = -1;         // time of the last one; -1: none yet, or a pause came since
     unsigned ends_switching = 0;

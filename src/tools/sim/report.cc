@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "tools/common/units.h"
 #include "tools/report/result.h"
@@ -90,6 +91,22 @@ void write_promotions(Out out, const StudyRun& run) {
     }
 }
 
+/** Of all runs, where the work is the same in each. */
+void write_job_times(Out out, std::span<const StudyRun> runs) {
+    fmt::format_to(out, "\n# time of the job (modelled)\n");
+    const auto oracle = std::ranges::find(
+        runs, kOracle, [](const StudyRun& run) { return std::string_view(run.result.mode); });
+    for (const StudyRun& run : runs) {
+        fmt::format_to(out, "{:<22}{:>12}", run.result.mode, time_text(run.duration));
+        if (oracle != runs.end()) {
+            fmt::format_to(
+                out, "   {:.4f} of the oracle's",
+                static_cast<double>(run.duration) / static_cast<double>(oracle->duration));
+        }
+        fmt::format_to(out, "\n");
+    }
+}
+
 Json run_json(const StudyRun& run) {
     Json json{{"duration_ns", run.duration},
               {"messages", run.messages},
@@ -158,6 +175,7 @@ std::string study_text(const StudyOptions& options, std::span<const StudyRun> ru
         for (const Row& row : run.result.rows) text += row_line(row, latency);
     }
     text += comparison(results_of(runs));
+    if (options.judges(StudyOptions::Judgement::kPromotions)) write_job_times(out, runs);
     for (const StudyRun& run : runs) {
         if (run.switches != 0 || run.result.mode == "dynamic") {
             write_observations(out, options, run);

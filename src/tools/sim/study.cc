@@ -28,6 +28,11 @@ constexpr const char* kReceiveBuffers = "2048";
 constexpr const char* kShortBuffer = "2k";
 constexpr uint64_t kShortMessage = 1024;
 constexpr double kRecovered = 0.95;
+// No measured score earns a lane beside those that the program asks for.
+constexpr const char* kUnreachableScore = "1e15";
+// Bytes of a slice, UCX_BULK_SLICE_SIZE's default: large transfers save as much for each as for a
+// message.
+constexpr uint64_t kSlice = 65536;
 // The rate before a move is the mean over so many intervals.
 constexpr unsigned kReferenceIntervals = 5;
 
@@ -51,7 +56,7 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
     world.interval = options.interval;
     world.variables = {
         {"UCX_TLS", "self,dc_mlx5,rc_mlx5"},
-        {"UCX_LANES", mode},
+        {"UCX_LANES", mode == kOracle ? "dynamic" : mode},
         {"UCX_MAX_PRIORITY_EPS", std::to_string(options.cap)},
         {"UCX_IB_RX_QUEUE_INITIAL", kReceiveBuffers},
         {"UCX_DYNAMIC_TL_MARGIN", fmt::format("{}", options.margin)},
@@ -77,6 +82,8 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
     }
     world.variables.insert(world.variables.end(), options.variables.begin(),
                            options.variables.end());
+    if (mode == kOracle)
+        world.variables.emplace_back("UCX_DYNAMIC_TL_MIN_SCORE", kUnreachableScore);
     return world;
 }
 
@@ -84,6 +91,33 @@ WorldOptions world_options(const StudyOptions& options, const std::string& mode)
 Task call_half_time(Rank& rank, Observer& observer, int64_t when) {
     co_await rank.sleep_until(when);
     observer.mark();
+}
+
+// The rank's part, once it has asked for its lanes of those links.
+Task run_with_lanes(Rank& rank, const StudyOptions& options,
+                    const std::vector<WeightedLink>& links) {
+    for (const WeightedLink& link : links) {
+        if (link.a != rank.index() && link.b != rank.index()) continue;
+        const unsigned peer = link.a == rank.index() ? link.b : link.a;
+        rank.connect(peer);
+        tools::check(ucpx_ep_lanes_request(rank.endpoint(peer), UCPX_LANE_POLICY_DEDICATED),
+                     "a lane for good");
+    }
+    co_await options.pattern->ranks.program(rank, options);
+}
+
+std::vector<WeightedLink> traffic_of(const Observer& observer, unsigned ranks) {
+    std::vector<WeightedLink> links;
+    for (unsigned a = 0; a < ranks; ++a) {
+        for (unsigned b = a + 1; b < ranks; ++b) {
+            const LinkTraffic& there = observer.link(a, b);
+            const LinkTraffic& back = observer.link(b, a);
+            const uint64_t weight =
+                there.bytes + back.bytes + kSlice * (there.messages + back.messages);
+            if (weight != 0) links.push_back({a, b, weight});
+        }
+    }
+    return links;
 }
 
 MatchingReport judge_matching(const StudyOptions& options, const Observer& observer,
@@ -190,14 +224,18 @@ void judge_recovery(const StudyOptions& options, StudyRun& run) {
 
 }  // namespace
 
-StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
+StudyRun run_mode(const StudyOptions& options, const std::string& mode,
+                  const std::vector<WeightedLink>& traffic) {
+    const std::vector<WeightedLink> held =
+        mode == kOracle ? greedy_matching(traffic, options.bench.ranks, options.cap)
+                        : std::vector<WeightedLink>{};
     World world(world_options(options, mode));
     Observer& observer = world.observer();
     world.run([&](Rank& rank) {
         if (rank.index() == 0 && options.judges(StudyOptions::Judgement::kMatching)) {
             rank.spawn(call_half_time(rank, observer, options.zipf.time / 2));
         }
-        return options.pattern->ranks.program(rank, options);
+        return run_with_lanes(rank, options, held);
     });
 
     StudyRun run;
@@ -219,6 +257,7 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode) {
         run.peak = std::max(run.peak, slots.peak);
     }
     run.completion = observer.longest_completion();
+    run.traffic = traffic_of(observer, world.size());
     judge_switches(options, observer, run);
     judge_gaps(observer, world.size(), run);
     if (options.judges(StudyOptions::Judgement::kMatching) && mode == "dynamic") {

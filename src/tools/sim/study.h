@@ -49,6 +49,7 @@ struct StudyOptions {
     ReplayOptions replay;
     std::vector<std::string> modes{"scalable", "dedicated", "dynamic"};
     unsigned cap = 4;
+    double rate = 0;             // zipf: messages a second of each rank; 0: as many as it can
     unsigned devices = 1;        // adapters of each rank's node
     int64_t interval = 200'000;  // nanoseconds between the library's rankings
     bool shipped = false;        // the library's defaults for all that is measured and when
@@ -88,15 +89,24 @@ struct StudyRun {
     int64_t steady_gap = 0;  // longest on the same links otherwise
     double typical_gap = 0;  // mean on the same links
     int64_t completion = 0;  // sleepers: longest local completion of a message
-    std::optional<MatchingReport> matching;                // zipf, dynamic
-    std::vector<Recovery> recoveries;                      // shift
-    std::optional<Promotions> promotions;                  // halo, phases; dynamic
+    std::optional<MatchingReport> matching;  // zipf, dynamic
+    std::vector<Recovery> recoveries;        // shift
+    std::optional<Promotions> promotions;    // halo, phases; dynamic
+    // What lanes could save on each link that was used: bytes, a message counted as a slice's.
+    std::vector<WeightedLink> traffic;
     uint64_t doorbells = 0, work_requests = 0, bytes = 0;  // of all adapters
     std::vector<uint64_t> timeline;                        // messages delivered in each interval
     int64_t interval = 0;
 };
 
-StudyRun run_mode(const StudyOptions& options, const std::string& mode);
+// With UCX_LANES as the mode says; or as kOracle, for which `traffic` must be known from a run of
+// another mode.
+StudyRun run_mode(const StudyOptions& options, const std::string& mode,
+                  const std::vector<WeightedLink>& traffic = {});
+
+// A mode: lanes are dynamic, but the links of a greedy matching of the whole run's traffic have the
+// lanes, from the start to the end.
+inline constexpr const char* kOracle = "oracle";
 
 // What was run, as a heading.
 std::string study_title(const StudyOptions& options);

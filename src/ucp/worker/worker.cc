@@ -251,7 +251,7 @@ unsigned Worker::run_deferred() {
     events += am_handlers_.run_deferred();
     events += end_failed_lanes();
     events += purge_failed();
-    lanes_.run_deferred();
+    events += lanes_.run_deferred();
     queue_pairs_.run_deferred();
     bulk_.run_deferred();
     const auto pumped = std::exchange(host_.to_pump, {});

@@ -130,6 +130,26 @@ TEST(Sim, HaloBesideBulkHasFreeSlots) {
     EXPECT_LE(observed.at("settled_ns").get<int64_t>(), 5 * 100'000'000) << run.outcome.out;
 }
 
+// The best of the links have their lanes long before anything is ranked.
+TEST(Sim, AnOracleHoldsItsLanesFromTheStart) {
+    const SimOutcome run =
+        simulate({"halo", "--ranks", "4", "--cap", "1", "--rate", "1e9", "--time", "10us",
+                  "--bulk-rate", "1e6", "--bulk-size", "65536", "--lanes", "scalable,oracle"});
+    const json& modes = run.document.at("modes");
+    EXPECT_EQ(modes.at("oracle").at("lanes").at("promotions"), 4) << run.outcome.out;
+    EXPECT_EQ(modes.at("oracle").at("lanes").at("demotions"), 0) << run.outcome.out;
+    EXPECT_LT(modes.at("oracle").at("observed").at("duration_ns").get<int64_t>(),
+              modes.at("scalable").at("observed").at("duration_ns").get<int64_t>());
+    EXPECT_NE(run.outcome.out.find("of the oracle's"), std::string::npos);
+}
+
+TEST(Sim, ZipfKeepsToItsRate) {
+    const SimOutcome run = simulate({"zipf", "--ranks", "8", "--rate", "1e6", "--window", "10",
+                                     "--time", "4ms", "--lanes", "scalable"});
+    const double messages = run.document.at("modes").at("scalable").at("observed").at("messages");
+    EXPECT_NEAR(messages, 8 * 4000, 8 * 2 * 10) << run.outcome.out;
+}
+
 TEST(Sim, AFewTransfersOfAGigabyteASecondAreWorthALane) {
     const SimOutcome run = simulate({"halo", "--ranks", "2", "--rate", "1", "--bulk-size",
                                      "67108864", "--bulk-rate", "3", "--time", "2s"});

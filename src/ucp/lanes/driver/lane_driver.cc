@@ -29,6 +29,10 @@ constexpr size_t kTrackedForALane = 16;
 // scores handed over, each of which may cost a message.
 constexpr size_t kCollectedAtOnce = 20, kRankedAtOnce = 3;
 
+// What one progress does of the messages that have come together. Each of a lane's steps may cost a
+// switch of the other direction, and the rest a decision at most.
+constexpr unsigned kHeardAtOnce = 2;
+
 constexpr uint32_t kNoCap = 1u << 24;  //!< more endpoints than any worker has
 
 bool is_enabled(const Config& config) {
@@ -273,8 +277,11 @@ void hand_over(EndpointTable& endpoints, Endpoint& endpoint, LaneEvents& events)
 
 }  // namespace
 
-void LaneDriver::run_deferred() {
+unsigned LaneDriver::run_deferred() {
     has_deferred_ = false;
+    // Decisions wait until all is heard that has come, and are enough for one call.
+    const bool may_decide = has_heard_ && inbox_.is_empty();
+    const unsigned heard = hear_some();
     std::vector<Endpoint*> due;
     due.swap(flushes_due_);
     for (Endpoint* endpoint : due) {
@@ -303,12 +310,19 @@ void LaneDriver::run_deferred() {
         negotiator_.forget(peer);
         if (Endpoint* endpoint = endpoint_of(peer)) hand_over(endpoints_, *endpoint, *this);
     }
-    if (has_heard_) {
-        has_heard_ = false;
-        has_decided_ = true;
-        tick();
-        negotiator_.settle();
+    if (may_decide) {
+        decide();
+    } else if (has_heard_) {
+        has_deferred_ = has_decided_ = true;
     }
+    return heard;
+}
+
+void LaneDriver::decide() {
+    has_heard_ = false;
+    has_decided_ = true;
+    tick();
+    negotiator_.settle();
 }
 
 // --- events
@@ -488,16 +502,40 @@ ucs_status_t LaneDriver::on_control(void* arg, void* data, size_t length, uct::R
                        endpoint == nullptr ? "of nobody known" : "malformed");
         return UCS_OK;
     }
-    const lanes::Peer peer = self.enter(*endpoint);
-    self.tick();
-    // Decisions wait until all is heard that has come.
-    self.has_heard_ = self.has_deferred_ = true;
-    const bool may_promote = self.is_adaptive(*endpoint);
-    if (self.negotiator_.on_message(peer, message, may_promote) != UCS_OK) {
-        ucs::log_debug("worker {:016x} broke the lane protocol with {}", uint64_t{header.sender},
-                       lanes::name(message.type));
-    }
+    self.put_in(header.sender, std::move(message));
     return UCS_OK;
+}
+
+// Many may come together, and one may take long.
+void LaneDriver::put_in(uint64_t sender, lanes::Message&& message) {
+    if (!has_heard_) heard_since_ = clock_.now();
+    has_heard_ = has_deferred_ = true;
+    try {
+        inbox_.add(sender, std::move(message));
+    } catch (const std::bad_alloc&) {
+        while (!inbox_.is_empty()) hear(inbox_.take());
+        hear({sender, std::move(message)});
+    }
+}
+
+void LaneDriver::hear(const LaneInbox::Entry& heard) {
+    Endpoint* endpoint = endpoints_.find(heard.sender);
+    if (endpoint == nullptr) return;  // it has gone since
+    const lanes::Peer peer = enter(*endpoint);
+    tick();
+    if (negotiator_.on_message(peer, heard.message, is_adaptive(*endpoint)) != UCS_OK) {
+        ucs::log_debug("worker {:016x} broke the lane protocol with {}", heard.sender,
+                       lanes::name(heard.message.type));
+    }
+}
+
+unsigned LaneDriver::hear_some() {
+    if (inbox_.is_empty()) return 0;
+    // A program that seldom calls progress gets it over with.
+    const bool is_late = clock_.now() - heard_since_ > config_.switch_interval / 8;
+    unsigned heard = 0;
+    for (; !inbox_.is_empty() && (is_late || heard < kHeardAtOnce); ++heard) hear(inbox_.take());
+    return heard;
 }
 
 ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::ReceiveDescriptor*) {
@@ -511,6 +549,8 @@ ucs_status_t LaneDriver::on_ordered(void* arg, void* data, size_t length, uct::R
     std::memcpy(&header, data, sizeof(header));
     // Messages of requests alone are ordered.
     const bool is_request = header.id < static_cast<uint8_t>(AmId::kHello);
+    // Its place is among those before it of its sender: the round may have begun with one of them.
+    while (self.inbox_.has(header.sender)) self.hear(self.inbox_.take());
     Endpoint* endpoint = is_request ? self.endpoints_.find(header.sender) : nullptr;
     const Order order = endpoint == nullptr
                             ? Order::kDrop

@@ -19,6 +19,7 @@
 #include "ucp/endpoint/endpoint_host.h"
 #include "ucp/endpoint/endpoint_table.h"
 #include "ucp/endpoint/lane_state.h"
+#include "ucp/lanes/driver/inbox.h"
 #include "ucp/lanes/negotiator.h"
 #include "ucp/runtime/gate.h"
 #include "ucp/runtime/interface_set.h"
@@ -54,8 +55,11 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
 
     /** Timer work: tracker windows, rankings, timers of the negotiation. */
     void advance(ucs::Time now);
-    /** Work put aside by calls that could not do it where they were. */
-    void run_deferred();
+    /**
+     * Work put aside by calls that could not do it where they were.
+     * @return messages of peers that were looked at
+     */
+    unsigned run_deferred();
     ucs::Time next_deadline() const;
     bool has_deferred() const { return has_deferred_; }
 
@@ -165,6 +169,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
         bool is_last;   //!< the peer was given a little more, as this end may have slept itself
     };
 
+    void put_in(uint64_t sender, lanes::Message&& message);
+    void hear(const LaneInbox::Entry& heard);
+    unsigned hear_some();
+    void decide();
     lanes::Peer enter(Endpoint& endpoint);
     ucs_status_t prepare(LaneState& state, std::vector<uint8_t>* address);
     void bring_in(lanes::Peer peer, std::unique_ptr<LaneState> state, ucs_status_t status);
@@ -204,8 +212,10 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
     std::vector<FullLane> full_lanes_;
     ucs::Time next_full_look_ = ucs::kNever;
     bool has_deferred_ = false;
+    LaneInbox inbox_;
+    ucs::Time heard_since_{};   // the oldest in the inbox came, or one before it
     bool has_heard_ = false;    // messages of peers since the last decisions
-    bool has_decided_ = false;  // and this call of progress has taken them
+    bool has_decided_ = false;  // this call of progress has done enough
 
     ucpx_lane_callback_t callback_ = nullptr;
     void* callback_argument_ = nullptr;

@@ -28,6 +28,35 @@ std::uint64_t uid_of(std::span<const std::uint8_t> address) {
     return uid;
 }
 
+// In which states of a link it can hear of its own lane, or get a message of its latest round. What
+// is not here can come in all states, or depends on times.
+bool is_possible(LinkState state, const std::string& what) {
+    using enum LinkState;
+    static const std::map<std::string, std::set<LinkState>> kPossible{
+        {"ACCEPT", {kIdle, kRequested, kWithdrawing}},
+        {"DENY", {kIdle, kRequested, kWithdrawing}},
+        {"LANE", {kIdle, kCommitted, kCreating, kConnecting, kReleasing}},
+        {"READY", {kIdle, kConnecting, kReady, kReleasing}},
+        {"WITHDRAW", {kIdle, kCommitted, kCreating, kConnecting, kReady, kReleasing}},
+        {"MARK", {kIdle, kSwitching, kDemoting, kReleasing}},
+        {"MARK_ACK", {kIdle, kSwitching, kDemoting, kReleasing}},
+        {"DMARK", {kSwitching, kEstablished, kDemoting}},
+        {"DMARK_ACK", {kIdle, kDemoting}},
+        {"FLUSHED", {kIdle, kDemoting}},
+        {"lane made", {kCreating, kReleasing}},
+        {"lane not made", {kCreating, kReleasing}},
+        {"lane connected", {kConnecting}},
+        {"lane not connected", {kConnecting}},
+        {"lane gone", {kReleasing}},
+        {"lane full", {kSwitching, kEstablished}},
+        {"MARK posted", {kSwitching, kReleasing}},
+        {"DMARK posted", {kDemoting}},
+        {"flushed", {kDemoting}},
+    };
+    const auto found = kPossible.find(what);
+    return found == kPossible.end() || found->second.contains(state);
+}
+
 // Writes values one behind the other, and names of what is only told apart by the order in which
 // they come up.
 class Encoder {
@@ -389,7 +418,11 @@ class World::Node final : public ucp::lanes::Sink {
     void note(Peer peer, const std::string& what) {
         if (world.reached == nullptr) return;
         const Link* link = negotiator.find(peer);
-        world.reached->insert({link ? link->state : LinkState::kIdle, what});
+        const LinkState state = link ? link->state : LinkState::kIdle;
+        world.reached->insert({state, what});
+        if (!is_possible(state, what)) {
+            world.fail(std::string(name(state)) + " cannot meet: " + what);
+        }
     }
 
     void take(Peer from, const Packet& packet, LaneKind lane) {

@@ -242,6 +242,39 @@ TEST(LaneSwitch, AScoreIsMultipliedByItsWeight) {
     EXPECT_LT(static_cast<double>(local_score(cluster.endpoint(0, 1))), 2 * plain);
 }
 
+// Many peers leave their lanes while a program computes: its next call does not look at all of
+// them.
+TEST(LaneSwitch, MessagesThatCameTogetherAreHeardAFewInACall) {
+    constexpr size_t kPeers = 8;
+    Cluster cluster(1 + kPeers);
+    const auto all_are = [&](ucpx_lane_state_t state) {
+        for (size_t peer = 1; peer <= kPeers; ++peer) {
+            if (cluster.lane_state(cluster.endpoint(peer, 0)) != state) return false;
+            if (cluster.lane_state(cluster.endpoint(0, peer)) != state) return false;
+        }
+        return true;
+    };
+    for (size_t peer = 1; peer <= kPeers; ++peer) {
+        ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(peer, 0), UCPX_LANE_POLICY_DEDICATED),
+                  UCS_OK);
+    }
+    ASSERT_TRUE(cluster.until([&] { return all_are(UCPX_LANE_STATE_ESTABLISHED); }));
+    cluster.hold_still(0);
+    for (size_t peer = 1; peer <= kPeers; ++peer) {
+        ASSERT_EQ(ucpx_ep_lanes_request(cluster.endpoint(peer, 0), UCPX_LANE_POLICY_SCALABLE),
+                  UCS_OK);
+    }
+    cluster.steps(100);
+    EXPECT_EQ(cluster.counters(0).demotions, 0u);
+    for (unsigned calls = 1; cluster.counters(0).demotions < kPeers; ++calls) {
+        ASSERT_LE(calls, 2 * kPeers);
+        ucp_worker_progress(cluster.worker(0));
+        EXPECT_LE(cluster.counters(0).demotions, 2 * calls);
+    }
+    cluster.hold_still(SIZE_MAX);
+    EXPECT_TRUE(cluster.until([&] { return all_are(UCPX_LANE_STATE_SCALABLE); }));
+}
+
 TEST(LaneSwitch, TellsTheProgramOfEachChange) {
     std::vector<ucpx_lane_state_t> states;
     Cluster cluster(2);

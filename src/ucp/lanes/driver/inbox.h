@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ucp/lanes/messages.h"
+
+namespace ucp {
+
+/** Messages of the negotiation that have come and are still to be looked at, in their order. */
+class LaneInbox {
+  public:
+    struct Entry {
+        uint64_t sender;
+        lanes::Message message;
+    };
+
+    bool is_empty() const { return next_ == entries_.size(); }
+    /** Throws std::bad_alloc; nothing is added then. */
+    void add(uint64_t sender, lanes::Message&& message) {
+        entries_.push_back({sender, std::move(message)});
+    }
+    /** The oldest one. There is one. */
+    Entry take() {
+        Entry entry = std::move(entries_[next_++]);
+        if (is_empty()) {
+            entries_.clear();
+            next_ = 0;
+        }
+        return entry;
+    }
+    /** Whether there is one of that sender. */
+    bool has(uint64_t sender) const {
+        for (size_t i = next_; i < entries_.size(); ++i) {
+            if (entries_[i].sender == sender) return true;
+        }
+        return false;
+    }
+
+  private:
+    std::vector<Entry> entries_;
+    size_t next_ = 0;
+};
+
+}  // namespace ucp
