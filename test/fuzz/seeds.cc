@@ -108,6 +108,8 @@ std::vector<Input> messages() {
             .add(AmId::kRndvData, RndvData{request(3), kPeer, 0}, 60)
             .add(AmId::kRndvData, RndvData{request(3), kPeer, 60}, 40)
             .input(),
+        // Of no bytes, with a time that is to be told.
+        Messages(links).add(AmId::kRndvRts, RndvRts{1, kPeer, 9, 0, kMemory, 2, 0, 0, 0}).input(),
         Messages(links)
             .add(AmId::kRndvRts, announcement)
             .add(AmId::kRndvAtp, RndvDone{request(3), kPeer, 0})

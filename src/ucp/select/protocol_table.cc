@@ -313,6 +313,39 @@ std::vector<size_t> turning_points(const std::vector<Alternative>& alternatives)
     return points;
 }
 
+/** Lengths from `first` on, up to the next piece. */
+struct Piece {
+    size_t first;
+    const Alternative* best;
+};
+
+size_t last_of(const std::vector<Piece>& pieces, size_t place) {
+    return place + 1 == pieces.size() ? SIZE_MAX : pieces[place + 1].first - 1;
+}
+
+/**
+ * Figures that no machine has, as a peer may claim them, and what rounding makes of these, cut
+ * lengths into any number of pieces: the shortest go by what is best before them. What must stay is
+ * one piece for each alternative and for each end of one.
+ */
+void keep_to(size_t most, std::vector<Piece>& pieces) {
+    while (pieces.size() > most) {
+        size_t shortest = 0;
+        for (size_t place = 1; place < pieces.size(); ++place) {
+            const size_t last = last_of(pieces, place);
+            if (!pieces[place - 1].best->admits(last)) continue;
+            const auto length = [&](size_t of) { return last_of(pieces, of) - pieces[of].first; };
+            if (shortest == 0 || length(place) < length(shortest)) shortest = place;
+        }
+        assert(shortest != 0);
+        pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(shortest));
+        if (shortest < pieces.size() &&
+            pieces[shortest].best->protocol == pieces[shortest - 1].best->protocol) {
+            pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(shortest));
+        }
+    }
+}
+
 }  // namespace
 
 std::string_view name(Protocol protocol) {
@@ -378,17 +411,20 @@ ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
 
 ProtocolTable::Row ProtocolTable::make_row(const std::vector<Alternative>& alternatives) {
     Row row;
-    size_t count = 0;
+    std::vector<Piece> pieces;
     const Alternative* before = nullptr;
     for (const size_t point : turning_points(alternatives)) {
         const Alternative* best = best_of(alternatives, point);
         if (best == nullptr || (before != nullptr && best->protocol == before->protocol)) continue;
-        assert(count < kMaxRanges);
-        if (count != 0) row.last[count - 1] = point - 1;
-        row.protocols[count++] = best->protocol;
+        pieces.push_back({point, best});
         before = best;
     }
-    row.last[count == 0 ? 0 : count - 1] = SIZE_MAX;
+    keep_to(kMaxRanges, pieces);
+    for (size_t place = 0; place < pieces.size(); ++place) {
+        row.protocols[place] = pieces[place].best->protocol;
+        row.last[place] = last_of(pieces, place);
+    }
+    if (pieces.empty()) row.last[0] = SIZE_MAX;
     for (size_t width = 0; width < row.first.size(); ++width) {
         const size_t shortest = width == 0 ? 0 : size_t{1} << (width - 1);
         uint8_t place = 0;

@@ -142,7 +142,7 @@ class ProtocolTable {
     std::vector<Range> ranges(Operation operation, BufferClass buffer, Situation situation) const;
 
   private:
-    static constexpr size_t kMaxRanges = 6;
+    static constexpr size_t kMaxRanges = 8;
     struct Row {
         std::array<uint8_t, 65> first{};  //!< by the width of a length in bits: where to look first
         std::array<Protocol, kMaxRanges> protocols{};

@@ -254,7 +254,7 @@ TEST(CommandLine, BashCompletesCommandsAndOptions) {
     EXPECT_EQ(complete("swiftlane perf ba"), "batch\n");
     EXPECT_EQ(complete("swiftlane perf put --ite"), "--iterations\n");
     EXPECT_EQ(complete("swiftlane sim zi"), "zipf\n");
-    EXPECT_EQ(complete("swiftlane sim zipf --ra"), "--ranks\n");
+    EXPECT_EQ(complete("swiftlane sim zipf --ran"), "--ranks\n");
     EXPECT_EQ(complete("swiftlane run -- ''"), "\n");
 }
 

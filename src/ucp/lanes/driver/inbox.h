@@ -19,8 +19,9 @@ class LaneInbox {
     };
 
     bool is_empty() const { return next_ == entries_.size(); }
-    /** Throws std::bad_alloc; nothing is added then. */
+    /** Throws std::bad_alloc; nothing is added then, and the message is as it was. */
     void add(uint64_t sender, lanes::Message&& message) {
+        if (entries_.size() == entries_.capacity()) entries_.reserve(2 * entries_.size() + 4);
         entries_.push_back({sender, std::move(message)});
     }
     /** The oldest one. There is one. */

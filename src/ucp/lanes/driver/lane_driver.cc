@@ -521,11 +521,15 @@ void LaneDriver::put_in(uint64_t sender, lanes::Message&& message) {
 void LaneDriver::hear(const LaneInbox::Entry& heard) {
     Endpoint* endpoint = endpoints_.find(heard.sender);
     if (endpoint == nullptr) return;  // it has gone since
-    const lanes::Peer peer = enter(*endpoint);
-    tick();
-    if (negotiator_.on_message(peer, heard.message, is_adaptive(*endpoint)) != UCS_OK) {
-        ucs::log_debug("worker {:016x} broke the lane protocol with {}", heard.sender,
-                       lanes::name(heard.message.type));
+    try {
+        const lanes::Peer peer = enter(*endpoint);
+        tick();
+        if (negotiator_.on_message(peer, heard.message, is_adaptive(*endpoint)) != UCS_OK) {
+            ucs::log_debug("worker {:016x} broke the lane protocol with {}", heard.sender,
+                           lanes::name(heard.message.type));
+        }
+    } catch (const std::bad_alloc&) {
+        endpoint->reset(UCS_ERR_NO_MEMORY);  // as of any message that is lost here; nobody else's
     }
 }
 

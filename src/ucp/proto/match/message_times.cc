@@ -59,7 +59,8 @@ void MessageTimes::end(const Request& request, Timing& timing) {
     Endpoint* endpoint = request.status == UCS_OK ? endpoints_.find(timing.sender) : nullptr;
     // Over a network the first of it has come at once: the rest must say something.
     const bool is_shared = (timing.stamp & kSharedClock) != 0;
-    if (endpoint == nullptr || (!is_shared && timing.rest < timing.length / 2)) return;
+    const bool says_something = timing.rest != 0 && timing.rest >= timing.length / 2;
+    if (endpoint == nullptr || (!is_shared && !says_something)) return;
     if (timing.took == ucs::Duration()) arrived(timing);
     ucs::Duration took = timing.took;
     ucs::Duration before{};

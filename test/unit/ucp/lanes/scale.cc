@@ -36,7 +36,6 @@ using ucp::lanes::kMillisecond;
 using ucp::lanes::kNever;
 using ucp::lanes::LinkState;
 using ucp::lanes::Message;
-using ucp::lanes::MessageType;
 using ucp::lanes::Negotiator;
 using ucp::lanes::Peer;
 using ucp::lanes::PeerId;
@@ -374,6 +373,7 @@ int run(unsigned workers, std::uint32_t cap, unsigned intervals, std::uint64_t s
     world.run(intervals / 2 * kInterval);
     const std::uint64_t half_way = world.switches;
     const std::uint64_t messages_half_way = world.messages;
+    const Time second_half = (intervals - intervals / 2) * kInterval;
     world.run(intervals * kInterval);
     for (std::size_t number = 0; number < world.size(); ++number) {
         if (!world[number].negotiator.consistent()) world.error = "inconsistent";
@@ -397,7 +397,7 @@ int run(unsigned workers, std::uint32_t cap, unsigned intervals, std::uint64_t s
         static_cast<unsigned long long>(world.switches),
         static_cast<unsigned long long>(world.switches - half_way),
         static_cast<double>(world.messages - messages_half_way) * 1e9 /
-            (static_cast<double>((intervals - intervals / 2) * kInterval) * workers),
+            (static_cast<double>(second_half) * workers),
         static_cast<unsigned long long>(world.scores), seconds,
         static_cast<double>(used.ru_maxrss) / (1 << 20));
     if (!world.error.empty()) std::printf("FAILED: %s\n", world.error.c_str());

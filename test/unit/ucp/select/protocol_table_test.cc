@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -100,17 +103,41 @@ void expect_least(const LaneFigures& lanes, const CostModel& costs, const Thresh
                     tried.insert(range.last);
                 }
                 for (const size_t length : tried) {
+                    const auto takes = [length](const Alternative& one) {
+                        return one.cost.base + one.cost.per_byte * static_cast<double>(length);
+                    };
                     const Alternative* least = nullptr;
                     for (const Alternative& each : all) {
                         if (length < each.least || length > each.most) continue;
-                        const auto takes = [length](const Alternative& one) {
-                            return one.cost.base + one.cost.per_byte * static_cast<double>(length);
-                        };
                         if (least == nullptr || takes(each) < takes(*least)) least = &each;
                     }
                     ASSERT_NE(least, nullptr) << "nothing carries " << length << " bytes";
                     ASSERT_EQ(table.find(operation, buffer, situation, length), least->protocol)
                         << length << " bytes of operation " << static_cast<int>(operation);
+                }
+            }
+        }
+    }
+}
+
+/** Whatever is chosen for a length carries that length. */
+void expect_admitted(const LaneFigures& lanes) {
+    const CostModel costs = CostModel::fixed();
+    const ProtocolTable table(lanes, costs, {});
+    for (const Operation operation : kAllOperations) {
+        for (const BufferClass buffer : kAllBuffers) {
+            for (const Situation situation : kSituations) {
+                const auto all = alternatives(lanes, costs, {}, operation, buffer, situation);
+                for (const auto& [first, last, protocol] :
+                     table.ranges(operation, buffer, situation)) {
+                    for (const size_t length : {first, last}) {
+                        ASSERT_TRUE(std::ranges::any_of(all,
+                                                        [&](const Alternative& each) {
+                                                            return each.protocol == protocol &&
+                                                                   each.admits(length);
+                                                        }))
+                            << length << " bytes of operation " << static_cast<int>(operation);
+                    }
                 }
             }
         }
@@ -152,6 +179,23 @@ TEST(ProtocolTable, IsTheLeastTimeWithinWhatTheUserSets) {
             thresholds.short_limit = bytes;
             expect_least(lanes, CostModel::fixed(), thresholds);
         }
+    }
+}
+
+TEST(ProtocolTable, HasItsRangesWhateverFiguresAPeerClaims) {
+    std::mt19937_64 random(1);
+    // Any of those that an address may have: 16 bits of a float.
+    const auto any = [&random] {
+        const auto bits = static_cast<uint32_t>(random() % 0x7f80) << 16;
+        return static_cast<double>(std::bit_cast<float>(bits));
+    };
+    for (int round = 0; round < 2000; ++round) {
+        LaneFigures lanes = all_lanes()[random() % all_lanes().size()];
+        if (random() % 4 != 0) lanes.latency = any();
+        if (random() % 4 != 0) lanes.overhead = any();
+        if (random() % 4 != 0) lanes.bandwidth = lanes.together = any();
+        expect_admitted(lanes);
+        if (HasFatalFailure()) return;
     }
 }
 
