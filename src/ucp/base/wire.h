@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -154,7 +153,7 @@ bool read_whole(const void* data, size_t length, Message* message) {
 inline ucs_status_t post_bytes(uct::Endpoint& lane, AmId id, std::span<const std::byte> message) {
     const auto pack = [](void* destination, void* arg) {
         const auto bytes = *static_cast<std::span<const std::byte>*>(arg);
-        std::ranges::copy(bytes, static_cast<std::byte*>(destination));
+        if (!bytes.empty()) std::memcpy(destination, bytes.data(), bytes.size());
         return bytes.size();
     };
     const ssize_t sent = lane.am_bcopy(static_cast<uint8_t>(id), pack, &message);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucp/endpoint/backlog.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <new>
@@ -20,7 +19,7 @@ ControlMessage* ControlMessage::make(AmId id, std::span<const std::byte> message
     made->id = id;
     made->then = then;
     made->length = static_cast<uint32_t>(message.size());
-    std::ranges::copy(message, made->bytes());
+    if (!message.empty()) std::memcpy(made->bytes(), message.data(), message.size());
     return made;
 }
 
