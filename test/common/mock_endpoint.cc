@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/mock_internal.h"
+#include "uct/base/am.h"
 
 namespace uct::mock {
 
@@ -140,7 +141,8 @@ ssize_t MockEndpoint::am_bcopy(uint8_t id, PackCallback pack, void* arg) {
     Packet* packet = prepare(PacketType::kAm, nullptr);
     packet->am_id = id;
     packet->data.resize(interface_.attributes().am.max_bcopy);
-    const size_t length = pack(packet->data.data(), arg);
+    const size_t length =
+        pack_or_release(pack, packet->data.data(), arg, [&] { interface_.fabric.recycle(packet); });
     packet->data.resize(length);
     post(packet);
     return static_cast<ssize_t>(length);
@@ -180,7 +182,8 @@ ssize_t MockEndpoint::put_bcopy(PackCallback pack, void* arg, uint64_t remote_ad
     packet->remote_address = remote_address;
     packet->key = key;
     packet->data.resize(interface_.attributes().put.max_bcopy);
-    const size_t length = pack(packet->data.data(), arg);
+    const size_t length =
+        pack_or_release(pack, packet->data.data(), arg, [&] { interface_.fabric.recycle(packet); });
     packet->data.resize(length);
     post(packet);
     return static_cast<ssize_t>(length);
