@@ -251,7 +251,7 @@ World::World(unsigned workers, std::uint32_t cap, std::uint64_t seed) : random_(
     for (unsigned number = 0; number < workers; ++number) {
         nodes_.push_back(std::make_unique<Node>(*this, number, config, ids_[number]));
         Node& node = *nodes_.back();
-        for (std::size_t i = 0; node.traffic.size() < peers; ++i) {
+        for (std::size_t i = 0; i < workers && node.traffic.size() < peers; ++i) {
             std::swap(order[i], order[i + random_() % (workers - i)]);
             if (order[i] == number) continue;
             const double share = 1 / (static_cast<double>(node.traffic.size() + 1) * all);

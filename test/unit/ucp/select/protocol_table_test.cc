@@ -128,14 +128,14 @@ void expect_admitted(const LaneFigures& lanes) {
         for (const BufferClass buffer : kAllBuffers) {
             for (const Situation situation : kSituations) {
                 const auto all = alternatives(lanes, costs, {}, operation, buffer, situation);
-                for (const auto& [first, last, protocol] :
+                for (const ProtocolTable::Range& range :
                      table.ranges(operation, buffer, situation)) {
-                    for (const size_t length : {first, last}) {
-                        ASSERT_TRUE(std::ranges::any_of(all,
-                                                        [&](const Alternative& each) {
-                                                            return each.protocol == protocol &&
-                                                                   each.admits(length);
-                                                        }))
+                    for (const size_t length : {range.first, range.last}) {
+                        const bool is_admitted =
+                            std::ranges::any_of(all, [&](const Alternative& each) {
+                                return each.protocol == range.protocol && each.admits(length);
+                            });
+                        ASSERT_TRUE(is_admitted)
                             << length << " bytes of operation " << static_cast<int>(operation);
                     }
                 }
