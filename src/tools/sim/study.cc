@@ -106,15 +106,14 @@ Task run_with_lanes(Rank& rank, const StudyOptions& options,
     co_await options.pattern->ranks.program(rank, options);
 }
 
-std::vector<WeightedLink> traffic_of(const Observer& observer, unsigned ranks) {
+// The links that were used, by what weight() says of either direction.
+template <typename Weight>
+std::vector<WeightedLink> used_links(const Observer& observer, unsigned ranks, Weight weight) {
     std::vector<WeightedLink> links;
     for (unsigned a = 0; a < ranks; ++a) {
         for (unsigned b = a + 1; b < ranks; ++b) {
-            const LinkTraffic& there = observer.link(a, b);
-            const LinkTraffic& back = observer.link(b, a);
-            const uint64_t weight =
-                there.bytes + back.bytes + kSlice * (there.messages + back.messages);
-            if (weight != 0) links.push_back({a, b, weight});
+            const uint64_t both = weight(observer.link(a, b)) + weight(observer.link(b, a));
+            if (both != 0) links.push_back({a, b, both});
         }
     }
     return links;
@@ -123,17 +122,9 @@ std::vector<WeightedLink> traffic_of(const Observer& observer, unsigned ranks) {
 MatchingReport judge_matching(const StudyOptions& options, const Observer& observer,
                               const std::vector<LaneEntry>& map) {
     const unsigned ranks = options.bench.ranks;
-    std::vector<WeightedLink> links;
+    const std::vector<WeightedLink> links = used_links(
+        observer, ranks, [](const LinkTraffic& way) { return way.messages - way.before_mark; });
     std::vector<WeightedLink> admitted;
-    for (unsigned a = 0; a < ranks; ++a) {
-        for (unsigned b = a + 1; b < ranks; ++b) {
-            const LinkTraffic& there = observer.link(a, b);
-            const LinkTraffic& back = observer.link(b, a);
-            const uint64_t weight =
-                there.messages - there.before_mark + back.messages - back.before_mark;
-            if (weight != 0) links.push_back({a, b, weight});
-        }
-    }
     for (const WeightedLink& link : links) {
         const bool holds = std::ranges::any_of(map, [&](const LaneEntry& entry) {
             return entry.state == "established" && std::min(entry.rank, entry.peer) == link.a &&
@@ -257,7 +248,9 @@ StudyRun run_mode(const StudyOptions& options, const std::string& mode,
         run.peak = std::max(run.peak, slots.peak);
     }
     run.completion = observer.longest_completion();
-    run.traffic = traffic_of(observer, world.size());
+    run.traffic = used_links(observer, world.size(), [](const LinkTraffic& way) {
+        return way.bytes + kSlice * way.messages;
+    });
     judge_switches(options, observer, run);
     judge_gaps(observer, world.size(), run);
     if (options.judges(StudyOptions::Judgement::kMatching) && mode == "dynamic") {

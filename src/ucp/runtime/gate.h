@@ -11,6 +11,12 @@
 
 namespace ucp {
 
+#ifdef SWIFTLANE_NO_TRACKER  // to compare with: docs/performance.md
+inline constexpr uint32_t kHasTracker = 0;
+#else
+inline constexpr uint32_t kHasTracker = 1;
+#endif
+
 /**
  * What every call of a worker looks at first: whether several threads use the worker, whether the
  * usage tracker counts sends at the moment, and whether buffers may lie in the memory of a device.
@@ -19,14 +25,9 @@ namespace ucp {
 class Gate {
   public:
     enum Bit : uint32_t {
-        kThreads = 1u << 0,  //!< several threads: take the lock
-#ifdef SWIFTLANE_NO_TRACKER  // to compare with: docs/performance.md
-        kTracker = 0,
-        kTrackerLocked = 0,
-#else
-        kTracker = 1u << 1,        //!< the usage tracker is armed: report sends
-        kTrackerLocked = 1u << 2,  //!< the same for several threads: under the lock
-#endif
+        kThreads = 1u << 0,                     //!< several threads: take the lock
+        kTracker = kHasTracker << 1,            //!< the usage tracker is armed: report sends
+        kTrackerLocked = kHasTracker << 2,      //!< the same for several threads: under the lock
         kDevices = ucs::MemoryGate::kWatchBit,  //!< buffers are looked at
     };
     static constexpr uint32_t kAnyTracker = kTracker | kTrackerLocked;
@@ -41,47 +42,27 @@ class Gate {
         ~Sleeper() = default;
     };
 
-    Gate() {
-        ucs::MemoryGate::instance().watch(bits_);
-    }
-    ~Gate() {
-        ucs::MemoryGate::instance().unwatch(bits_);
-    }
+    Gate() { ucs::MemoryGate::instance().watch(bits_); }
+    ~Gate() { ucs::MemoryGate::instance().unwatch(bits_); }
     Gate(Gate&&) = delete;
 
-    uint32_t bits() const {
-        return bits_.load(std::memory_order_relaxed);
-    }
-    bool has_threads() const {
-        return (bits() & kThreads) != 0;
-    }
-    std::recursive_mutex& mutex() {
-        return mutex_;
-    }
+    uint32_t bits() const { return bits_.load(std::memory_order_relaxed); }
+    bool has_threads() const { return (bits() & kThreads) != 0; }
+    std::recursive_mutex& mutex() { return mutex_; }
 
     /** Several threads use the worker. Before any of them does. */
-    void set_threads() {
-        set(kThreads, true);
-    }
+    void set_threads() { set(kThreads, true); }
     /** Under the lock. Null: nobody sleeps. */
-    void set_sleeper(Sleeper* sleeper) {
-        sleeper_ = sleeper;
-    }
+    void set_sleeper(Sleeper* sleeper) { sleeper_ = sleeper; }
     void end_call() {
         if (sleeper_ != nullptr) [[unlikely]]
             sleeper_->look_at_call();
     }
     /** Null: sends are never counted. */
-    void set_tracker(ucs::UsageTracker* tracker) {
-        tracker_ = tracker;
-    }
-    ucs::UsageTracker* tracker() const {
-        return tracker_;
-    }
+    void set_tracker(ucs::UsageTracker* tracker) { tracker_ = tracker; }
+    ucs::UsageTracker* tracker() const { return tracker_; }
     /** The tracker was armed or disarmed. */
-    void arm(bool armed) {
-        set(has_threads() ? kTrackerLocked : kTracker, armed);
-    }
+    void arm(bool armed) { set(has_threads() ? kTrackerLocked : kTracker, armed); }
 
     /** The tracker is armed: count a send to the peer. */
     void touch(ucs::UsageTracker::Hook& hook, const uint64_t& peer, size_t bytes) {

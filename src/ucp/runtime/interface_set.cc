@@ -71,7 +71,7 @@ void InterfaceSet::lost(void* arg, uint8_t id, const void* data, size_t length) 
         const uint64_t worker = self.peers_.worker_of(*self.sender_);
         if (worker != 0) sender = worker;
     }
-    self.errors_.message_lost(self.errors_.self, sender);
+    self.message_lost(sender);
 }
 
 void InterfaceSet::refuse(uct::PeerIdentity& from, AmId id, uint64_t claimed) {

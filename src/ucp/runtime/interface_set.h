@@ -132,6 +132,10 @@ class InterfaceSet {
     void too_much(uint64_t account);
     /** One line for each peer: what it sends in another's name is dropped. */
     void refuse_sender(AmId id, uint64_t claimed);
+    /** There was no memory for a message. @param sender  its sender's uuid, if it names one */
+    void message_lost(std::optional<uint64_t> sender) const {
+        errors_.message_lost(errors_.self, sender);
+    }
 
     std::span<WorkerInterface> list() { return interfaces_; }
     std::span<const WorkerInterface> list() const { return interfaces_; }

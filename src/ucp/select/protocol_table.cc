@@ -329,12 +329,11 @@ size_t last_of(const std::vector<Piece>& pieces, size_t place) {
  * one piece for each alternative and for each end of one.
  */
 void keep_to(size_t most, std::vector<Piece>& pieces) {
+    const auto length = [&](size_t of) { return last_of(pieces, of) - pieces[of].first; };
     while (pieces.size() > most) {
         size_t shortest = 0;
         for (size_t place = 1; place < pieces.size(); ++place) {
-            const size_t last = last_of(pieces, place);
-            if (!pieces[place - 1].best->admits(last)) continue;
-            const auto length = [&](size_t of) { return last_of(pieces, of) - pieces[of].first; };
+            if (!pieces[place - 1].best->admits(last_of(pieces, place))) continue;
             if (shortest == 0 || length(place) < length(shortest)) shortest = place;
         }
         assert(shortest != 0);

@@ -529,7 +529,7 @@ void LaneDriver::hear(const LaneInbox::Entry& heard) {
                            lanes::name(heard.message.type));
         }
     } catch (const std::bad_alloc&) {
-        endpoint->reset(UCS_ERR_NO_MEMORY);  // as of any message that is lost here; nobody else's
+        interfaces_.message_lost(heard.sender);
     }
 }
 
