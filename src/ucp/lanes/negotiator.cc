@@ -8,16 +8,16 @@
 namespace ucp::lanes {
 namespace {
 
-/** Waits that follow each other, whatever the pace that they are scaled to. */
-Config in_order(Config config) {
-    assert(config.margin_permille <= kMaxMarginPermille);
-    assert(config.min_score >= 1 && config.min_score <= kMaxMeasuredScore);
-    config.busy_retry = std::max<Time>(config.busy_retry, 1);
-    config.retry_after = std::max(config.retry_after, config.busy_retry);
-    config.retry_max = std::max(config.retry_max, config.retry_after);
-    config.refresh = std::max<Time>(config.refresh, 1);
-    config.stale_after = std::max(config.stale_after, 2 * config.refresh);
-    config.wait_timeout = std::max<Time>(config.wait_timeout, 1);
+[[maybe_unused]] bool is_in_order(const Config& config) {
+    return config.margin_permille <= kMaxMarginPermille && config.min_score >= 1 &&
+           config.min_score <= kMaxMeasuredScore && config.busy_retry >= 1 &&
+           config.retry_after >= config.busy_retry && config.retry_max >= config.retry_after &&
+           config.refresh >= 1 && config.stale_after >= 2 * config.refresh &&
+           config.wait_timeout >= 1;
+}
+
+Config with_links_for_all_lanes(Config config) {
+    assert(is_in_order(config));
     config.max_links = std::max(config.max_links, 2 * config.cap + 8);
     return config;
 }
@@ -26,7 +26,7 @@ Config in_order(Config config) {
 
 Negotiator::Negotiator(const Config& config, std::uint64_t worker, Sink& sink)
     : sink_(sink),
-      context_{in_order(config), worker, Actions(sink)},
+      context_{with_links_for_all_lanes(config), worker, Actions(sink)},
       scoreboard_(context_),
       kept_(context_),
       rounds_(context_, scoreboard_, kept_) {}

@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "ucp/lanes/negotiator.h"
+#include "unit/ucp/lanes/config.h"
 
 namespace lanes_test {
 
 using ucp::lanes::Change;
 using ucp::lanes::Config;
+using ucp::lanes::config_of_tests;
 using ucp::lanes::LaneKind;
 using ucp::lanes::Link;
 using ucp::lanes::LinkState;

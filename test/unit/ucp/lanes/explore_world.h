@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "ucp/lanes/negotiator.h"
+#include "unit/ucp/lanes/config.h"
 
 namespace lanes_test::explore {
 
 using ucp::lanes::Change;
 using ucp::lanes::Config;
+using ucp::lanes::config_of_tests;
 using ucp::lanes::Epoch;
 using ucp::lanes::LinkState;
 using ucp::lanes::Message;
@@ -44,7 +46,7 @@ struct Limits {
 
 struct Plan {
     std::size_t nodes = 2;
-    Config config;
+    Config config = config_of_tests();
     Limits limits;
     std::map<std::pair<std::size_t, std::size_t>, Score> scores;  // of (from, to), at the beginning
     std::vector<Score> values = {0, 100, 1000};                   // what they may change to

@@ -73,7 +73,7 @@ void play(Cluster& cluster, const std::function<void()>& on_step) {
 }
 
 Config config() {
-    Config made;
+    Config made = config_of_tests();
     made.cap = 1;
     made.trickle_ratio = 0;
     made.min_residence = 50 * kMillisecond;
@@ -242,7 +242,7 @@ TEST(LanesFaults, LanesThatCannotBeMade) {
 
 // The talk's picture: 15 of 15 taken, the 16th is denied; a hotter one replaces the coldest.
 TEST(LanesCapacity, FifteenOfFifteen) {
-    Config picture;
+    Config picture = config_of_tests();
     picture.cap = 15;
     Cluster cluster(17, picture, 5);
     for (std::size_t i = 1; i <= 15; ++i) cluster.measured[{i, 0}] = 1000 + 100 * i;

@@ -279,7 +279,7 @@ std::string first_error(const Cluster& cluster) {
 }
 
 Config cluster_config(std::uint32_t cap) {
-    Config config;
+    Config config = config_of_tests();
     config.cap = cap;
     config.trickle_ratio = 0;
     config.min_residence = 0;

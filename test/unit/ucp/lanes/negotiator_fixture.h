@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ucp/lanes/negotiator.h"
+#include "unit/ucp/lanes/config.h"
 #include "unit/ucp/lanes/recorder.h"
 
 namespace ucp::lanes {
@@ -119,7 +120,7 @@ class NegotiatorFixture : public ::testing::Test {
 
     static constexpr std::uint64_t worker_ = 10;
     std::uint64_t own_ = 0;
-    Config config_;
+    Config config_ = config_of_tests();
     std::unique_ptr<Recorder> sink_;
     std::unique_ptr<Negotiator> negotiator_;
     Time now_ = 0;

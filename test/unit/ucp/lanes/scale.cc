@@ -26,12 +26,14 @@
 
 #include "ucp/lanes/negotiator.h"
 #include "ucs/sys/random.h"
+#include "unit/ucp/lanes/config.h"
 
 namespace lanes_test {
 namespace {
 
 using ucp::lanes::Change;
 using ucp::lanes::Config;
+using ucp::lanes::config_of_tests;
 using ucp::lanes::kMillisecond;
 using ucp::lanes::kNever;
 using ucp::lanes::LinkState;
@@ -234,7 +236,7 @@ void Node::settle_timer() {
 // --- World
 
 World::World(unsigned workers, std::uint32_t cap, std::uint64_t seed) : random_(seed) {
-    Config config;
+    Config config = config_of_tests();
     config.cap = cap;
     config.min_score = kMinScore;
     config.window = 512;

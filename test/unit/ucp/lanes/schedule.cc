@@ -47,7 +47,7 @@ std::size_t workers_of(std::uint64_t seed) {
 }
 
 Config config_of(std::uint64_t seed) {
-    Config config;
+    Config config = config_of_tests();
     config.cap = 1 + seed / 4 % 3;
     config.trickle_ratio = 0;
     config.min_residence = 0;

@@ -123,7 +123,7 @@ std::string first_error(const Cluster& cluster) {
 }
 
 Config small_config(std::uint32_t cap, std::uint32_t margin) {
-    Config config;
+    Config config = config_of_tests();
     config.cap = cap;
     config.margin_permille = margin;
     config.trickle_ratio = 0;
@@ -516,7 +516,7 @@ void settle_with_trickle(Cluster& cluster, std::size_t workers) {
 // A few hot links and many that send a little: slots stay empty rather than go to the trickle.
 TEST(LanesSimulation, TrickleStaysScalable) {
     for (std::uint64_t seed = 0; seed < part_of(20); ++seed) {
-        Config config;
+        Config config = config_of_tests();
         config.cap = 4;
         Cluster cluster(16, config, seed);
         ASSERT_NO_FATAL_FAILURE(settle_with_trickle(cluster, 16)) << "seed " << seed;
@@ -529,7 +529,7 @@ TEST(LanesSimulation, TrickleStaysScalable) {
 // With slots for all even those that send a little have one, and keep it.
 TEST(LanesSimulation, TrickleTakesFreeSlots) {
     for (std::uint64_t seed = 0; seed < part_of(20); ++seed) {
-        Config config;
+        Config config = config_of_tests();
         config.cap = 4;
         Cluster cluster(5, config, seed);
         ASSERT_NO_FATAL_FAILURE(settle_with_trickle(cluster, 5)) << "seed " << seed;
@@ -542,7 +542,7 @@ TEST(LanesSimulation, TrickleTakesFreeSlots) {
 // Every link as warm as any other, more links than slots: ties are broken once.
 TEST(LanesSimulation, AllToAllDoesNotChurn) {
     for (std::uint64_t seed = 0; seed < part_of(10); ++seed) {
-        Config config;
+        Config config = config_of_tests();
         config.cap = 4;
         Cluster cluster(24, config, seed);
         for (std::size_t a = 0; a < 24; ++a) {
