@@ -19,7 +19,7 @@ using HowSent = select::Way;
 constexpr size_t kLength = 256 << 10;
 
 HowSent other_than(HowSent way) {
-    return way == HowSent::kAtOnce ? HowSent::kAnnounced : HowSent::kAtOnce;
+    return way == HowSent::kEager ? HowSent::kRendezvous : HowSent::kEager;
 }
 
 /** Two workers that send each other windows of messages in turn, whose receives are posted. */
@@ -96,7 +96,7 @@ Config learning() {
 
 Config set_to(HowSent way) {
     Config config = quiet_config();
-    config.rndv_threshold = ucs::config::MemorySize{way == HowSent::kAtOnce ? SIZE_MAX : 0};
+    config.rndv_threshold = ucs::config::MemorySize{way == HowSent::kEager ? SIZE_MAX : 0};
     return config;
 }
 
@@ -112,10 +112,10 @@ LearnedCosts::Class alone() {
 class Learning : public testing::Test {
   protected:
     void SetUp() override {
-        const ucs::Duration at_once = time_of(HowSent::kAtOnce, 1);
-        const ucs::Duration announced = time_of(HowSent::kAnnounced, 1);
+        const ucs::Duration at_once = time_of(HowSent::kEager, 1);
+        const ucs::Duration announced = time_of(HowSent::kRendezvous, 1);
         least = std::min(at_once, announced);
-        good = at_once < announced ? HowSent::kAtOnce : HowSent::kAnnounced;
+        good = at_once < announced ? HowSent::kEager : HowSent::kRendezvous;
         ASSERT_GT(std::max(at_once, announced), least + least / 5) << "the test says nothing";
     }
     HowSent choice(size_t from) {
@@ -134,7 +134,7 @@ class Learning : public testing::Test {
 
     const LearnedCosts::Class which = alone();
     ucs::Duration least{};
-    HowSent good = HowSent::kAtOnce;
+    HowSent good = HowSent::kEager;
     Exchange exchange{learning(), 1};
 };
 
@@ -156,13 +156,13 @@ TEST_F(Learning, CostsThatAreWrongByFourTimesAreRightWithinASecond) {
 }
 
 TEST_F(Learning, AReceiveThatIsLateTeachesNothingWrong) {
-    restore(HowSent::kAtOnce, 0.01);
-    restore(HowSent::kAnnounced, 1);
+    restore(HowSent::kEager, 0.01);
+    restore(HowSent::kRendezvous, 1);
     for (unsigned i = 0; i < 8; ++i) exchange.late_turn();
     const LearnedCosts& costs = *exchange.learned(0).costs;
-    EXPECT_GE(costs.learned(which, HowSent::kAtOnce), 4U);
-    const double took = ways(0)->assumed(HowSent::kAtOnce).at(kLength) *
-                        static_cast<double>(costs.factor(which, HowSent::kAtOnce));
+    EXPECT_GE(costs.learned(which, HowSent::kEager), 4U);
+    const double took = ways(0)->assumed(HowSent::kEager).at(kLength) *
+                        static_cast<double>(costs.factor(which, HowSent::kEager));
     EXPECT_LT(took, ucs::seconds(Exchange::kLate) / 4);
 }
 
@@ -181,8 +181,8 @@ TEST_F(Learning, IsAFunctionOfTheSeed) {
         Exchange exchange(learning(), 1);
         exchange.turns(200);
         const LearnedCosts& costs = *exchange.learned(0).costs;
-        return std::pair(costs.factor(alone(), HowSent::kAtOnce),
-                         costs.factor(alone(), HowSent::kAnnounced));
+        return std::pair(costs.factor(alone(), HowSent::kEager),
+                         costs.factor(alone(), HowSent::kRendezvous));
     };
     const auto once = factors();
     EXPECT_EQ(once, factors());

@@ -25,7 +25,7 @@ namespace ucp::select {
 namespace {
 
 constexpr size_t kLongestFile = 64 * 1024;
-constexpr std::string_view kFormat = "2";
+constexpr std::string_view kFormat = "3";
 
 struct Figure {
     std::string_view name;
@@ -55,7 +55,7 @@ struct WayName {
     std::string_view name;
     Way way;
 };
-constexpr WayName kWayNames[] = {{"at-once", Way::kAtOnce}, {"announced", Way::kAnnounced}};
+constexpr WayName kWayNames[] = {{"eager", Way::kEager}, {"rendezvous", Way::kRendezvous}};
 
 /** The entry of that name; null: there is none. */
 template <typename Names>

@@ -32,7 +32,7 @@ std::vector<LearnedFigure> LearnedBook::take_news() {
         for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
             for (size_t size = 0; size < LearnedCosts::kSizes; ++size) {
                 const auto which = LearnedCosts::class_of_size(load, size);
-                for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
+                for (const Way way : {Way::kEager, Way::kRendezvous}) {
                     const uint32_t count = costs->take_news(which, way);
                     if (count == 0) continue;
                     figures.push_back({lane, load, size, way, costs->factor(which, way), count});

@@ -18,7 +18,7 @@ struct LearnedFigure {
     std::string lane;  //!< transport/device
     Load load = Load::kAlone;
     size_t size = 0;  //!< LearnedCosts::size_of()
-    Way way = Way::kAtOnce;
+    Way way = Way::kEager;
     float factor = 0;
     uint32_t count = 0;  //!< messages that say so
 

@@ -33,7 +33,7 @@ constexpr int kSeenPart = 2;
 constexpr ucs::Duration kSteps = std::chrono::microseconds(3);
 
 Way other_than(Way way) {
-    return way == Way::kAtOnce ? Way::kAnnounced : Way::kAtOnce;
+    return way == Way::kEager ? Way::kRendezvous : Way::kEager;
 }
 
 /**
@@ -76,10 +76,10 @@ double LearnedCosts::estimate(const State& state, const Ways& ways, Way way, siz
 
 Way LearnedCosts::best_of(const State& state, const Ways& ways, size_t length, Way usual) {
     if (!is_known(state.figures[static_cast<size_t>(usual)])) return usual;
-    return estimate(state, ways, Way::kAtOnce, length) <
-                   estimate(state, ways, Way::kAnnounced, length)
-               ? Way::kAtOnce
-               : Way::kAnnounced;
+    return estimate(state, ways, Way::kEager, length) <
+                   estimate(state, ways, Way::kRendezvous, length)
+               ? Way::kEager
+               : Way::kRendezvous;
 }
 
 Way LearnedCosts::best(Class which, const Ways& ways, size_t length, Way usual) const {

@@ -125,7 +125,7 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
 std::string describe_learned(const LearnedCosts& learned,
                              const std::array<std::optional<Ways>, kLoads>& ways,
                              const ProtocolTable& protocols, const std::string& indent) {
-    TextTable table({"learned", "bytes", "at once", "figure", "announced", "figure", "goes"});
+    TextTable table({"learned", "bytes", "eager", "figure", "rendezvous", "figure", "goes"});
     bool is_empty = true;
     for (const Load load : {Load::kAlone, Load::kOneWay, Load::kBothWays}) {
         const std::optional<Ways>& two = ways[static_cast<size_t>(load)];
@@ -145,18 +145,18 @@ std::string describe_learned(const LearnedCosts& learned,
                     return fmt::format("{} {}", name(Origin::kKept), count);
                 return std::string(name(two->assumed(way).origin));
             };
-            if (learned.factor(which, Way::kAtOnce) == 0 &&
-                learned.factor(which, Way::kAnnounced) == 0)
+            if (learned.factor(which, Way::kEager) == 0 &&
+                learned.factor(which, Way::kRendezvous) == 0)
                 continue;
             is_empty = false;
             const bool is_usual = is_announced(protocols.find(
                 Operation::kTag, BufferClass::kContiguous, situation_of(load), length));
-            const Way usual = is_usual ? Way::kAnnounced : Way::kAtOnce;
+            const Way usual = is_usual ? Way::kRendezvous : Way::kEager;
             std::string head(name(Operation::kTag));
             if (load == Load::kOneWay) head += ", among others";
             if (load == Load::kBothWays) head += ", both ways";
-            table.add({head, fmt::format("{}", length), cell(Way::kAtOnce), origin(Way::kAtOnce),
-                       cell(Way::kAnnounced), origin(Way::kAnnounced),
+            table.add({head, fmt::format("{}", length), cell(Way::kEager), origin(Way::kEager),
+                       cell(Way::kRendezvous), origin(Way::kRendezvous),
                        std::string(name(learned.best(which, *two, length, usual)))});
         }
     }

@@ -373,7 +373,7 @@ std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel&
 }
 
 std::string_view name(Way way) {
-    return way == Way::kAtOnce ? "at once" : "announced";
+    return way == Way::kEager ? "eager" : "rendezvous";
 }
 
 std::optional<Ways> ways(const LaneFigures& lanes, const CostModel& costs,

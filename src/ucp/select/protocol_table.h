@@ -98,8 +98,8 @@ std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel&
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, Situation situation);
 
-/** How a long message goes: its data at once, or announced first. */
-enum class Way : uint8_t { kAtOnce, kAnnounced };
+/** How a long message goes. */
+enum class Way : uint8_t { kEager, kRendezvous };
 inline constexpr size_t kWays = 2;
 std::string_view name(Way way);
 

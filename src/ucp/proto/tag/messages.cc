@@ -314,12 +314,12 @@ TagEngine::Route TagEngine::learned_route(const Endpoint& endpoint, const Learne
     const Protocol usual = load == Load::kAlone ? alone : among_others;
     const select::Ways* ways = learned.ways_of(load, length);
     if (ways == nullptr) return {usual};
-    const Way usual_way = is_announced(usual) ? Way::kAnnounced : Way::kAtOnce;
+    const Way usual_way = is_announced(usual) ? Way::kRendezvous : Way::kEager;
     const auto which = select::LearnedCosts::class_of(load, length);
     const auto [way, is_timed] = learned.costs->choose(which, *ways, length, usual_way);
     const uint64_t stamp = is_timed ? times_.open(endpoint, learned, which, way, length) : 0;
     if (way == usual_way) return {usual, stamp};
-    return {way == Way::kAtOnce ? Protocol::kCopy : Protocol::kRendezvous, stamp};
+    return {way == Way::kEager ? Protocol::kCopy : Protocol::kRendezvous, stamp};
 }
 
 TagEngine::Route TagEngine::route(Endpoint& endpoint, const Packer& buffer, const Memory* memory) {

@@ -104,9 +104,9 @@ TEST_F(CostFile, NonsenseIsNotBelieved) {
 
 TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
     KeptCosts costs = measured();
-    costs.learned = {{"sm_ring/memory", Load::kAlone, 6, Way::kAnnounced, 0.5F, 12},
-                     {"sm_ring/memory", Load::kOneWay, 6, Way::kAnnounced, 0.75F, 1},
-                     {"tcp/eth0", Load::kBothWays, 0, Way::kAtOnce, 3.25F, UINT32_MAX}};
+    costs.learned = {{"sm_ring/memory", Load::kAlone, 6, Way::kRendezvous, 0.5F, 12},
+                     {"sm_ring/memory", Load::kOneWay, 6, Way::kRendezvous, 0.75F, 1},
+                     {"tcp/eth0", Load::kBothWays, 0, Way::kEager, 3.25F, UINT32_MAX}};
     const std::string text = format_costs(costs, kOwner);
     KeptCosts read;
     ASSERT_EQ(parse_costs(text, kOwner, Origin::kKept, &read), "");
@@ -117,12 +117,12 @@ TEST_F(CostFile, WhatWasLearnedIsReadAgain) {
         EXPECT_EQ(read.learned[i].count, costs.learned[i].count);
     }
     for (const char* line :
-         {"learned", "learned a/b tag", "learned a/b tag alone 6 announced",
-          "learned a/b tag alone 6 announced 1", "learned a/b get alone 6 announced 1 1",
-          "learned a/b am alone 6 announced 1 1", "learned a/b tag both 6 announced 1 1",
-          "learned a/b tag alone 99 announced 1 1", "learned a/b tag alone -1 announced 1 1",
-          "learned a/b tag alone 6 announced nan 1", "learned a/b tag alone 6 announced 1e9 1",
-          "learned a/b tag alone 6 announced 1 -1", "learned a/b tag alone 6 announced 1 1 1"}) {
+         {"learned", "learned a/b tag", "learned a/b tag alone 6 rendezvous",
+          "learned a/b tag alone 6 rendezvous 1", "learned a/b get alone 6 rendezvous 1 1",
+          "learned a/b am alone 6 rendezvous 1 1", "learned a/b tag both 6 rendezvous 1 1",
+          "learned a/b tag alone 99 rendezvous 1 1", "learned a/b tag alone -1 rendezvous 1 1",
+          "learned a/b tag alone 6 rendezvous nan 1", "learned a/b tag alone 6 rendezvous 1e9 1",
+          "learned a/b tag alone 6 rendezvous 1 -1", "learned a/b tag alone 6 rendezvous 1 1 1"}) {
         KeptCosts untouched;
         EXPECT_NE(parse_costs(text + line + "\n", kOwner, Origin::kKept, &untouched), "") << line;
         EXPECT_TRUE(untouched.learned.empty());
@@ -145,17 +145,17 @@ TEST_F(CostFile, ProcessesShareWhatTheyLearn) {
     ASSERT_EQ(save_costs(path, kOwner, measured()), "");
     LearnedBook one, other;
     CostSharing first(path, kOwner), second(path, kOwner);
-    see(one, Way::kAtOnce, 5);
-    see(other, Way::kAnnounced, 3);
+    see(one, Way::kEager, 5);
+    see(other, Way::kRendezvous, 3);
     age();
     first.exchange(one, after(1s));
     age();
     second.exchange(other, after(1s));
-    EXPECT_EQ(other.of("lane").kept(kClass(), Way::kAtOnce), 5U);
-    EXPECT_FLOAT_EQ(other.of("lane").factor(kClass(), Way::kAtOnce), 2);
+    EXPECT_EQ(other.of("lane").kept(kClass(), Way::kEager), 5U);
+    EXPECT_FLOAT_EQ(other.of("lane").factor(kClass(), Way::kEager), 2);
     age();
     first.exchange(one, after(3s));
-    EXPECT_EQ(one.of("lane").kept(kClass(), Way::kAnnounced), 3U);
+    EXPECT_EQ(one.of("lane").kept(kClass(), Way::kRendezvous), 3U);
     // What was told is not told again.
     KeptCosts costs;
     ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
@@ -168,8 +168,8 @@ TEST_F(CostFile, ProcessesShareWhatTheyLearn) {
 TEST_F(CostFile, ProcessesThatEndTogetherDoNotAllWrite) {
     ASSERT_EQ(save_costs(path, kOwner, measured()), "");
     LearnedBook one, other;
-    see(one, Way::kAtOnce, 5);
-    see(other, Way::kAnnounced, 5);
+    see(one, Way::kEager, 5);
+    see(other, Way::kRendezvous, 5);
     age();
     CostSharing(path, kOwner).exchange(one, after(1s));
     CostSharing(path, kOwner).exchange(other, after(1s));
@@ -183,7 +183,7 @@ TEST_F(CostFile, AClockThatWasSetBackStopsNoExchange) {
     ASSERT_EQ(save_costs(path, kOwner, measured()), "");
     std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + 1h);
     LearnedBook book;
-    see(book, Way::kAtOnce, 5);
+    see(book, Way::kEager, 5);
     CostSharing(path, kOwner).exchange(book, after(1s));
     KeptCosts costs;
     ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
@@ -210,18 +210,18 @@ TEST_F(CostFile, AFileThatIsDeletedIsForgotten) {
     ASSERT_EQ(save_costs(path, kOwner, measured()), "");
     LearnedBook book;
     CostSharing sharing(path, kOwner);
-    see(book, Way::kAtOnce, 5);
+    see(book, Way::kEager, 5);
     age();
     sharing.exchange(book, after(1s));
     ASSERT_TRUE(std::filesystem::remove(path));
     sharing.exchange(book, after(3s));
     EXPECT_FALSE(std::filesystem::exists(path));
-    see(book, Way::kAnnounced, 2);
+    see(book, Way::kRendezvous, 2);
     sharing.exchange(book, after(7s));
     KeptCosts costs;
     ASSERT_EQ(load_costs(path, kOwner, Origin::kKept, &costs), "");
     ASSERT_EQ(costs.learned.size(), 1U);
-    EXPECT_EQ(costs.learned[0].way, Way::kAnnounced);
+    EXPECT_EQ(costs.learned[0].way, Way::kRendezvous);
 }
 
 TEST_F(CostFile, OnlyAFileOfTheUsersIsRead) {

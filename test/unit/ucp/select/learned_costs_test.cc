@@ -28,23 +28,23 @@ struct Machine {
         return ways.assumed(way).at(length) * times[static_cast<size_t>(way)];
     }
     double least(size_t length) const {
-        return std::min(seconds(Way::kAtOnce, length), seconds(Way::kAnnounced, length));
+        return std::min(seconds(Way::kEager, length), seconds(Way::kRendezvous, length));
     }
     Way best(size_t length) const {
-        return seconds(Way::kAtOnce, length) < seconds(Way::kAnnounced, length) ? Way::kAtOnce
-                                                                                : Way::kAnnounced;
+        return seconds(Way::kEager, length) < seconds(Way::kRendezvous, length) ? Way::kEager
+                                                                                : Way::kRendezvous;
     }
     /** Alone, what goes at once keeps both ends at work at the same time. */
     MessageTime time(Load load, Way way, size_t length, ucs::Random& random) const {
         double plain = seconds(way, length) * (0.9 + 0.2 * random.uniform());
         if (random.uniform() < held_up) plain *= held_up_by;
         const ucs::Duration cost = ucs::from_seconds(plain);
-        MessageTime time{.sending = way == Way::kAtOnce ? cost : 0ns,
+        MessageTime time{.sending = way == Way::kEager ? cost : 0ns,
                          .receiving = cost,
                          .before = cost / 4,
                          .took = cost - cost / 4,
                          .wires = {}};
-        if (load == Load::kBothWays && way == Way::kAtOnce) {
+        if (load == Load::kBothWays && way == Way::kEager) {
             time.sending = cost / 2;
             time.receiving = cost - cost / 2;
         }
@@ -110,7 +110,7 @@ void for_each_machine(Check check) {
 TEST(LearnedCosts, BeforeObservationsTheTableDecides) {
     const auto costs = std::make_unique<LearnedCosts>();
     for (const size_t length : {size_t{30} << 10, size_t{100} << 20}) {
-        for (const Way usual : {Way::kAtOnce, Way::kAnnounced}) {
+        for (const Way usual : {Way::kEager, Way::kRendezvous}) {
             EXPECT_EQ(costs->best(class_of(length), kSlowCopies, length, usual), usual);
             for (int i = 0; i < 100; ++i)
                 EXPECT_EQ(costs->choose(class_of(length), kSlowCopies, length, usual).way, usual);
@@ -135,7 +135,7 @@ TEST(LearnedCosts, FiguresOfAnotherMachineAreRightAfterASecond) {
         const size_t length = 128 << 10;
         for (const float wrong : {0.25F, 4.0F}) {
             const auto costs = std::make_unique<LearnedCosts>();
-            for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
+            for (const Way way : {Way::kEager, Way::kRendezvous}) {
                 const bool is_best = way == machine.best(length);
                 costs->restore(class_of(length, load), way, is_best ? wrong : 1 / wrong, 1000);
             }
@@ -150,13 +150,13 @@ TEST(LearnedCosts, WhatOthersFoundOutIsTriedSoon) {
     const auto which = class_of(length);
     for (const double wrong : {4.0, 40.0}) {
         const auto costs = std::make_unique<LearnedCosts>();
-        costs->restore(which, Way::kAtOnce, static_cast<float>(wrong), 1000);
-        costs->restore(which, Way::kAnnounced, 1, 1000);
+        costs->restore(which, Way::kEager, static_cast<float>(wrong), 1000);
+        costs->restore(which, Way::kRendezvous, 1, 1000);
         ucs::Random random(9);
         const Machine machine{.ways = kWithinHost, .times = {1, 2}, .held_up = 0};
         unsigned messages = 0;
-        while (costs->best(which, kWithinHost, length, Way::kAtOnce) == Way::kAnnounced) {
-            const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kAtOnce);
+        while (costs->best(which, kWithinHost, length, Way::kEager) == Way::kRendezvous) {
+            const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kEager);
             ++messages;
             if (is_timed) {
                 costs->observe(which, way, kWithinHost.assumed(way).at(length),
@@ -222,7 +222,7 @@ TEST(LearnedCosts, APeerThatComputesTeachesNothing) {
         const Machine machine{.ways = kWithinHost, .times = {1, 2}, .away = 0.7};
         const auto costs = std::make_unique<LearnedCosts>();
         run(*costs, machine, load, length, 1, random);
-        for (const Way way : {Way::kAtOnce, Way::kAnnounced}) {
+        for (const Way way : {Way::kEager, Way::kRendezvous}) {
             EXPECT_NEAR(costs->factor(class_of(length, load), way),
                         machine.times[static_cast<size_t>(way)],
                         0.15 * machine.times[static_cast<size_t>(way)])
@@ -238,8 +238,8 @@ TEST(LearnedCosts, APeerThatIsAlwaysAwayLeavesTheTablesChoice) {
     const auto costs = std::make_unique<LearnedCosts>();
     const Traffic traffic = run(*costs, machine, Load::kAlone, length, 0.1, random);
     EXPECT_GT(traffic.timed, 0U);
-    EXPECT_EQ(costs->learned(class_of(length), Way::kAtOnce), 0U);
-    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kAtOnce), Way::kAtOnce);
+    EXPECT_EQ(costs->learned(class_of(length), Way::kEager), 0U);
+    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kEager), Way::kEager);
 }
 
 TEST(LearnedCosts, WhatLoadsCost) {
@@ -247,8 +247,8 @@ TEST(LearnedCosts, WhatLoadsCost) {
     const MessageTime time{.sending = 3us, .receiving = 2us, .before = 1us, .took = 4us};
     const auto cost = [&](Load load) {
         const auto costs = std::make_unique<LearnedCosts>();
-        EXPECT_TRUE(costs->observe(class_of(length, load), Way::kAtOnce, 1e-6, time));
-        return costs->factor(class_of(length, load), Way::kAtOnce);
+        EXPECT_TRUE(costs->observe(class_of(length, load), Way::kEager, 1e-6, time));
+        return costs->factor(class_of(length, load), Way::kEager);
     };
     EXPECT_FLOAT_EQ(cost(Load::kAlone), 5);
     EXPECT_FLOAT_EQ(cost(Load::kOneWay), 3);
@@ -260,7 +260,7 @@ TEST(LearnedCosts, WorkThatIsNotSeen) {
     MessageTime time{.sending = 0us, .receiving = ucs::kForever, .before = 1us, .took = 4us};
     const auto costs = std::make_unique<LearnedCosts>();
     const auto observe = [&](Load load) {
-        return costs->observe(class_of(length, load), Way::kAnnounced, 1e-6, time);
+        return costs->observe(class_of(length, load), Way::kRendezvous, 1e-6, time);
     };
     EXPECT_TRUE(observe(Load::kAlone));
     EXPECT_FALSE(observe(Load::kOneWay));
@@ -278,10 +278,10 @@ TEST(LearnedCosts, AMachineThatChangesIsNoticed) {
     Machine machine{.ways = kWithinHost, .times = {1, 4}};
     const auto costs = std::make_unique<LearnedCosts>();
     run(*costs, machine, Load::kAlone, length, 1, random);
-    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kAtOnce), Way::kAtOnce);
+    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kEager), Way::kEager);
     machine.times[1] = 0.5;
     run(*costs, machine, Load::kAlone, length, 2, random);
-    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kAtOnce), Way::kAnnounced);
+    EXPECT_EQ(costs->best(class_of(length), kWithinHost, length, Way::kEager), Way::kRendezvous);
 }
 
 TEST(LearnedCosts, AmongOthersATrialIsARun) {
@@ -289,16 +289,16 @@ TEST(LearnedCosts, AmongOthersATrialIsARun) {
     const auto which = class_of(length, Load::kOneWay);
     const auto costs = std::make_unique<LearnedCosts>();
     unsigned runs = 0, tried = 0;
-    Way before = Way::kAtOnce;
+    Way before = Way::kEager;
     for (int i = 0; i < 5000; ++i) {
-        const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kAtOnce);
-        const ucs::Duration work = way == Way::kAtOnce ? 10us : 12us;
+        const auto [way, is_timed] = costs->choose(which, kWithinHost, length, Way::kEager);
+        const ucs::Duration work = way == Way::kEager ? 10us : 12us;
         if (is_timed) {
             costs->observe(which, way, kWithinHost.assumed(way).at(length),
                            {.sending = work, .receiving = work});
         }
-        tried += way == Way::kAnnounced ? 1 : 0;
-        runs += way == Way::kAnnounced && before == Way::kAtOnce ? 1 : 0;
+        tried += way == Way::kRendezvous ? 1 : 0;
+        runs += way == Way::kRendezvous && before == Way::kEager ? 1 : 0;
         before = way;
     }
     ASSERT_GT(runs, 1u);
@@ -309,15 +309,15 @@ TEST(LearnedCosts, ClassesKnowNothingOfEachOther) {
     const auto costs = std::make_unique<LearnedCosts>();
     const auto one = class_of(64 << 10);
     const MessageTime time{.sending = 25us, .receiving = 25us, .took = 50us};
-    EXPECT_TRUE(costs->observe(one, Way::kAtOnce, 1e-5, time));
-    EXPECT_EQ(costs->learned(one, Way::kAtOnce), 1u);
-    EXPECT_EQ(costs->factor(class_of(64 << 10), Way::kAtOnce),
-              costs->factor(class_of(100 << 10), Way::kAtOnce));
+    EXPECT_TRUE(costs->observe(one, Way::kEager, 1e-5, time));
+    EXPECT_EQ(costs->learned(one, Way::kEager), 1u);
+    EXPECT_EQ(costs->factor(class_of(64 << 10), Way::kEager),
+              costs->factor(class_of(100 << 10), Way::kEager));
     for (const auto other :
          {class_of(32 << 10), class_of(128 << 10), class_of(64 << 10, Load::kOneWay),
           class_of(64 << 10, Load::kBothWays)}) {
         EXPECT_NE(other.index, one.index);
-        EXPECT_EQ(costs->factor(other, Way::kAtOnce), 0);
+        EXPECT_EQ(costs->factor(other, Way::kEager), 0);
     }
     for (const size_t length : {size_t{0}, size_t{1}, SIZE_MAX})
         EXPECT_LT(class_of(length, Load::kBothWays).index, LearnedCosts::kClasses);
@@ -327,35 +327,35 @@ TEST(LearnedCosts, WhatIsOutOfAllReasonIsNotRestored) {
     const auto costs = std::make_unique<LearnedCosts>();
     const auto which = class_of(64 << 10);
     for (const float factor : {0.0F, -1.0F, NAN, INFINITY, 1e9F, 1e-9F}) {
-        costs->restore(which, Way::kAtOnce, factor, 5);
-        EXPECT_EQ(costs->factor(which, Way::kAtOnce), 0);
+        costs->restore(which, Way::kEager, factor, 5);
+        EXPECT_EQ(costs->factor(which, Way::kEager), 0);
     }
-    costs->restore(which, Way::kAtOnce, 8, 5);
-    EXPECT_EQ(costs->factor(which, Way::kAtOnce), 8);
-    EXPECT_EQ(costs->learned(which, Way::kAtOnce), 0u);
-    EXPECT_EQ(costs->kept(which, Way::kAtOnce), 5u);
-    EXPECT_EQ(costs->best(which, kWithinHost, 64 << 10, Way::kAtOnce), Way::kAnnounced);
+    costs->restore(which, Way::kEager, 8, 5);
+    EXPECT_EQ(costs->factor(which, Way::kEager), 8);
+    EXPECT_EQ(costs->learned(which, Way::kEager), 0u);
+    EXPECT_EQ(costs->kept(which, Way::kEager), 5u);
+    EXPECT_EQ(costs->best(which, kWithinHost, 64 << 10, Way::kEager), Way::kRendezvous);
     // What this process has seen itself counts, whatever others say.
     const MessageTime time{.sending = 2us, .receiving = 2us, .took = 2us};
-    EXPECT_TRUE(costs->observe(which, Way::kAtOnce, 2e-6, time));
-    EXPECT_FLOAT_EQ(costs->factor(which, Way::kAtOnce), 1);
-    costs->restore(which, Way::kAtOnce, 8, 5);
-    EXPECT_FLOAT_EQ(costs->factor(which, Way::kAtOnce), 1);
+    EXPECT_TRUE(costs->observe(which, Way::kEager, 2e-6, time));
+    EXPECT_FLOAT_EQ(costs->factor(which, Way::kEager), 1);
+    costs->restore(which, Way::kEager, 8, 5);
+    EXPECT_FLOAT_EQ(costs->factor(which, Way::kEager), 1);
 }
 
 TEST(LearnedBook, KeepsToWhatIsPinned) {
     LearnedBook book;
     const size_t length = 64 << 10;
     book.restore(std::vector<LearnedFigure>{
-        {"lane", Load::kAlone, LearnedCosts::size_of(length), Way::kAtOnce, 8, 1}});
+        {"lane", Load::kAlone, LearnedCosts::size_of(length), Way::kEager, 8, 1}});
     book.pin();
     LearnedCosts& costs = book.of("lane");
     for (int i = 0; i < 1000; ++i) {
-        const auto choice = costs.choose(class_of(length), kWithinHost, length, Way::kAtOnce);
-        EXPECT_EQ(choice.way, Way::kAnnounced);
+        const auto choice = costs.choose(class_of(length), kWithinHost, length, Way::kEager);
+        EXPECT_EQ(choice.way, Way::kRendezvous);
         EXPECT_FALSE(choice.is_timed);
         EXPECT_FALSE(
-            costs.observe(class_of(length), Way::kAnnounced, 1e-6, {.receiving = 1s, .took = 1s}));
+            costs.observe(class_of(length), Way::kRendezvous, 1e-6, {.receiving = 1s, .took = 1s}));
     }
     EXPECT_TRUE(book.take_news().empty());
 }
@@ -363,9 +363,9 @@ TEST(LearnedBook, KeepsToWhatIsPinned) {
 TEST(LearnedBook, TellsWhatIsNew) {
     LearnedBook book;
     const size_t length = 64 << 10;
-    book.restore(std::vector<LearnedFigure>{{"old", Load::kAlone, 3, Way::kAtOnce, 2, 9}});
+    book.restore(std::vector<LearnedFigure>{{"old", Load::kAlone, 3, Way::kEager, 2, 9}});
     const auto observe = [&] {
-        book.of("lane").observe(class_of(length, Load::kOneWay), Way::kAnnounced, 4e-6,
+        book.of("lane").observe(class_of(length, Load::kOneWay), Way::kRendezvous, 4e-6,
                                 {.receiving = 9us});
     };
     observe();
@@ -374,7 +374,7 @@ TEST(LearnedBook, TellsWhatIsNew) {
     ASSERT_EQ(figures.size(), 1u);
     EXPECT_EQ(figures[0].lane, "lane");
     EXPECT_EQ(figures[0].load, Load::kOneWay);
-    EXPECT_EQ(figures[0].way, Way::kAnnounced);
+    EXPECT_EQ(figures[0].way, Way::kRendezvous);
     EXPECT_EQ(figures[0].size, LearnedCosts::size_of(length));
     EXPECT_EQ(figures[0].count, 2u);
     EXPECT_TRUE(book.take_news().empty());
@@ -383,11 +383,11 @@ TEST(LearnedBook, TellsWhatIsNew) {
 }
 
 TEST(LearnedBook, MeansAreByNumbersOfMessages) {
-    const LearnedFigure one{"lane", Load::kAlone, 6, Way::kAnnounced, 2, 30};
+    const LearnedFigure one{"lane", Load::kAlone, 6, Way::kRendezvous, 2, 30};
     LearnedFigure same = one, other = one;
     same.factor = 4;
     same.count = 10;
-    other.way = Way::kAtOnce;
+    other.way = Way::kEager;
     const std::vector<LearnedFigure> merged = merge({one}, std::vector{same, other});
     ASSERT_EQ(merged.size(), 2u);
     EXPECT_FLOAT_EQ(merged[0].factor, 2.5F);
