@@ -123,6 +123,12 @@ constexpr ucs::config::Field<Config> kFields[] = {
     field<&Config::score_decay>("DYNAMIC_TL_DECAY", "0.8",
                                 "Part of a score that is left after an interval without traffic.",
                                 {.least = "0", .most = "0.99"}),
+    field<&Config::score_trend>(
+        "DYNAMIC_TL_TREND", "4",
+        "Of intervals in a row that all saw less than half of an endpoint's "
+        "score, or all more than twice, the second counts as two, and so on "
+        "up to this; 1: each counts once.",
+        {.least = "1", .most = "100"}),
     field<&Config::trickle_ratio>(
         "DYNAMIC_TL_TRICKLE_RATIO", "100",
         "With more endpoints that are worth a dedicated lane than there are "

@@ -89,6 +89,7 @@ struct Config {
     unsigned sample_windows = 0;
     double min_score = 0;    //!< nanoseconds saved a second
     double score_decay = 0;  //!< per interval
+    unsigned score_trend = 0;
     unsigned trickle_ratio = 0;
     std::optional<ucs::config::MemorySize> bytes_per_message;
     std::optional<ucs::Duration> score_hold;

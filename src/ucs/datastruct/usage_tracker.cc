@@ -17,6 +17,10 @@ constexpr double kMaxCatchUp = 10;
 // all the time, and what is known of the others would be lost.
 constexpr double kAdvantage = 2, kDoubt = 3;
 
+// An interval is off if it saw less than half of the mean or more than twice, and that by so many
+// standard deviations.
+constexpr double kOff = 2, kOffDeviations = 2;
+
 }  // namespace
 
 UsageTracker::UsageTracker(const Options& options, Valuer valuer)
@@ -252,20 +256,36 @@ void UsageTracker::note_silence() {
     stands_still_ = silent_time_ > Duration::zero() && silent_time_ <= options_.hold;
 }
 
+// Counts the intervals in a row that are off to the same side. The first of them must stand out
+// from the noise.
+void UsageTracker::note_trend(Entry& entry, double seen) {
+    const double mean = entry.mean();
+    const int side = kOff * seen < mean ? -1 : seen > kOff * mean ? 1 : 0;
+    const bool goes_on = side * entry.trend > 0;
+    const double distance = std::abs(seen - mean);
+    if (!goes_on) entry.trend = 0;
+    if (goes_on || distance > kOffDeviations * std::sqrt(entry.noise)) entry.trend += side;
+}
+
 // The noise is that of what the intervals saw about their mean; of the first there is only what
-// chance would make of its count.
-void UsageTracker::renew(Entry& entry, const Interval& interval) {
-    const double decay = interval.decay;
-    const double seen = interval.rate_of(entry.sampled, entry.whole);
+// chance would make of its count. Where the mean has moved a trend shows it: its n-th interval
+// counts as n, and is no noise.
+void UsageTracker::renew(Entry& entry) const {
+    double decay = interval_.decay;
+    const double seen = interval_.rate_of(entry.sampled, entry.whole);
     if (entry.youth == 1) {
-        entry.noise = interval.variance_of(entry.sampled_variance, entry.whole_variance);
+        entry.noise = interval_.variance_of(entry.sampled_variance, entry.whole_variance);
     } else {
-        const double distance = seen - entry.rate / (1 - entry.youth);
-        entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
+        note_trend(entry, seen);
+        const int in_a_row = std::min(std::abs(entry.trend), static_cast<int>(options_.trend));
+        for (int n = 1; n < in_a_row; ++n) decay *= interval_.decay;
+        const double distance = seen - entry.mean();
+        if (in_a_row < 2) entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
     }
     entry.rate = decay * entry.rate + (1 - decay) * seen;
     for (float Traffic::*part : {&Traffic::messages, &Traffic::bytes}) {
-        const double now = interval.rate_of(entry.sampled_traffic.*part, entry.whole_traffic.*part);
+        const double now =
+            interval_.rate_of(entry.sampled_traffic.*part, entry.whole_traffic.*part);
         const double mean = decay * entry.traffic.*part + (1 - decay) * now;
         entry.traffic.*part = static_cast<float>(mean);
     }
@@ -278,7 +298,7 @@ void UsageTracker::renew(Entry& entry, const Interval& interval) {
 void UsageTracker::renew_entry(size_t slot) {
     Entry& entry = entries_[slot];
     if (entry.hook == nullptr) return;
-    renew(entry, interval_);
+    renew(entry);
     // Far below what could be promoted, an owner only takes up room.
     if (entry.rate < options_.min_score * 0.01) return leave(entry);
     if (newcomer_count_ <= free_count_) return;
@@ -296,7 +316,7 @@ void UsageTracker::admit_best() {
     samples_ += sample->messages + sample->whole_messages;
     Entry newcomer{.hook = sample->hook, .id = sample->id, .value = best.value};
     take_up(newcomer, *sample);
-    renew(newcomer, interval_);
+    renew(newcomer);
     if (newcomer.rate > 0 && (free_count_ > 0 || make_room(newcomer))) enter(newcomer);
 }
 

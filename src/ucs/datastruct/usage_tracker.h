@@ -22,7 +22,9 @@ namespace ucs {
 // Stage two: once in each interval every rate decays and takes up what was seen,
 //     rate = decay * rate + (1 - decay) * (messages * per_message + bytes * per_byte) per second,
 // so it tends to the true one, and idle owners sink while others send. What a message and a byte
-// are worth may differ from owner to owner (Value).
+// are worth may differ from owner to owner (Value). Of intervals in a row that all see far more
+// than the mean, or all far less, the second counts as two, the third as three and so on: traffic
+// has moved, and a mean that forgets by chance's pace would be long in following.
 //
 // Time stands still while progress() is not called for more than an interval: the program
 // computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
@@ -83,9 +85,10 @@ class UsageTracker {
         size_t capacity = 64;  // owners whose rates are kept, and samples; 1 to kMaxCapacity
         // Between new rates, at least 1 us; kForever: the tracker never arms.
         Duration interval = 100ms;
-        unsigned windows = 4;    // per interval, at least 1
-        double duty = 0.1;       // part of the interval that is armed, in (0, 1]
-        double decay = 0.8;      // per interval, in [0, 1)
+        unsigned windows = 4;  // per interval, at least 1
+        double duty = 0.1;     // part of the interval that is armed, in (0, 1]
+        double decay = 0.8;    // per interval, in [0, 1)
+        unsigned trend = 4;    // so often an interval that follows a trend counts at most; 1: once
         double min_score = 100;  // an owner below a hundredth of it is forgotten
         Duration hold{};         // so long rates stand still while nobody sends
         uint64_t seed = 1;       // of the windows' places
@@ -213,6 +216,7 @@ class UsageTracker {
         double rate = 0;
         double noise = 0;  // variance of what the intervals saw
         double youth = 1;  // share of the rate that is still its start, zero
+        int trend = 0;     // so many intervals in a row saw far more or, below 0, far less
         // Of this interval, in windows and in all of it: worth, and its variance if messages come
         // by chance.
         double sampled = 0, sampled_variance = 0;
@@ -270,7 +274,8 @@ class UsageTracker {
             return sampled / (armed * armed) + whole / (length * length);
         }
     };
-    static void renew(Entry& entry, const Interval& interval);
+    static void note_trend(Entry& entry, double seen);
+    void renew(Entry& entry) const;
     bool take_sample(size_t slot);
     void note_silence();
     void renew_entry(size_t slot);

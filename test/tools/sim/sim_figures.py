@@ -67,7 +67,7 @@ CASES = {
         ("links outside the margin", lambda d: observed(d)["matching"]["outside_margin"], "==", 0),
     ]) for seed in ZIPF_SEEDS},
     "shift": (["shift", "--lanes", "dynamic"],
-              [("intervals until the rate is back", slowest_recovery, "<=", 20)]),
+              [("intervals until the rate is back", slowest_recovery, "<=", 10)]),
 }
 # What every run must show.
 ALWAYS = [

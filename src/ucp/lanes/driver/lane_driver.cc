@@ -101,6 +101,7 @@ LaneDriver::LaneDriver(InterfaceSet& interfaces, EndpointTable& endpoints, Gate&
     tracking.windows = config_.sample_windows;
     tracking.duty = config_.sample_duty;
     tracking.decay = config_.score_decay;
+    tracking.trend = config_.score_trend;
     tracking.min_score = config_.min_score;
     tracking.hold = config_.hold();
     tracking.seed = options.seed;

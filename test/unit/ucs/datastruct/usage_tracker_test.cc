@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "unit/ucs/datastruct/usage_tracker_fixture.h"
 
@@ -123,6 +124,62 @@ TEST(UsageTracker, DeviationFollowsWhatWasSeen) {
     }
     EXPECT_LT(steady.tracker->usage_of(steady.hooks[1]).deviation, 0.01 * steady.rate_of(1));
     EXPECT_GT(bursts.tracker->usage_of(bursts.hooks[1]).deviation, 0.3 * bursts.rate_of(1));
+}
+
+// Sends in each interval what is given, all of which is seen. @return the rate afterwards
+double rate_after(const std::vector<unsigned>& intervals, unsigned trend,
+                  double* deviation = nullptr) {
+    TrackedTraffic traffic(
+        {.min_score = 0, .tracker = {.windows = 1, .duty = 1, .decay = 0.8, .trend = trend}});
+    traffic.progress();
+    for (const unsigned messages : intervals) {
+        for (unsigned message = 0; message < messages; ++message) traffic.send(1);
+        traffic.clock.advance(100ms);
+        traffic.progress();
+    }
+    if (deviation != nullptr) *deviation = traffic.tracker->usage_of(traffic.hooks[1]).deviation;
+    return traffic.rate_of(1);
+}
+
+// What follows a trend counts as two intervals, three, four.
+TEST(UsageTracker, ARateThatHasMovedIsFollowedFasterAndFaster) {
+    std::vector<unsigned> intervals(40, 1000);
+    const double before = rate_after(intervals, 4);
+    ASSERT_NEAR(before, 10000, 10);
+    intervals.insert(intervals.end(), {0, 0, 0, 0, 0});
+    EXPECT_NEAR(rate_after(intervals, 4), before * std::pow(0.8, 1 + 2 + 3 + 4 + 4), 1e-6);
+    EXPECT_NEAR(rate_after(intervals, 1), before * std::pow(0.8, 5), 1e-6);
+    // And so it is upwards, as long as an interval sees more than twice the mean; a move is no
+    // noise.
+    std::vector<unsigned> rising(40, 100);
+    const double low = rate_after(rising, 4);
+    rising.insert(rising.end(), {1000, 1000, 1000});
+    double moved = 0, noisy = 0;
+    rate_after(rising, 1, &noisy);
+    EXPECT_NEAR(rate_after(rising, 4, &moved), 10000 - (10000 - low) * std::pow(0.8, 1 + 2 + 1),
+                1e-6);
+    EXPECT_LT(moved, 0.9 * noisy);
+    // Back at the mean the trend is over, and its end is as good as any other interval.
+    const double risen = rate_after(rising, 4);
+    rising.push_back(static_cast<unsigned>(risen / 10));
+    EXPECT_NEAR(rate_after(rising, 4), risen, 1);
+}
+
+// Bursts and chance are no trend: what they send on average is their rate, whatever a trend may
+// count.
+TEST(UsageTracker, NoiseIsNoTrend) {
+    std::vector<unsigned> bursts, chance;
+    ucs::Random random(5);
+    for (unsigned interval = 0; interval < 200; ++interval) {
+        bursts.push_back(interval % 5 < 2 ? 500 : 0);
+        unsigned sent = 0;
+        for (unsigned message = 0; message < 200; ++message)
+            sent += random.uniform() < 0.03 ? 1 : 0;
+        chance.push_back(sent);
+    }
+    // The first intervals of all have not shown any noise yet.
+    EXPECT_NEAR(rate_after(bursts, 4), rate_after(bursts, 1), 1e-3 * rate_after(bursts, 1));
+    EXPECT_DOUBLE_EQ(rate_after(chance, 4), rate_after(chance, 1));
 }
 
 // A few large messages a second: windows alone would see one in ten seconds.
