@@ -32,7 +32,6 @@ POSTED_RECEIVE = 114
 ALLOCATION = re.compile(r"(_?_?(int_)?(malloc|calloc|realloc|free|memalign)|posix_memalign|"
                         r"aligned_alloc|operator (new|delete)(\[\])?\(.*|mmap(64)?|brk)(@.*)?$")
 HARDENING = 10  # landing pads and checks that the compiler adds by itself, as Ubuntu's does
-LANES_HARDENING = 600  # the same in lane work: of some 30 instructions between two calls of functions
 LANES = 20000  # of all lane work in one call of progress, with 300 busy peers, however many there are
 PEERS = (512, 4096)
 LANE_MESSAGES = "ucp::LaneDriver::on_control("
@@ -258,9 +257,8 @@ def main():
     for what, functions in touched.items():
         for function in allocations(functions):
             failures.append(f"{what}: calls {function}, allowed is no allocation")
-    limit = LANES + (LANES_HARDENING if is_hardened(arguments.program) else 0)
-    if max(lanes.values()) > limit:
-        failures.append(f"lane work in one call: {max(lanes.values())} instructions, allowed are {limit}")
+    if max(lanes.values()) > LANES:
+        failures.append(f"lane work in one call: {max(lanes.values())} instructions, allowed are {LANES}")
     if lanes["peers", max(PEERS)] - lanes["peers", min(PEERS)] > LANES_GROWTH:
         failures.append(f"lane work in one call grows with the peers: {lanes}")
     if per_slice > SLICE:

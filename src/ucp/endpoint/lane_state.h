@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <new>
 #include <vector>
@@ -90,14 +89,14 @@ struct LaneState final : uct::ReceiveGate {
     Flush flush;
 
     bool has_lost = false;  //!< there was no memory for one: what is kept must not be handed over
-    std::deque<Held> held;
-    std::deque<Held> early;  //!< ordered messages of the scalable lane before DMARK
+    std::vector<Held> held;
+    std::vector<Held> early;  //!< ordered messages of the scalable lane before DMARK
 
     /** From the end of the use of the dedicated lane until the peer has acknowledged DMARK. */
     std::unique_ptr<OrderedLane> ordered;
 
   private:
-    void keep(std::deque<Held>& queue, uint8_t id, const void* data, size_t length) {
+    void keep(std::vector<Held>& queue, uint8_t id, const void* data, size_t length) {
         const auto* bytes = static_cast<const std::byte*>(data);
         try {
             queue.push_back({id, {bytes, bytes + length}});

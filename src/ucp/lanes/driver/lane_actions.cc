@@ -242,9 +242,9 @@ void LaneDriver::open_early(lanes::Peer peer) {
     deliver(owner, owner.lane_state()->early);
 }
 
-void LaneDriver::deliver(const Endpoint& owner, std::deque<LaneState::Held>& messages) {
+void LaneDriver::deliver(const Endpoint& owner, std::vector<LaneState::Held>& messages) {
     // Handlers may end the lane, so the messages leave it first.
-    std::deque<LaneState::Held> held;
+    std::vector<LaneState::Held> held;
     held.swap(messages);
     const uint64_t sender = owner.remote_uuid();
     for (LaneState::Held& message : held) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -139,7 +138,7 @@ class LaneDriver final : public lanes::Sink, public LaneEvents {
                                    uct::ReceiveDescriptor* descriptor);
     static ucs_status_t on_ordered(void* self, void* data, size_t length,
                                    uct::ReceiveDescriptor* descriptor);
-    void deliver(const Endpoint& owner, std::deque<LaneState::Held>& messages);
+    void deliver(const Endpoint& owner, std::vector<LaneState::Held>& messages);
     static void fence_flushed(uct::Completion* self);
     static void lane_flushed(uct::Completion* self);
 

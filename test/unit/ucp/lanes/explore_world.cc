@@ -334,11 +334,11 @@ class World::Node final : public ucp::lanes::Sink {
 
     void fail_endpoint(Peer peer, ucs_status_t) override {
         Endpoint& endpoint = endpoints[peer];
+        endpoint.closing = false;  // it ends with the error
         if (endpoint.broken) {
             endpoint.posted = endpoint.wanted;
             return;
         }
-        endpoint.closing = false;  // it ends with the error
         endpoint.failed = true;
         endpoint.told = true;
     }
