@@ -28,6 +28,7 @@ struct DeviceJob {
     uint32_t source = 0, target = 0, counter = 1;  //!< elements of those
     uint64_t source_offset = 0, target_offset = 0, counter_offset = 0;
     uint64_t length = 0;
+    uint64_t flags = UCP_DEVICE_FLAG_NODELAY;
     uint8_t* sent = nullptr;           //!< where the source's bytes are
     const uint8_t* arrived = nullptr;  //!< where the peer's puts go to
     uint64_t* counted = nullptr;       //!< the counter that the peer raises
@@ -68,12 +69,12 @@ UCS_F_DEVICE uint8_t job_byte(uint32_t round, uint64_t place) {
 template <ucs_device_level_t level>
 UCS_F_DEVICE void job_send(DeviceJob* job) {
     ucp_device_request_t request;
-    const ucs_status_t put = ucp_device_put<level>(
-        job->local, job->source, job->source_offset, job->remote, job->target, job->target_offset,
-        job->length, 0, UCP_DEVICE_FLAG_NODELAY, &request);
+    const ucs_status_t put =
+        ucp_device_put<level>(job->local, job->source, job->source_offset, job->remote, job->target,
+                              job->target_offset, job->length, 0, job->flags, &request);
     if (put != UCS_OK || ucp_device_progress_req<level>(&request) != UCS_OK) job_error(job);
     if (ucp_device_counter_inc<level>(1, job->remote, job->counter, job->counter_offset, 0,
-                                      UCP_DEVICE_FLAG_NODELAY, nullptr) != UCS_OK)
+                                      job->flags, nullptr) != UCS_OK)
         job_error(job);
 }
 

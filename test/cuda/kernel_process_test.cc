@@ -129,7 +129,10 @@ void exchange(Side& side) {
             talk.job.rounds = cuda_test::is_real() && length < 10000 ? 200 : 5;
             for (int level = UCS_DEVICE_LEVEL_THREAD; level <= UCS_DEVICE_LEVEL_GRID; ++level) {
                 if (level == UCS_DEVICE_LEVEL_THREAD && length > 10000) continue;
-                (void)talk.run(side, runner, static_cast<ucs_device_level_t>(level));
+                for (const uint64_t flags : {0, int{UCPX_DEVICE_FLAG_DEVICE_FENCE}}) {
+                    talk.job.flags = flags;
+                    (void)talk.run(side, runner, static_cast<ucs_device_level_t>(level));
+                }
             }
             const ucp_device_counter_params_t none{};
             require(
@@ -232,13 +235,13 @@ void stand_at_a_stop(Side& side) {
     side.meet();
 }
 
-/** Nanoseconds one way, of the best of some runs, as the first device counts them. */
+/** Microseconds one way, of the best of some runs, as the device counts them. */
 double one_way(Side& side, JobRunner& runner, const Talk& talk, ucs_device_level_t level) {
     const int runs = cuda_test::is_real() ? 5 : 1;
     double best = 0;
     for (int run = 0; run < runs; ++run) {
         const DeviceJob done = talk.run(side, runner, level);
-        const double time = static_cast<double>(done.nanoseconds) / (2.0 * (done.rounds - 1));
+        const double time = static_cast<double>(done.nanoseconds) / (2000.0 * (done.rounds - 1));
         best = run == 0 ? time : std::min(best, time);
     }
     return best;
@@ -247,23 +250,24 @@ double one_way(Side& side, JobRunner& runner, const Talk& talk, ucs_device_level
 void time_messages(Side& side) {
     JobRunner runner;
     const bool has_two = cuda_test::device_count() > 1;
-    // On one device the processes take turns, milliseconds each.
-    const uint32_t rounds = cuda_test::is_real() && has_two ? 5000 : 5;
     for (const size_t length : {size_t{8}, size_t{64}, size_t{4096}, size_t{65536}}) {
         Talk talk(side, Kind::kDevice, length);
-        talk.job.rounds = rounds;
+        // On one device the processes take turns, milliseconds each.
+        talk.job.rounds = cuda_test::is_real() && has_two ? 5000 : 5;
         talk.job.what = DeviceJob::What::kFlags;
         const double flag = one_way(side, runner, talk, UCS_DEVICE_LEVEL_THREAD);
         talk.job.what = DeviceJob::What::kMessages;
-        const double thread =
-            length > 4096 ? 0 : one_way(side, runner, talk, UCS_DEVICE_LEVEL_THREAD);
-        const double warp = one_way(side, runner, talk, UCS_DEVICE_LEVEL_WARP);
-        const double block = one_way(side, runner, talk, UCS_DEVICE_LEVEL_BLOCK);
-        if (side.rank == 0) {
+        for (const uint64_t flags : {0, int{UCPX_DEVICE_FLAG_DEVICE_FENCE}}) {
+            talk.job.flags = flags;
+            const double thread =
+                length > 4096 ? 0 : one_way(side, runner, talk, UCS_DEVICE_LEVEL_THREAD);
+            const double warp = one_way(side, runner, talk, UCS_DEVICE_LEVEL_WARP);
+            const double block = one_way(side, runner, talk, UCS_DEVICE_LEVEL_BLOCK);
+            if (side.rank != 0) continue;
             std::printf(
-                "%zu bytes put and a counter, one way: thread %.2f us, warp %.2f us, block "
+                "%zu bytes put and a counter%s, one way: thread %.2f us, warp %.2f us, block "
                 "%.2f us; a bare flag %.2f us\n",
-                length, thread / 1000, warp / 1000, block / 1000, flag / 1000);
+                length, flags != 0 ? ", device's fence" : "", thread, warp, block, flag);
         }
     }
 }

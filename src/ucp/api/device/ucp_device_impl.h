@@ -44,6 +44,18 @@ typedef enum {
     UCP_DEVICE_FLAG_NODELAY = UCS_BIT(0) /**< do not wait for further operations; none does */
 } ucp_device_flags_t;
 
+/** Beside ucp_device_flags_t, for this library alone; kernels compiled with UCX's headers ignore
+ * it. */
+enum {
+    /**
+     * Of ucp_device_counter_inc: a fence of the device's own scope goes before, which takes half
+     * the time. CUDA promises no more than that other threads of this device see the puts then. A
+     * peer does as well where they look for it at the peer, as no device keeps a peer's memory in a
+     * cache of its own: so it is between H100 (docs/gpu.md).
+     */
+    UCPX_DEVICE_FLAG_DEVICE_FENCE = 1 << 16
+};
+
 /* --- the threads of a level: their number, which of them this is, and where they meet */
 
 #ifdef __CUDA_ARCH__
@@ -166,10 +178,16 @@ UCS_F_DEVICE void ucp_device_copy(char* to, const char* from, size_t length) {
 }
 
 /** What this thread wrote before, or has seen written, is there before the word is raised. */
-UCS_F_DEVICE void ucp_device_raise(uint64_t* word, uint64_t value) {
+UCS_F_DEVICE void ucp_device_raise(uint64_t* word, uint64_t value, uint64_t flags) {
 #ifdef __CUDA_ARCH__
-    asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+    if ((flags & UCPX_DEVICE_FLAG_DEVICE_FENCE) != 0) {
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+        asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+    } else {
+        asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+    }
 #else
+    (void)flags;
     (void)__atomic_fetch_add(word, value, __ATOMIC_RELEASE);
 #endif
 }
@@ -263,12 +281,11 @@ UCS_F_DEVICE ucs_status_t ucp_device_counter_inc(const uint64_t inc_value,
                                                  ucp_device_request_t* req) {
     char* const place = ucp_device_remote_place(mem_list_h, mem_list_index);
     (void)channel_id;
-    (void)flags;
     if (UCP_DEVICE_ENABLE_PARAMS_CHECK && place == NULL)
         return ucp_device_end(req, UCS_ERR_INVALID_PARAM);
     ucp_device_team<level>::sync();
     if (ucp_device_team<level>::rank() == 0)
-        ucp_device_raise((uint64_t*)(place + offset), inc_value);
+        ucp_device_raise((uint64_t*)(place + offset), inc_value, flags);
     return ucp_device_end(req, UCS_OK);
 }
 
