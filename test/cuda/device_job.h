@@ -11,7 +11,13 @@
 
 namespace cuda_test {
 
-/** What a kernel that communicates does; lies in memory of its device. */
+/** What came of a job; in memory of the device. */
+struct JobResult {
+    uint32_t errors = 0;       //!< bytes that were not what they should be, calls that failed
+    uint64_t nanoseconds = 0;  //!< of all rounds but the first
+};
+
+/** What a kernel that communicates does: its argument. */
 struct DeviceJob {
     enum class What : uint32_t {
         kPut,       //!< put once and raise the counter
@@ -32,9 +38,7 @@ struct DeviceJob {
     uint8_t* sent = nullptr;           //!< where the source's bytes are
     const uint8_t* arrived = nullptr;  //!< where the peer's puts go to
     uint64_t* counted = nullptr;       //!< the counter that the peer raises
-
-    uint32_t errors = 0;       //!< bytes that were not what they should be, calls that failed
-    uint64_t nanoseconds = 0;  //!< of all rounds but the first
+    JobResult* result = nullptr;
 };
 
 UCS_F_DEVICE uint64_t job_time() {
@@ -54,11 +58,11 @@ UCS_F_DEVICE void job_pause() {
 #endif
 }
 
-UCS_F_DEVICE void job_error(DeviceJob* job) {
+UCS_F_DEVICE void job_error(const DeviceJob& job) {
 #ifdef __CUDA_ARCH__
-    atomicAdd(&job->errors, 1u);
+    atomicAdd(&job.result->errors, 1u);
 #else
-    ++job->errors;
+    ++job.result->errors;
 #endif
 }
 
@@ -67,70 +71,70 @@ UCS_F_DEVICE uint8_t job_byte(uint32_t round, uint64_t place) {
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void job_send(DeviceJob* job) {
+UCS_F_DEVICE void job_send(const DeviceJob& job) {
     ucp_device_request_t request;
     const ucs_status_t put =
-        ucp_device_put<level>(job->local, job->source, job->source_offset, job->remote, job->target,
-                              job->target_offset, job->length, 0, job->flags, &request);
+        ucp_device_put<level>(job.local, job.source, job.source_offset, job.remote, job.target,
+                              job.target_offset, job.length, 0, job.flags, &request);
     if (put != UCS_OK || ucp_device_progress_req<level>(&request) != UCS_OK) job_error(job);
-    if (ucp_device_counter_inc<level>(1, job->remote, job->counter, job->counter_offset, 0,
-                                      job->flags, nullptr) != UCS_OK)
+    if (ucp_device_counter_inc<level>(1, job.remote, job.counter, job.counter_offset, 0, job.flags,
+                                      nullptr) != UCS_OK)
         job_error(job);
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void job_wait(const DeviceJob* job, uint32_t round) {
-    while (ucp_device_counter_read<level>(job->counted) < round) job_pause();
+UCS_F_DEVICE void job_wait(const DeviceJob& job, uint32_t round) {
+    while (ucp_device_counter_read<level>(job.counted) < round) job_pause();
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void job_fill(const DeviceJob* job, uint32_t round) {
+UCS_F_DEVICE void job_fill(const DeviceJob& job, uint32_t round) {
     using Team = ucp_device_team<level>;
-    for (uint64_t i = Team::rank(); i < job->length; i += Team::size())
-        job->sent[i] = job_byte(round, i);
+    for (uint64_t i = Team::rank(); i < job.length; i += Team::size())
+        job.sent[i] = job_byte(round, i);
     Team::sync();
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void job_check(DeviceJob* job, uint32_t round) {
+UCS_F_DEVICE void job_check(const DeviceJob& job, uint32_t round) {
     using Team = ucp_device_team<level>;
-    for (uint64_t i = Team::rank(); i < job->length; i += Team::size())
-        if (job->arrived[i] != job_byte(round, i)) job_error(job);
+    for (uint64_t i = Team::rank(); i < job.length; i += Team::size())
+        if (job.arrived[i] != job_byte(round, i)) job_error(job);
 }
 
 template <ucs_device_level_t level, bool kChecked>
-UCS_F_DEVICE void job_exchange(DeviceJob* job) {
+UCS_F_DEVICE void job_exchange(const DeviceJob& job) {
     uint64_t begin = 0;
-    for (uint32_t round = 1; round <= job->rounds; ++round) {
-        if (job->rank == 1) job_wait<level>(job, round);
-        if (kChecked && job->rank == 1) job_check<level>(job, round);
+    for (uint32_t round = 1; round <= job.rounds; ++round) {
+        if (job.rank == 1) job_wait<level>(job, round);
+        if (kChecked && job.rank == 1) job_check<level>(job, round);
         if (kChecked) job_fill<level>(job, round);
         job_send<level>(job);
-        if (job->rank == 0) job_wait<level>(job, round);
-        if (kChecked && job->rank == 0) job_check<level>(job, round);
+        if (job.rank == 0) job_wait<level>(job, round);
+        if (kChecked && job.rank == 0) job_check<level>(job, round);
         if (round == 1) begin = job_time();
     }
-    if (ucp_device_team<level>::rank() == 0) job->nanoseconds = job_time() - begin;
+    if (ucp_device_team<level>::rank() == 0) job.result->nanoseconds = job_time() - begin;
 }
 
-UCS_F_DEVICE void job_flags(DeviceJob* job) {
+UCS_F_DEVICE void job_flags(const DeviceJob& job) {
     void* there = nullptr;
-    if (ucp_device_get_ptr(job->remote, job->counter, &there) != UCS_OK) job_error(job);
-    auto* const flag = static_cast<volatile uint64_t*>(there) + job->counter_offset / 8;
-    const auto* const own = static_cast<const volatile uint64_t*>(job->counted);
+    if (ucp_device_get_ptr(job.remote, job.counter, &there) != UCS_OK) job_error(job);
+    auto* const flag = static_cast<volatile uint64_t*>(there) + job.counter_offset / 8;
+    const auto* const own = static_cast<const volatile uint64_t*>(job.counted);
     uint64_t begin = 0;
-    for (uint32_t round = 1; round <= job->rounds; ++round) {
-        if (job->rank == 0) *flag = round;
+    for (uint32_t round = 1; round <= job.rounds; ++round) {
+        if (job.rank == 0) *flag = round;
         while (*own < round) job_pause();
-        if (job->rank == 1) *flag = round;
+        if (job.rank == 1) *flag = round;
         if (round == 1) begin = job_time();
     }
-    job->nanoseconds = job_time() - begin;
+    job.result->nanoseconds = job_time() - begin;
 }
 
 template <ucs_device_level_t level>
-UCS_F_DEVICE void run_job(DeviceJob* job) {
-    switch (job->what) {
+UCS_F_DEVICE void run_job(const DeviceJob& job) {
+    switch (job.what) {
         case DeviceJob::What::kPut:
             job_send<level>(job);
             break;

@@ -30,20 +30,22 @@ JobRunner::JobRunner() {
         check(driver().load_function(&functions_[level], module_, kJobKernels[level], true),
               kJobKernels[level]);
     }
-    check(driver().memory_allocate(&job_, sizeof(DeviceJob)), "cuMemAlloc");
+    check(driver().memory_allocate(&result_, sizeof(JobResult)), "cuMemAlloc");
 }
 
 JobRunner::~JobRunner() {
     (void)driver().stream_synchronize(stream_);
-    (void)driver().memory_free(job_);
+    (void)driver().memory_free(result_);
     (void)driver().module_unload(module_);
     (void)driver().stream_destroy(stream_);
 }
 
-void JobRunner::begin(ucs_device_level_t level, const DeviceJob& job) {
-    check(driver().copy(job_, reinterpret_cast<uintptr_t>(&job), sizeof(job)), "cuMemcpy");
+void JobRunner::begin(ucs_device_level_t level, DeviceJob job) {
+    const JobResult none;
+    check(driver().copy(result_, reinterpret_cast<uintptr_t>(&none), sizeof(none)), "cuMemcpy");
     check(driver().stream_synchronize(nullptr), "cuStreamSynchronize");
-    void* arguments[] = {&job_};
+    job.result = reinterpret_cast<JobResult*>(result_);
+    void* arguments[] = {&job};
     if (level != UCS_DEVICE_LEVEL_GRID) {
         check(driver().launch(functions_[level], 1, 1, 1, kThreads[level], 1, 1, 0, stream_,
                               arguments, nullptr),
@@ -65,10 +67,10 @@ bool JobRunner::is_done() const {
     return result == abi::kSuccess;
 }
 
-DeviceJob JobRunner::result() const {
-    DeviceJob job;
-    check(driver().copy(reinterpret_cast<uintptr_t>(&job), job_, sizeof(job)), "cuMemcpy");
-    return job;
+JobResult JobRunner::result() const {
+    JobResult result;
+    check(driver().copy(reinterpret_cast<uintptr_t>(&result), result_, sizeof(result)), "cuMemcpy");
+    return result;
 }
 
 }  // namespace cuda_test

@@ -17,10 +17,10 @@ class JobRunner {
     JobRunner& operator=(const JobRunner&) = delete;
 
     /** Begin a job; one at a time. */
-    void begin(ucs_device_level_t level, const DeviceJob& job);
+    void begin(ucs_device_level_t level, DeviceJob job);
     bool is_done() const;
-    /** The job with what came of it, when it is done. */
-    DeviceJob result() const;
+    /** Of the job that is done. */
+    JobResult result() const;
 
   private:
     static constexpr size_t kLevels = UCS_DEVICE_LEVEL_GRID + 1;
@@ -28,7 +28,7 @@ class JobRunner {
     uct::cuda::abi::Stream stream_ = nullptr;
     uct::cuda::abi::Module module_ = nullptr;
     std::array<uct::cuda::abi::Function, kLevels> functions_{};
-    uct::cuda::abi::DevicePointer job_ = 0;
+    uct::cuda::abi::DevicePointer result_ = 0;
 };
 
 }  // namespace cuda_test

@@ -23,6 +23,7 @@ namespace {
 
 using cuda_test::Buffer;
 using cuda_test::DeviceJob;
+using cuda_test::JobResult;
 using cuda_test::JobRunner;
 using cuda_test::Kind;
 using cuda_test::require;
@@ -98,7 +99,7 @@ class Talk {
     Talk& operator=(const Talk&) = delete;
 
     /** Both processes begin with counters at 0. */
-    DeviceJob run(Side& side, JobRunner& runner, ucs_device_level_t level) const {
+    JobResult run(Side& side, JobRunner& runner, ucs_device_level_t level) const {
         const ucp_device_counter_params_t none{};
         require_ok(ucp_device_counter_init(side.worker, &none, counter.data()), "a counter");
         side.meet();
@@ -108,7 +109,7 @@ class Talk {
             side.progress();
             require(Clock::now() < patience, "the kernel hangs");
         }
-        const DeviceJob done = runner.result();
+        const JobResult done = runner.result();
         require(done.errors == 0, std::to_string(done.errors) + " errors of the kernel");
         side.meet();
         return done;
@@ -123,6 +124,8 @@ class Talk {
 void exchange(Side& side) {
     JobRunner runner;
     for (const Kind kind : {Kind::kDevice, Kind::kSharedVirtual, Kind::kSharedPool}) {
+        // A pool is opened by processes on its device alone.
+        if (kind == Kind::kSharedPool && cuda_test::device_count() > 1) continue;
         for (const size_t length : {size_t{8}, size_t{5003}, size_t{1} << 20}) {
             Talk talk(side, kind, length);
             talk.job.what = DeviceJob::What::kExchange;
@@ -182,8 +185,11 @@ void hold_mappings(Side& side) {
 
 void refuse(Side& side) {
     Buffer heap(Kind::kHeap, 5000), pool(Kind::kPool, 5000), memory(Kind::kDevice, 5000);
+    Buffer pool_of_device(Kind::kSharedPool, 5000);
     ucp_device_remote_mem_list_h list = nullptr;
-    for (const Buffer* buffer : {&heap, &pool}) {
+    std::vector<const Buffer*> unreached{&heap, &pool};
+    if (cuda_test::device_count() > 1) unreached.push_back(&pool_of_device);
+    for (const Buffer* buffer : unreached) {
         const Side::Remote there = side.expose(buffer->data(), buffer->length());
         require(make_list(side, there, &list) == UCS_ERR_UNSUPPORTED,
                 std::string("a list of ") + name_of(buffer->kind()) + " memory");
@@ -240,8 +246,9 @@ double one_way(Side& side, JobRunner& runner, const Talk& talk, ucs_device_level
     const int runs = cuda_test::is_real() ? 5 : 1;
     double best = 0;
     for (int run = 0; run < runs; ++run) {
-        const DeviceJob done = talk.run(side, runner, level);
-        const double time = static_cast<double>(done.nanoseconds) / (2000.0 * (done.rounds - 1));
+        const JobResult done = talk.run(side, runner, level);
+        const double time =
+            static_cast<double>(done.nanoseconds) / (2000.0 * (talk.job.rounds - 1));
         best = run == 0 ? time : std::min(best, time);
     }
     return best;

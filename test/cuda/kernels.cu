@@ -10,15 +10,15 @@ extern "C" __global__ void test_spin(volatile unsigned* words) {
 
 using cuda_test::DeviceJob;
 
-extern "C" __global__ void test_job_thread(DeviceJob* job) {
+extern "C" __global__ void test_job_thread(const DeviceJob job) {
     cuda_test::run_job<UCS_DEVICE_LEVEL_THREAD>(job);
 }
-extern "C" __global__ void test_job_warp(DeviceJob* job) {
+extern "C" __global__ void test_job_warp(const DeviceJob job) {
     cuda_test::run_job<UCS_DEVICE_LEVEL_WARP>(job);
 }
-extern "C" __global__ void test_job_block(DeviceJob* job) {
+extern "C" __global__ void test_job_block(const DeviceJob job) {
     cuda_test::run_job<UCS_DEVICE_LEVEL_BLOCK>(job);
 }
-extern "C" __global__ void test_job_grid(DeviceJob* job) {
+extern "C" __global__ void test_job_grid(const DeviceJob job) {
     cuda_test::run_job<UCS_DEVICE_LEVEL_GRID>(job);
 }

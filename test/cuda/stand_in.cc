@@ -1342,13 +1342,13 @@ void show(const Region& region) {
  * Kernels that communicate are compiled for the host, and use addresses of devices. They run in a
  * process of their own, where those are the bytes; what they write to host memory is lost.
  */
-void run_job_apart(ContextObject& context, uint64_t job) {
+void run_job_apart(ContextObject& context, const cuda_test::DeviceJob& job) {
     std::unique_lock lock(state().mutex);
     const pid_t process = fork();
     if (process == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (const auto& [base, region] : state().regions) show(region);
-        cuda_test::run_job<UCS_DEVICE_LEVEL_THREAD>(reinterpret_cast<cuda_test::DeviceJob*>(job));
+        cuda_test::run_job<UCS_DEVICE_LEVEL_THREAD>(job);
         _exit(0);
     }
     lock.unlock();
@@ -1371,7 +1371,6 @@ void run_kernel(const FunctionObject& function, StreamObject& stream,
             std::this_thread::sleep_for(std::chrono::microseconds(100));
         return;
     }
-    if (is_job(function)) return run_job_apart(context, arguments[0]);
     if (function.name == uct::cuda::kResidentKernel) return copy_resident(context, arguments);
     const auto count = static_cast<unsigned>(arguments[1]);
     const auto* const list = reinterpret_cast<const uct::cuda::KernelPiece*>(
@@ -1384,10 +1383,21 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
               unsigned, abi::Stream stream, void** parameters, void**) {
     STAND_IN_CALL("cuLaunchKernel");
     STAND_IN_CONTEXT();
+    if (is_job(*function)) {
+        StreamObject& object = *stream_or_null(stream);
+        enqueue(object,
+                [&object, function, job = *static_cast<cuda_test::DeviceJob*>(parameters[0])] {
+                    load_function(*function, *object.context);
+                    ++object.context->running;
+                    run_job_apart(*object.context, job);
+                    --object.context->running;
+                });
+        return abi::kSuccess;
+    }
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
     if (function->name == uct::cuda::kStopKernel) {
         arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
-    } else if (function->name != kSpinKernel && !is_job(*function)) {
+    } else if (function->name != kSpinKernel) {
         arguments.push_back(*static_cast<unsigned*>(parameters[1]));
     }
     if (function->name == uct::cuda::kStopKernel || function->name == uct::cuda::kResidentKernel)

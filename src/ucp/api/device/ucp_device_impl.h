@@ -200,25 +200,36 @@ UCS_F_DEVICE bool ucp_device_has_element(const List* list, unsigned index) {
     return list->version == UCP_DEVICE_MEM_LIST_VERSION_V1 && index < list->length;
 }
 
-UCS_F_DEVICE const ucp_device_remote_mem_elem_t* ucp_device_remote_element(
-    const ucp_device_remote_mem_list_t* list, unsigned index) {
-    return (const ucp_device_remote_mem_elem_t*)(list + 1) + index;
+/**
+ * A word of a list, which does not change while a kernel runs: so it stays in a register where a
+ * loop needs it again. Reading a counter empties the cache that it would be found in otherwise.
+ */
+UCS_F_DEVICE uint64_t ucp_device_list_word(const void* word) {
+#ifdef __CUDA_ARCH__
+    return __ldg((const unsigned long long*)word);
+#else
+    return *(const uint64_t*)word;
+#endif
 }
 
 /** Where this device finds an element's memory. NULL: checked, and there is no such element. */
 UCS_F_DEVICE char* ucp_device_remote_place(const ucp_device_remote_mem_list_t* list,
                                            unsigned index) {
-    const ucp_device_remote_mem_elem_t* const element = ucp_device_remote_element(list, index);
+    const ucp_device_remote_mem_elem_t* const element =
+        (const ucp_device_remote_mem_elem_t*)(list + 1) + index;
     if (UCP_DEVICE_ENABLE_PARAMS_CHECK &&
         (!ucp_device_has_element(list, index) || element->way == NULL))
         return NULL;
-    return (char*)(element->addr + element->mapped_offset);
+    return (char*)(ucp_device_list_word(&element->addr) +
+                   ucp_device_list_word(&element->mapped_offset));
 }
 
 UCS_F_DEVICE const char* ucp_device_local_place(const ucp_device_local_mem_list_t* list,
                                                 unsigned index) {
+    const ucp_device_local_mem_elem_t* const element =
+        (const ucp_device_local_mem_elem_t*)(list + 1) + index;
     if (UCP_DEVICE_ENABLE_PARAMS_CHECK && !ucp_device_has_element(list, index)) return NULL;
-    return (const char*)((const ucp_device_local_mem_elem_t*)(list + 1))[index].addr;
+    return (const char*)ucp_device_list_word(&element->addr);
 }
 
 UCS_F_DEVICE ucs_status_t ucp_device_end(ucp_device_request_t* req, ucs_status_t status) {
