@@ -15,6 +15,7 @@ namespace cuda_test {
 struct JobResult {
     uint32_t errors = 0;       //!< bytes that were not what they should be, calls that failed
     uint64_t nanoseconds = 0;  //!< of all rounds but the first
+    uint32_t is_over = 0;      //!< other blocks end
 };
 
 /** What a kernel that communicates does: its argument. */
@@ -38,6 +39,7 @@ struct DeviceJob {
     uint8_t* sent = nullptr;           //!< where the source's bytes are
     const uint8_t* arrived = nullptr;  //!< where the peer's puts go to
     uint64_t* counted = nullptr;       //!< the counter that the peer raises
+    uint64_t noise = 0;  //!< bytes of the last elements that blocks but the first copy meanwhile
     JobResult* result = nullptr;
 };
 
@@ -117,6 +119,26 @@ UCS_F_DEVICE void job_exchange(const DeviceJob& job) {
     if (ucp_device_team<level>::rank() == 0) job.result->nanoseconds = job_time() - begin;
 }
 
+/** Keeps the links busy. */
+UCS_F_DEVICE void job_noise(const DeviceJob& job) {
+#ifdef __CUDA_ARCH__
+    const uint64_t part = job.noise / gridDim.x, place = part * blockIdx.x;
+    while (*static_cast<volatile uint32_t*>(&job.result->is_over) == 0)
+        (void)ucp_device_put<UCS_DEVICE_LEVEL_BLOCK>(job.local, 1, place, job.remote, 2, place,
+                                                     part, 0, 0, nullptr);
+#else
+    (void)job;
+#endif
+}
+
+UCS_F_DEVICE bool job_is_noise() {
+#ifdef __CUDA_ARCH__
+    return blockIdx.x != 0;
+#else
+    return false;
+#endif
+}
+
 UCS_F_DEVICE void job_flags(const DeviceJob& job) {
     void* there = nullptr;
     if (ucp_device_get_ptr(job.remote, job.counter, &there) != UCS_OK) job_error(job);
@@ -134,6 +156,7 @@ UCS_F_DEVICE void job_flags(const DeviceJob& job) {
 
 template <ucs_device_level_t level>
 UCS_F_DEVICE void run_job(const DeviceJob& job) {
+    if (job.noise != 0 && job_is_noise()) return job_noise(job);
     switch (job.what) {
         case DeviceJob::What::kPut:
             job_send<level>(job);
@@ -148,6 +171,7 @@ UCS_F_DEVICE void run_job(const DeviceJob& job) {
             if (ucp_device_team<level>::rank() == 0) job_flags(job);
             break;
     }
+    job.result->is_over = 1;
 }
 
 }  // namespace cuda_test

@@ -19,7 +19,7 @@ void check(abi::Result result, const char* what) {
 
 /** Threads of a block, by level: warps need not be whole. */
 constexpr unsigned kThreads[] = {1, 32, 100, 64};
-constexpr unsigned kBlocksOfGrid = 4;
+constexpr unsigned kBlocksOfGrid = 4, kBlocksOfNoise = 64;
 
 }  // namespace
 
@@ -47,7 +47,8 @@ void JobRunner::begin(ucs_device_level_t level, DeviceJob job) {
     job.result = reinterpret_cast<JobResult*>(result_);
     void* arguments[] = {&job};
     if (level != UCS_DEVICE_LEVEL_GRID) {
-        check(driver().launch(functions_[level], 1, 1, 1, kThreads[level], 1, 1, 0, stream_,
+        const unsigned blocks = job.noise == 0 ? 1 : 1 + kBlocksOfNoise;
+        check(driver().launch(functions_[level], blocks, 1, 1, kThreads[level], 1, 1, 0, stream_,
                               arguments, nullptr),
               "cuLaunchKernel");
         return;

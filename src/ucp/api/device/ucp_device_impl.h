@@ -177,15 +177,18 @@ UCS_F_DEVICE void ucp_device_copy(char* to, const char* from, size_t length) {
     for (size_t i = rank; i < length; i += size) to[i] = from[i];
 }
 
-/** What this thread wrote before, or has seen written, is there before the word is raised. */
+/**
+ * What this thread wrote before, or has seen written, is there before the word is raised. The fence
+ * is an instruction of its own: where the word lies is found out meanwhile.
+ */
 UCS_F_DEVICE void ucp_device_raise(uint64_t* word, uint64_t value, uint64_t flags) {
 #ifdef __CUDA_ARCH__
     if ((flags & UCPX_DEVICE_FLAG_DEVICE_FENCE) != 0) {
         asm volatile("fence.acq_rel.gpu;" ::: "memory");
-        asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
     } else {
-        asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
     }
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 #else
     (void)flags;
     (void)__atomic_fetch_add(word, value, __ATOMIC_RELEASE);
