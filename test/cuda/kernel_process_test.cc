@@ -61,8 +61,13 @@ ucs_status_t make_list(const Side& side, const Side::Remote& there,
 /** What the kernels of one process need to speak to those of the other one. */
 class Talk {
   public:
-    Talk(Side& side, Kind kind, size_t length)
-        : sent(kind, length), arrived(kind, length), counter(kind, kCounter) {
+    /** @param noise  bytes that other blocks have for themselves; at least 1 */
+    Talk(Side& side, Kind kind, size_t length, size_t noise = 1)
+        : sent(kind, length),
+          arrived(kind, length),
+          counter(kind, kCounter),
+          noise_from(Kind::kDevice, noise),
+          noise_to(Kind::kDevice, noise) {
         ucp_device_mem_list_elem_t here[2]{}, there[3]{};
         const auto expose = [&](const Buffer& buffer, ucp_device_mem_list_elem_t* mine,
                                 ucp_device_mem_list_elem_t* theirs) {
@@ -120,11 +125,7 @@ class Talk {
         return done;
     }
 
-    static constexpr size_t kNoise = 64 << 20;
-
-    Buffer sent, arrived, counter;
-    const Buffer noise_from{Kind::kDevice, cuda_test::is_real() ? kNoise : 1};
-    const Buffer noise_to{Kind::kDevice, cuda_test::is_real() ? kNoise : 1};
+    Buffer sent, arrived, counter, noise_from, noise_to;
     DeviceJob job;
 };
 
@@ -161,12 +162,13 @@ void exchange(Side& side) {
 
 /** Without the fence before it the counter overtakes data, where links between devices are busy. */
 void exchange_beside_others(Side& side) {
+    constexpr size_t kNoise = 2 << 20;
     JobRunner runner;
     for (const size_t length : {size_t{16}, size_t{512}, size_t{8192}, size_t{65536}}) {
-        Talk talk(side, Kind::kDevice, length);
+        Talk talk(side, Kind::kDevice, length, kNoise);
         talk.job.what = DeviceJob::What::kExchange;
-        talk.job.rounds = has_links() ? 20000 : 2;
-        talk.job.noise = has_links() ? Talk::kNoise : 0;
+        talk.job.rounds = has_links() ? 3000 : 2;
+        talk.job.noise = has_links() ? kNoise : 0;
         for (const uint64_t flags : {0, int{UCPX_DEVICE_FLAG_DEVICE_FENCE}}) {
             talk.job.flags = flags;
             (void)talk.run(side, runner, UCS_DEVICE_LEVEL_BLOCK);
