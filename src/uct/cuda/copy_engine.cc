@@ -213,9 +213,10 @@ void CopyContext::load_kernels() {
     CurrentContext current(driver_, handle_);
     abi::Function function = nullptr;
     abi::Result result = driver_.module_load(&module_, kernel_image);
-    if (result == abi::kSuccess)
+    if (result == abi::kSuccess) {
         result =
             driver_.load_function(&function, module_, kCopyPiecesKernel, Config::get().preload);
+    }
     if (result != abi::kSuccess) {
         ucs::log_info("no kernels on CUDA device {} ({}): many small pieces go one by one", device_,
                       driver_.name_of(result));
