@@ -6,8 +6,8 @@
 set -euo pipefail
 ours=$1 theirs=$2
 declare -A compiler=([c]=$3 [c++]=$4)
-mapfile -t of_ours < <(cd "$ours" && ls ucp/api/{ucp,ucp_compat,ucp_def,ucp_version,ucpx}.h uct/api/version.h ucm/api/ucm.h \
-    ucs/type/{cpu_set,status,thread_mode}.h ucs/config/types.h ucs/memory/{memory_type,memtype_cache}.h ucs/sys/compiler_def.h ucs/sys/sys_device.h)
+mapfile -t of_ours < <(cd "$ours" && ls ucp/api/{ucp,ucp_compat,ucp_def,ucp_version,ucpx}.h ucp/api/device/ucp_host.h uct/api/version.h ucm/api/ucm.h \
+    ucs/type/{cpu_set,status,thread_mode}.h ucs/config/types.h ucs/memory/{memory_type,memtype_cache}.h ucs/sys/{compiler_def,device_code,sys_device}.h)
 mapfile -t of_theirs < <(cd "$theirs" && find ucp/api ucs uct ucm -name '*.h' -not -path '*/arch/*' | sort)
 
 # compile LANGUAGE FOLDERS HEADER...

@@ -35,7 +35,7 @@ try() {
         -lucp -luct -lucm -lucs >"$folder/log" 2>&1 || { say "$name"; head -n 5 "$folder/log"; }
 }
 
-for header in uct/api/version.h ucp/api/ucp.h ucp/api/ucp_version.h ucm/api/ucm.h; do
+for header in uct/api/version.h ucp/api/ucp.h ucp/api/ucp_version.h ucp/api/device/ucp_host.h ucm/api/ucm.h; do
     try "header $header" "" stdint.h "$header"
 done
 try "ucp_cleanup" "ucp_cleanup(0);" ucp/api/ucp.h
@@ -53,6 +53,11 @@ for name in UCP_ATOMIC_POST_OP_AND UCP_ATOMIC_POST_OP_OR UCP_ATOMIC_POST_OP_XOR 
     try "constant $name" "int value = (int)$name; (void)value;" ucp/api/ucp.h
 done
 try "type ucp_request_param_t" "ucp_request_param_t value; (void)value;" ucp/api/ucp.h
+
+# Code for kernels needs nothing but what is installed, and is C++.
+echo '#include <ucp/api/device/ucp_device_impl.h>' >"$folder/probe.cc"
+${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -I"$prefix/include" -fsyntax-only "$folder/probe.cc" >"$folder/log" 2>&1 ||
+    { say "header for kernels"; head -n 5 "$folder/log"; }
 
 # What was linked asks for UCX's names, and meets our libraries or UCX's by the search path alone.
 try "versions" "unsigned a, b, c; ucp_get_version(&a, &b, &c); return a != UCP_API_MAJOR;" ucp/api/ucp.h

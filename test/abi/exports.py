@@ -18,7 +18,7 @@ import declarations  # noqa: E402
 
 PACKAGES = ["ucp", "uct", "ucs", "ucm"]
 HEADERS = {
-    "ucp": ["ucp/api/ucp.h", "ucp/api/ucpx.h"],
+    "ucp": ["ucp/api/ucp.h", "ucp/api/ucpx.h", "ucp/api/device/ucp_host.h"],
     "ucs": ["ucp/api/ucp.h", "ucs/debug/log_def.h", "ucs/debug/debug_int.h", "ucs/debug/memtrack_int.h",
             "ucs/config/global_opts.h", "ucs/memory/memtype_cache.h", "ucs/sys/string.h"],
     "ucm": ["ucm/api/ucm.h"],

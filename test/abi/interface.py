@@ -18,12 +18,12 @@ sys.dont_write_bytecode = True
 import declarations  # noqa: E402
 
 HEADERS = ["ucp/api/ucp.h", "ucm/api/ucm.h", "uct/api/version.h"]
+LATER_HEADERS = ["ucp/api/device/ucp_host.h"]  # compared where UCX has them
 PACKAGES = ["ucp", "uct", "ucs", "ucm"]
 PROMISED = (1, 13)  # in full
 OFFERED = (1, 22)  # what ucp.h declares
 # Newer versions have them no more.
 GONE = {("macro", "ucs_prefetch(1)"), ("field", "ucs_config_names_array_t::pad")}
-NOT_OFFERED = re.compile(r"ucp_device_")  # kernels that communicate
 # Macros that stand for no value: attributes and the like. Their text is compared.
 TEXT = re.compile(r"^$|__attribute__|^static |^\{\}$")
 # Text whose spelling is free; macros.c and the compiler show that it serves.
@@ -113,10 +113,8 @@ def is_guard(known, kind, name):
 
 
 def is_helper(known, difference):
-    """True of names from UCX's headers other than those of ucp, and of what is not offered."""
+    """True of names from UCX's headers other than those of ucp."""
     kind, _, name = difference.removeprefix("- ").partition(" ")
-    if NOT_OFFERED.match(name):
-        return True
     kind = "type" if kind == "size" else kind
     return not known.origins.get((kind, name), "ucp/").startswith("ucp/")
 
@@ -137,6 +135,7 @@ def read_allowances(path):
 def compare(arguments, folder):
     here = os.path.dirname(os.path.abspath(__file__))
     cc, cxx = arguments.cc.split(), arguments.cxx.split()
+    HEADERS.extend(h for h in LATER_HEADERS if os.path.exists(os.path.join(arguments.theirs, h)))
     theirs = declarations.read(cc, arguments.theirs, HEADERS, PACKAGES)
     ours = declarations.read(cc, arguments.ours, HEADERS, PACKAGES)
     version = (int(theirs.macros["UCP_API_MAJOR"]), int(theirs.macros["UCP_API_MINOR"]))

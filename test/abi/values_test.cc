@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "ucp/api/device/ucp_device_impl.h"
+#include "ucp/api/device/ucp_host.h"
 #include "ucp/api/ucp.h"
 
 namespace {
@@ -74,6 +76,26 @@ TEST(Version, Values) {
         VALUE(UCP_WORKER_PARAM_FIELD_CLIENT_ID, 1 << 8),
         VALUE(UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID, 1 << 2),
         VALUE(UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID, 1 << 1),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_MEMH, 1 << 0),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_RKEY, 1 << 1),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_LOCAL_ADDR, 1 << 2),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_REMOTE_ADDR, 1 << 3),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_LENGTH, 1 << 4),
+        VALUE(UCP_DEVICE_MEM_LIST_ELEM_FIELD_EP, 1 << 5),
+        VALUE(UCP_DEVICE_MEM_LIST_PARAMS_FIELD_ELEMENTS, 1 << 0),
+        VALUE(UCP_DEVICE_MEM_LIST_PARAMS_FIELD_ELEMENT_SIZE, 1 << 1),
+        VALUE(UCP_DEVICE_MEM_LIST_PARAMS_FIELD_NUM_ELEMENTS, 1 << 2),
+        VALUE(UCP_DEVICE_MEM_LIST_PARAMS_FIELD_WORKER, 1 << 3),
+        VALUE(UCP_DEVICE_COUNTER_PARAMS_FIELD_MEM_TYPE, 1 << 0),
+        VALUE(UCP_DEVICE_COUNTER_PARAMS_FIELD_MEMH, 1 << 1),
+        VALUE(UCP_DEVICE_MEM_LIST_VERSION_V1, 2),
+        VALUE(UCP_DEVICE_FLAG_NODELAY, 1 << 0),
+        VALUE(UCP_DEVICE_WAY_MAPPED, 1),
+        VALUE(UCS_DEVICE_LEVEL_THREAD, 0),
+        VALUE(UCS_DEVICE_LEVEL_WARP, 1),
+        VALUE(UCS_DEVICE_LEVEL_BLOCK, 2),
+        VALUE(UCS_DEVICE_LEVEL_GRID, 3),
+        VALUE(UCS_DEVICE_NUM_THREADS_IN_WARP, 32),
     };
     for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
 }
@@ -119,6 +141,33 @@ TEST(Version, Layouts) {
         VALUE(offsetof(ucp_memh_pack_params_t, flags), 8),
         VALUE(sizeof(ucp_memh_buffer_release_params_t), 8),
         VALUE(sizeof(ucp_rkey_compare_params_t), 8),
+        VALUE(sizeof(ucp_device_mem_list_elem_t), 56),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, memh), 8),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, local_addr), 16),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, length), 24),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, remote_addr), 32),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, rkey), 40),
+        VALUE(offsetof(ucp_device_mem_list_elem_t, ep), 48),
+        VALUE(sizeof(ucp_device_mem_list_params_t), 40),
+        VALUE(offsetof(ucp_device_mem_list_params_t, element_size), 8),
+        VALUE(offsetof(ucp_device_mem_list_params_t, num_elements), 16),
+        VALUE(offsetof(ucp_device_mem_list_params_t, worker), 24),
+        VALUE(offsetof(ucp_device_mem_list_params_t, elements), 32),
+        VALUE(sizeof(ucp_device_counter_params_t), 24),
+        VALUE(offsetof(ucp_device_counter_params_t, mem_type), 8),
+        VALUE(offsetof(ucp_device_counter_params_t, memh), 16),
+        // As kernels that were compiled with UCX's headers read them, of lists with one mapped
+        // lane.
+        VALUE(sizeof(ucp_device_remote_mem_list_t), 8),
+        VALUE(offsetof(ucp_device_remote_mem_list_t, num_lanes), 2),
+        VALUE(offsetof(ucp_device_remote_mem_list_t, length), 4),
+        VALUE(sizeof(ucp_device_remote_mem_elem_t), 24),
+        VALUE(offsetof(ucp_device_remote_mem_elem_t, way), 8),
+        VALUE(offsetof(ucp_device_remote_mem_elem_t, mapped_offset), 16),
+        VALUE(sizeof(ucp_device_local_mem_list_t), 8),
+        VALUE(offsetof(ucp_device_local_mem_list_t, num_lanes), 2),
+        VALUE(offsetof(ucp_device_local_mem_list_t, length), 4),
+        VALUE(sizeof(ucp_device_local_mem_elem_t), 8),
     };
     for (const Value& value : values) EXPECT_EQ(value.ours, value.theirs) << value.name;
 }
@@ -139,5 +188,20 @@ static_assert(is_a<decltype(ucp_dt_query), ucs_status_t(ucp_datatype_t, ucp_data
 static_assert(is_a<decltype(ucp_worker_address_query),
                    ucs_status_t(ucp_address_t*, ucp_worker_address_attr_t*)>);
 static_assert(is_a<decltype(ucp_ep_query), ucs_status_t(ucp_ep_h, ucp_ep_attr_t*)>);
+static_assert(
+    is_a<decltype(ucp_device_local_mem_list_create),
+         ucs_status_t(const ucp_device_mem_list_params_t*, ucp_device_local_mem_list_h*)>);
+static_assert(
+    is_a<decltype(ucp_device_remote_mem_list_create),
+         ucs_status_t(const ucp_device_mem_list_params_t*, ucp_device_remote_mem_list_h*)>);
+static_assert(is_a<decltype(ucp_device_get_mem_list_length), uint32_t(const void*)>);
+static_assert(is_a<decltype(ucp_device_mem_list_release), void(void*)>);
+static_assert(is_a<decltype(ucp_device_counter_init),
+                   ucs_status_t(ucp_worker_h, const ucp_device_counter_params_t*, void*)>);
+static_assert(
+    is_a<uint64_t(ucp_worker_h, const ucp_device_counter_params_t*, void*),
+         std::remove_pointer_t<
+             decltype(static_cast<uint64_t (*)(ucp_worker_h, const ucp_device_counter_params_t*,
+                                               void*)>(ucp_device_counter_read))>>);
 
 }  // namespace

@@ -74,6 +74,15 @@ uint64_t calls_of(const char* function) {
     return count(function);
 }
 
+void* driver_function(const char* name, int version) {
+    using GetAddress = abi::Result (*)(const char*, void**, int, uint64_t, int*);
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const auto get = reinterpret_cast<GetAddress>(dlsym(library, "cuGetProcAddress_v2"));
+    void* address = nullptr;
+    check(get(name, &address, version, 0, nullptr), name);
+    return address;
+}
+
 int device_count() {
     check(driver().init(0), "cuInit");
     int count = 0;

@@ -25,6 +25,9 @@ inline const uct::cuda::Driver& driver() {
     return *uct::cuda::Driver::get();
 }
 
+/** A function that the library itself does not use, as it is since that version. Throws. */
+void* driver_function(const char* name, int version);
+
 /** cuInit(), and a primary context of the device current on this thread. */
 uct::cuda::abi::Context use_device(uct::cuda::abi::Device device);
 int device_count();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/graphs.h"
 
-#include <dlfcn.h>
-
-#include <cstdint>
 #include <stdexcept>
 #include <string>
+
+#include "cuda/device.h"
 
 namespace cuda_test {
 
@@ -22,23 +21,18 @@ void check(abi::Result result, const char* what) {
 }
 
 template <typename Function>
-void look_up(void* library, const char* name, int version, Function* function) {
-    using GetAddress = abi::Result (*)(const char*, void**, int, uint64_t, int*);
-    const auto get = reinterpret_cast<GetAddress>(dlsym(library, "cuGetProcAddress_v2"));
-    void* address = nullptr;
-    check(get(name, &address, version, 0, nullptr), name);
-    *function = reinterpret_cast<Function>(address);
+void look_up(const char* name, int version, Function* function) {
+    *function = reinterpret_cast<Function>(driver_function(name, version));
 }
 
 Graphs look_up_all() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     Graphs graphs{};
-    look_up(library, "cuStreamBeginCapture", 10010, &graphs.begin_capture);
-    look_up(library, "cuStreamEndCapture", 10000, &graphs.end_capture);
-    look_up(library, "cuGraphInstantiateWithFlags", 11040, &graphs.instantiate);
-    look_up(library, "cuGraphLaunch", 10000, &graphs.launch);
-    look_up(library, "cuGraphExecDestroy", 10000, &graphs.destroy_executable);
-    look_up(library, "cuGraphDestroy", 10000, &graphs.destroy);
+    look_up("cuStreamBeginCapture", 10010, &graphs.begin_capture);
+    look_up("cuStreamEndCapture", 10000, &graphs.end_capture);
+    look_up("cuGraphInstantiateWithFlags", 11040, &graphs.instantiate);
+    look_up("cuGraphLaunch", 10000, &graphs.launch);
+    look_up("cuGraphExecDestroy", 10000, &graphs.destroy_executable);
+    look_up("cuGraphDestroy", 10000, &graphs.destroy);
     return graphs;
 }
 

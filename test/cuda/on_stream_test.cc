@@ -15,6 +15,7 @@
 
 #include "cuda/device.h"
 #include "cuda/graphs.h"
+#include "cuda/worker.h"
 #include "ucp/api/ucpx.h"
 
 namespace {
@@ -22,7 +23,9 @@ namespace {
 namespace abi = uct::cuda::abi;
 using cuda_test::Buffer;
 using cuda_test::driver;
+using cuda_test::Exposed;
 using cuda_test::Kind;
+using cuda_test::Worker;
 
 uint64_t place(const void* address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -46,69 +49,6 @@ class Stream {
 
   private:
     abi::Stream stream_ = nullptr;
-};
-
-struct Worker {
-    explicit Worker(ucs_thread_mode_t mode) {
-        ucp_params_t params{};
-        params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
-        EXPECT_EQ(ucp_init(&params, nullptr, &context), UCS_OK);
-        ucp_worker_params_t worker_params{};
-        worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-        worker_params.thread_mode = mode;
-        EXPECT_EQ(ucp_worker_create(context, &worker_params, &worker), UCS_OK);
-    }
-    ~Worker() {
-        if (worker != nullptr) ucp_worker_destroy(worker);
-        ucp_cleanup(context);
-    }
-    Worker(const Worker&) = delete;
-    Worker& operator=(const Worker&) = delete;
-
-    ucp_ep_h connect(const Worker& other) const {
-        ucp_address_t* address = nullptr;
-        size_t length = 0;
-        EXPECT_EQ(ucp_worker_get_address(other.worker, &address, &length), UCS_OK);
-        ucp_ep_params_t params{};
-        params.field_mask =
-            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-        params.address = address;
-        params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-        ucp_ep_h made = nullptr;
-        EXPECT_EQ(ucp_ep_create(worker, &params, &made), UCS_OK);
-        ucp_worker_release_address(other.worker, address);
-        return made;
-    }
-
-    ucp_context_h context = nullptr;
-    ucp_worker_h worker = nullptr;
-};
-
-/** Memory that the other side may write. */
-struct Exposed {
-    Exposed(Worker& side, ucp_ep_h from, void* address, size_t length) : side(side) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = address;
-        params.length = length;
-        EXPECT_EQ(ucp_mem_map(side.context, &params, &memory), UCS_OK);
-        void* bytes = nullptr;
-        size_t size = 0;
-        EXPECT_EQ(ucp_rkey_pack(side.context, memory, &bytes, &size), UCS_OK);
-        EXPECT_EQ(ucp_ep_rkey_unpack(from, bytes, &key), UCS_OK);
-        ucp_rkey_buffer_release(bytes);
-    }
-    ~Exposed() {
-        ucp_rkey_destroy(key);
-        (void)ucp_mem_unmap(side.context, memory);
-    }
-    Exposed(const Exposed&) = delete;
-    Exposed& operator=(const Exposed&) = delete;
-
-    Worker& side;
-    ucp_mem_h memory = nullptr;
-    ucp_rkey_h key = nullptr;
 };
 
 class OnStreamTest : public ::testing::Test {

@@ -18,6 +18,9 @@ process_test sm *.BetweenAll*:*.PutsAndGets*:*.Many*:*.Resident*:*.ZADevice* UCX
 process_test tcp *.Many*:*Killed*
 stream_process_test sm *
 stream_process_test sm *ToAndFro:*Graphs:*Dies UCX_CUDA_STREAM_WRITES=n
+kernel_process_test sm *
+kernel_process_test sm *Exchange STAND_IN_CUDA_DEVICES=1 CUDA_VISIBLE_DEVICES=0
+kernel_process_test sm *OneMapping UCX_CUDA_MAPPINGS=1
 stream_process_test tcp *ToAndFro:*Graphs:*Signal:*Dies
 LIST
 exit $status

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cuda/device.h"
-#include "cuda/spin_kernel.h"
+#include "cuda/kernels.h"
 #include "ucp/api/ucp.h"
 
 namespace {

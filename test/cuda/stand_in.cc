@@ -2,8 +2,11 @@
 #include "cuda/stand_in.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +25,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/spin_kernel.h"
+#include "cuda/device_job.h"
+#include "cuda/kernels.h"
 #include "uct/cuda/abi.h"
 #include "uct/cuda/kernels.h"
 #include "uct/cuda/resident_queue.h"
@@ -299,13 +303,6 @@ void give_back(const Region& region) {
     const auto block =
         std::ranges::find_if(s.blocks, [&](const Block& one) { return one.fd == region.fd; });
     if (block == s.blocks.end()) return;
-    if (block->size > kBlock && block->pool == nullptr) {
-        (void)munmap(reinterpret_cast<void*>(block->base), block->size);
-        (void)munmap(block->shadow, block->size);
-        close(block->fd);
-        s.blocks.erase(block);
-        return;
-    }
     auto hole = block->holes.emplace(region.place, rounded).first;
     if (const auto next = std::next(hole);
         next != block->holes.end() && hole->first + hole->second == next->first) {
@@ -318,6 +315,13 @@ void give_back(const Region& region) {
             before->second += hole->second;
             block->holes.erase(hole);
         }
+    }
+    if (block->size > kBlock && block->pool == nullptr &&
+        block->holes.begin()->second == block->size) {
+        (void)munmap(reinterpret_cast<void*>(block->base), block->size);
+        (void)munmap(block->shadow, block->size);
+        close(block->fd);
+        s.blocks.erase(block);
     }
 }
 
@@ -1256,7 +1260,8 @@ Result module_get_function(abi::Function* function, abi::Module module, const ch
     Lock lock(state().mutex);
     const std::string wanted = name;
     if (wanted != uct::cuda::kCopyPiecesKernel && wanted != uct::cuda::kResidentKernel &&
-        wanted != uct::cuda::kStopKernel && wanted != kSpinKernel)
+        wanted != uct::cuda::kStopKernel && wanted != kSpinKernel &&
+        std::ranges::find(kJobKernels, wanted) == std::end(kJobKernels))
         return abi::kNotFound;
     FunctionObject& made = module->functions.emplace_back();
     made.name = name;
@@ -1318,6 +1323,40 @@ void copy_resident(ContextObject& context, const std::vector<uint64_t>& argument
     std::atomic_ref(queue.ended).store(run);
 }
 
+bool is_job(const FunctionObject& function) {
+    return std::ranges::find(kJobKernels, function.name) != std::end(kJobKernels);
+}
+
+/** Gives device memory its bytes at the address that the program knows. */
+void show(const Region& region) {
+    const auto bytes = reinterpret_cast<uintptr_t>(region.bytes);
+    if (bytes == region.base || !region.has_access) return;
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t before = region.base % page;
+    // Of length 0, it gives the same pages of a shared mapping a second address.
+    (void)mremap(reinterpret_cast<void*>(bytes - before), 0, before + region.size,
+                 MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(region.base - before));
+}
+
+/**
+ * Kernels that communicate are compiled for the host, and use addresses of devices. They run in a
+ * process of their own, where those are the bytes; what they write to host memory is lost.
+ */
+void run_job_apart(ContextObject& context, const cuda_test::DeviceJob& job) {
+    std::unique_lock lock(state().mutex);
+    const pid_t process = fork();
+    if (process == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (const auto& [base, region] : state().regions) show(region);
+        cuda_test::run_job<UCS_DEVICE_LEVEL_THREAD>(job);
+        _exit(0);
+    }
+    lock.unlock();
+    int status = 1;
+    if (process < 0 || waitpid(process, &status, 0) != process || status != 0)
+        context.error = abi::kIllegalAddress;
+}
+
 void run_kernel(const FunctionObject& function, StreamObject& stream,
                 const std::vector<uint64_t>& arguments) {
     ContextObject& context = *stream.context;
@@ -1344,6 +1383,17 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
               unsigned, abi::Stream stream, void** parameters, void**) {
     STAND_IN_CALL("cuLaunchKernel");
     STAND_IN_CONTEXT();
+    if (is_job(*function)) {
+        StreamObject& object = *stream_or_null(stream);
+        enqueue(object,
+                [&object, function, job = *static_cast<cuda_test::DeviceJob*>(parameters[0])] {
+                    load_function(*function, *object.context);
+                    ++object.context->running;
+                    run_job_apart(*object.context, job);
+                    --object.context->running;
+                });
+        return abi::kSuccess;
+    }
     std::vector<uint64_t> arguments{*static_cast<uint64_t*>(parameters[0])};
     if (function->name == uct::cuda::kStopKernel) {
         arguments.push_back(*static_cast<uint64_t*>(parameters[1]));
@@ -1364,6 +1414,13 @@ Result launch(abi::Function function, unsigned, unsigned, unsigned, unsigned, un
         --context.running;
     });
     return abi::kSuccess;
+}
+
+Result launch_cooperatively(abi::Function function, unsigned x, unsigned y, unsigned z,
+                            unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                            abi::Stream stream, void** parameters) {
+    return launch(function, x, y, z, block_x, block_y, block_z, shared, stream, parameters,
+                  nullptr);
 }
 
 // --- between processes ---
@@ -1556,6 +1613,7 @@ const std::map<std::string, void*>& entries() {
         {"cuModuleGetFunction", address_of(module_get_function)},
         {"cuFuncLoad", address_of(function_load)},
         {"cuLaunchKernel", address_of(launch)},
+        {"cuLaunchCooperativeKernel", address_of(launch_cooperatively)},
         {"cuIpcGetMemHandle", address_of(ipc_get_handle)},
         {"cuIpcOpenMemHandle", address_of(ipc_open)},
         {"cuIpcCloseMemHandle", address_of(ipc_close)},

@@ -1,184 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// Operations on streams between two processes of a host. The second one is this program started
-// again: both run the same scene, each its part of it.
+// Operations on streams between two processes of a host (scenes.h).
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "common/leaks_fail.h"
 #include "cuda/device.h"
 #include "cuda/graphs.h"
+#include "cuda/scenes.h"
 #include "ucp/api/ucpx.h"
-
-extern char** environ;
 
 namespace {
 
-namespace abi = uct::cuda::abi;
 using cuda_test::Buffer;
-using cuda_test::driver;
 using cuda_test::Kind;
+using cuda_test::require;
+using cuda_test::require_ok;
+using cuda_test::Scene;
+using cuda_test::Side;
+using cuda_test::Stream;
 using Clock = std::chrono::steady_clock;
-
-constexpr int kSocket = 100;
-constexpr const char* kPeerMark = "--peer";
-
-/** What goes wrong ends a scene in either process. */
-void require(bool is_so, const std::string& what) {
-    if (!is_so) throw std::runtime_error(what);
-}
-void require_ok(ucs_status_t status, const char* what) {
-    require(status == UCS_OK, std::string(what) + ": " + ucs_status_string(status));
-}
-
-/** Bytes that go over the socket between the two. */
-struct Parcel {
-    uint64_t address = 0;
-    uint64_t length = 0;
-    std::array<char, 2000> bytes{};
-};
-
-class Stream {
-  public:
-    Stream() { require(driver().stream_create(&stream_, abi::kStreamNonBlocking) == 0, "stream"); }
-    ~Stream() { (void)driver().stream_destroy(stream_); }
-    Stream(const Stream&) = delete;
-    Stream& operator=(const Stream&) = delete;
-    abi::Stream get() const { return stream_; }
-    void copy(const Buffer& to, const Buffer& from) const {
-        require(driver().copy_async(reinterpret_cast<uintptr_t>(to.data()),
-                                    reinterpret_cast<uintptr_t>(from.data()), from.length(),
-                                    stream_) == 0,
-                "cuMemcpyAsync");
-    }
-    bool is_done() const { return driver().stream_query(stream_) == abi::kSuccess; }
-
-  private:
-    abi::Stream stream_ = nullptr;
-};
-
-/** One of the two processes. */
-class Side {
-  public:
-    Side(int socket, int rank) : rank(rank), socket_(socket) {
-        // Each its own device, if there are two.
-        cuda_test::use_device(std::min(rank, cuda_test::device_count() - 1));
-        ucp_params_t params{};
-        params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64;
-        require_ok(ucp_init(&params, nullptr, &context_), "ucp_init");
-        const ucp_worker_params_t worker_params{};
-        require_ok(ucp_worker_create(context_, &worker_params, &worker), "ucp_worker_create");
-        ucp_address_t* address = nullptr;
-        Parcel mine;
-        require_ok(ucp_worker_get_address(worker, &address, &mine.length), "address");
-        std::memcpy(mine.bytes.data(), address, mine.length);
-        ucp_worker_release_address(worker, address);
-        const Parcel other = exchange(mine);
-        ucp_ep_params_t ep_params{};
-        ep_params.field_mask =
-            UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-        ep_params.address = reinterpret_cast<const ucp_address_t*>(other.bytes.data());
-        ep_params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-        require_ok(ucp_ep_create(worker, &ep_params, &endpoint), "ucp_ep_create");
-    }
-    ~Side() {
-        for (ucp_rkey_h key : keys_) ucp_rkey_destroy(key);
-        for (ucp_mem_h memory : exposed_) (void)ucp_mem_unmap(context_, memory);
-        ucp_request_param_t params{};
-        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-        params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-        (void)wait(ucp_ep_close_nbx(endpoint, &params));
-        ucp_worker_destroy(worker);
-        ucp_cleanup(context_);
-    }
-    Side(const Side&) = delete;
-    Side& operator=(const Side&) = delete;
-
-    /** Tells the other process something and hears the same of it. Makes progress. */
-    Parcel exchange(const Parcel& mine) {
-        require(write(socket_, &mine, sizeof(mine)) == sizeof(mine), "write");
-        Parcel other;
-        for (size_t done = 0; done < sizeof(other);) {
-            pollfd waiting{socket_, POLLIN, 0};
-            while (poll(&waiting, 1, 0) == 0) progress();
-            const ssize_t more =
-                read(socket_, reinterpret_cast<char*>(&other) + done, sizeof(other) - done);
-            require(more > 0, "the other process has gone");
-            done += static_cast<size_t>(more);
-        }
-        return other;
-    }
-    void meet() { (void)exchange({}); }
-
-    /** Both expose memory; what the other exposes. */
-    struct Remote {
-        uint64_t address;
-        ucp_rkey_h key;
-    };
-    Remote expose(void* address, size_t length) {
-        ucp_mem_map_params_t params{};
-        params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-        params.address = address;
-        params.length = length;
-        ucp_mem_h memory = nullptr;
-        require_ok(ucp_mem_map(context_, &params, &memory), "ucp_mem_map");
-        exposed_.push_back(memory);
-        Parcel mine;
-        mine.address = reinterpret_cast<uintptr_t>(address);
-        void* bytes = nullptr;
-        require_ok(ucp_rkey_pack(context_, memory, &bytes, &mine.length), "ucp_rkey_pack");
-        std::memcpy(mine.bytes.data(), bytes, mine.length);
-        ucp_rkey_buffer_release(bytes);
-        const Parcel other = exchange(mine);
-        ucp_rkey_h key = nullptr;
-        require_ok(ucp_ep_rkey_unpack(endpoint, other.bytes.data(), &key), "ucp_ep_rkey_unpack");
-        keys_.push_back(key);
-        return {other.address, key};
-    }
-
-    void progress() { ucp_worker_progress(worker); }
-    ucs_status_t wait(ucs_status_ptr_t operation) {
-        if (!UCS_PTR_IS_PTR(operation)) return UCS_PTR_RAW_STATUS(operation);
-        while (ucp_request_check_status(operation) == UCS_INPROGRESS) progress();
-        const ucs_status_t status = ucp_request_check_status(operation);
-        ucp_request_free(operation);
-        return status;
-    }
-    void run(const Stream& stream) {
-        const auto patience = Clock::now() + std::chrono::seconds(60);
-        while (!stream.is_done()) {
-            progress();
-            require(Clock::now() < patience, "the stream hangs");
-        }
-    }
-
-    const int rank;
-    ucp_worker_h worker = nullptr;
-    ucp_ep_h endpoint = nullptr;
-
-  private:
-    const int socket_;
-    ucp_context_h context_ = nullptr;
-    std::vector<ucp_mem_h> exposed_;
-    std::vector<ucp_rkey_h> keys_;
-};
 
 void send_on(Side& side, const Stream& stream, const Buffer& from, uint64_t tag,
              ucpx_stream_op_h* op) {
@@ -428,11 +276,6 @@ void time_steps(Side& side) {
     }
 }
 
-struct Scene {
-    const char* name;
-    void (*play)(Side& side);
-    bool ends_alive = true;  //!< the other process
-};
 constexpr Scene kScenes[] = {
     {"ToAndFro", go_to_and_fro},
     {"ExchangeInGraphs", exchange_in_graphs},
@@ -441,38 +284,10 @@ constexpr Scene kScenes[] = {
     {"Times", time_steps},
 };
 
-/** @return 0 if the scene goes as it should */
-int play(const Scene& scene, int socket, int rank) {
-    try {
-        Side side(socket, rank);
-        scene.play(side);
-        return 0;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d of %s: %s\n", rank, scene.name, error.what());
-        return 1;
-    }
-}
-
 class StreamProcessTest : public ::testing::TestWithParam<Scene> {};
 
 TEST_P(StreamProcessTest, Goes) {
-    int ends[2];
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
-    char program[] = "/proc/self/exe";
-    std::string mark = kPeerMark, name = GetParam().name;
-    char* const arguments[] = {program, mark.data(), name.data(), nullptr};
-    pid_t process = 0;
-    ASSERT_EQ(posix_spawn(&process, program, &actions, nullptr, arguments, environ), 0);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    EXPECT_EQ(play(GetParam(), ends[0], 0), 0);
-    close(ends[0]);
-    int status = 0;
-    ASSERT_EQ(waitpid(process, &status, 0), process);
-    EXPECT_EQ(status == 0, GetParam().ends_alive) << "of the other process";
+    cuda_test::play_both(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenes, StreamProcessTest, ::testing::ValuesIn(kScenes),
@@ -480,21 +295,6 @@ INSTANTIATE_TEST_SUITE_P(Scenes, StreamProcessTest, ::testing::ValuesIn(kScenes)
 
 }  // namespace
 
-// What is thrown ends the program.
 int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
-    (void)signal(SIGPIPE, SIG_IGN);
-    if (std::getenv("UCX_MODULE_DIR") == nullptr) {
-        std::puts(
-            "run test/cuda/processes.sh in the build folder, which says where the CUDA module is");
-        return 77;
-    }
-    const std::string scene =
-        argc == 3 && std::strcmp(argv[1], kPeerMark) == 0 ? argv[2] : std::string();
-    testing::InitGoogleTest(&argc, argv);
-    const ucs::test::LeaksFail log;
-    cuda_test::choose_driver();
-    for (const Scene& known : kScenes) {
-        if (known.name == scene) return play(known, kSocket, 1);
-    }
-    return RUN_ALL_TESTS();
+    return cuda_test::run_scenes(argc, argv, kScenes);
 }

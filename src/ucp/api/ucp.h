@@ -2,7 +2,8 @@
 /**
  * @file ucp.h
  * The communication interface: source and binary compatible with UCX 1.13, with the additions up to
- * 1.22 but for those that let kernels of a GPU communicate. Each header below holds one subject.
+ * 1.22. Each header below holds one subject. What lets kernels of a GPU communicate is in headers
+ * of its own, as with UCX: device/ucp_host.h and device/ucp_device_impl.h.
  *
  * Rules that hold throughout:
  * - Structures with a field_mask are read and filled only where the mask says so, and never beyond

@@ -22,7 +22,7 @@ enum ucp_feature {
     UCP_FEATURE_STREAM = UCS_BIT(5),        /**< byte streams */
     UCP_FEATURE_AM = UCS_BIT(6),            /**< active messages */
     UCP_FEATURE_EXPORTED_MEMH = UCS_BIT(7), /**< memory handles carried between processes */
-    UCP_FEATURE_DEVICE = UCS_BIT(8) /**< kernels that communicate: accepted, not offered yet */
+    UCP_FEATURE_DEVICE = UCS_BIT(8)         /**< kernels that communicate: device/ucp_host.h */
 };
 
 /** Fields of ucp_params_t. */
@@ -75,7 +75,7 @@ typedef struct ucp_context_attr {
     ucs_thread_mode_t thread_mode;  /**< who may use the context */
     uint64_t memory_types;          /**< mask of ucs_memory_type_t that buffers may lie in */
     char name[UCP_ENTITY_NAME_MAX]; /**< zero terminated */
-    size_t device_counter_size;     /**< bytes of a counter of kernels; 0: none is offered */
+    size_t device_counter_size;     /**< bytes of a counter of kernels; 0: no CUDA is here */
 } ucp_context_attr_t;
 
 /** What the library can do, before any context exists. @return UCS_OK. Any thread. */

@@ -33,6 +33,10 @@ typedef struct ucp_mem* ucp_mem_h;
 typedef struct ucp_rkey* ucp_rkey_h;
 /** A message taken out of the matching queue by ucp_tag_probe_nb, for ucp_tag_msg_recv_nbx. */
 typedef struct ucp_recv_desc* ucp_tag_message_h;
+/** Memory of this process, as kernels of a device find it. ucp_device_local_mem_list_create. */
+typedef struct ucp_device_local_mem_list* ucp_device_local_mem_list_h;
+/** Memory of peers, as kernels of a device find it. ucp_device_remote_mem_list_create. */
+typedef struct ucp_device_remote_mem_list* ucp_device_remote_mem_list_h;
 
 /** Bits that a sender gives a message, and a receiver compares under a mask. */
 typedef uint64_t ucp_tag_t;

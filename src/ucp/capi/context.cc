@@ -176,7 +176,10 @@ ucs_status_t ucp_context_query(ucp_context_h context_p, ucp_context_attr_t* attr
     if (wants(UCP_ATTR_FIELD_MEMORY_TYPES)) attr->memory_types = ucs::MemoryDetectors::types();
     if (wants(UCP_ATTR_FIELD_NAME))
         snprintf(attr->name, sizeof(attr->name), "%s", context.name().c_str());
-    if (wants(UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE)) attr->device_counter_size = 0;
+    if (wants(UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE)) {
+        const bool has_kernels = ucs::MemoryDetectors::of_type(UCS_MEMORY_TYPE_CUDA) != nullptr;
+        attr->device_counter_size = has_kernels ? sizeof(uint64_t) : 0;
+    }
     return UCS_OK;
 }
 

@@ -84,6 +84,28 @@ class AsyncCopy {
     ~AsyncCopy() = default;
 };
 
+// What kernels of one context work with: ways to memory, which stay open, and one piece of the
+// device's memory that holds what they read. One thread at a time.
+class KernelMemory {
+  public:
+    // Where the kernels find memory that this process or another one of the host has described.
+    // Waits some ms, until there is a way. UCS_ERR_NO_RESOURCE: none can be opened now.
+    // UCS_ERR_UNSUPPORTED: the device does not reach it. UCS_ERR_INVALID_PARAM: the description is
+    // not sound, or of memory that has been freed.
+    virtual ucs_status_t find(const MemoryExport& memory, void** address) = 0;
+    // The same for memory of this process, which the kernels find at its address, or not at all.
+    virtual ucs_status_t check(const void* address, size_t length) = 0;
+    // The piece of the device's memory. Once.
+    virtual ucs_status_t allocate(size_t length, void** address) = 0;
+    // Fills it, and waits until that is done.
+    virtual ucs_status_t write(std::span<const std::byte> bytes) = 0;
+    // No kernel uses any of it any more. Waits for nothing; the object is gone.
+    virtual void close() = 0;
+
+  protected:
+    ~KernelMemory() = default;
+};
+
 // Recognises memory of one kind, and copies it; modules for accelerators register one. Not owned.
 // Any thread may call, whatever device or context is current there.
 class MemoryDetector : public Registration {
@@ -147,6 +169,9 @@ class MemoryDetector : public Registration {
     // The caller looks at it no more, and has opened it: the words are used again, but not before
     // the stream has passed. `is_lost`: a graph may come to it for ever.
     virtual void remove_stop(const StreamStop& stop, bool is_lost) {}
+    // For kernels of the context that is current on this thread. UCS_ERR_NO_DEVICE: there is none.
+    // UCS_ERR_UNSUPPORTED: kernels of this kind of device are not served.
+    virtual ucs_status_t open_for_kernels(KernelMemory** memory) { return UCS_ERR_UNSUPPORTED; }
     // On the device that is current, else on the first that the program uses.
     virtual ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) {
         return UCS_ERR_UNSUPPORTED;

@@ -180,6 +180,25 @@ ucs_status_t CopyContext::wait(const Ticket& ticket) {
     }
 }
 
+ucs_status_t CopyContext::allocate(size_t length, abi::DevicePointer* memory) {
+    if (const int error = error_.load(std::memory_order_relaxed); error != UCS_OK)
+        return static_cast<ucs_status_t>(error);
+    CurrentContext current(driver_, handle_);
+    if (current.result() != abi::kSuccess) return failed(current.result(), "entering the context");
+    Lane& lane = lane_of(kOfAllocations);
+    std::lock_guard lock(lane.mutex);
+    return to_status(driver_.memory_allocate_async(memory, length, lane.stream));
+}
+
+void CopyContext::free(abi::DevicePointer memory) {
+    if (!is_alive()) return;  // it went with its context
+    CurrentContext current(driver_, handle_);
+    if (current.result() != abi::kSuccess) return;
+    Lane& lane = lane_of(kOfAllocations);
+    std::lock_guard lock(lane.mutex);
+    (void)driver_.memory_free_async(memory, lane.stream);
+}
+
 bool CopyContext::takes_lists() {
     if (!Config::get().preload) load_kernels();
     return copy_pieces_.load(std::memory_order_acquire) != nullptr;
@@ -194,9 +213,10 @@ void CopyContext::load_kernels() {
     CurrentContext current(driver_, handle_);
     abi::Function function = nullptr;
     abi::Result result = driver_.module_load(&module_, kernel_image);
-    if (result == abi::kSuccess)
+    if (result == abi::kSuccess) {
         result =
             driver_.load_function(&function, module_, kCopyPiecesKernel, Config::get().preload);
+    }
     if (result != abi::kSuccess) {
         ucs::log_info("no kernels on CUDA device {} ({}): many small pieces go one by one", device_,
                       driver_.name_of(result));

@@ -60,6 +60,15 @@ class CopyContext {
     ucs_status_t query(const Ticket& ticket) { return ask_stream(lane_of(ticket.direction)); }
 
     /**
+     * Memory of the device, in the order of copies in the direction kOfAllocations: it may be used
+     * when one that was begun behind it has ended.
+     */
+    ucs_status_t allocate(size_t length, abi::DevicePointer* memory);
+    /** Nobody uses it any more. Waits for nothing, as cuMemFree would for all kernels. */
+    void free(abi::DevicePointer memory);
+    static constexpr Direction kOfAllocations = Direction::kToDevice;
+
+    /**
      * Load every kernel. Beside a kernel of the program's that runs for long this may wait for its
      * end: so it is done when the program has just begun, and never within a send.
      */

@@ -143,44 +143,14 @@ void DirectCopy::close(StagingPool& staging) {
 CopyContext* DirectCopies::context_for(const ucs::MemoryExport& described,
                                        const CopyEngine::Found& here) {
     if (here.type != UCS_MEMORY_TYPE_HOST) return engine_.context_of(here);
-    if (described.process == exports_.process())
+    if (places_.is_own(described))
         return engine_.context_of(engine_.look_up(reinterpret_cast<const void*>(described.base)));
     return engine_.context_near(described.device);
 }
 
-ucs_status_t DirectCopies::find_place(const ucs::MemoryExport& described, CopyContext& context,
-                                      Place* place) {
-    if (described.process != exports_.process()) {
-        if (described.has_handle == 0) return UCS_ERR_UNSUPPORTED;
-        const ucs_status_t status = mappings_.take(described, context, &place->mapping);
-        if (status == UCS_OK) {
-            place->address =
-                reinterpret_cast<std::byte*>(place->mapping->import.address + described.offset);
-        }
-        return status;
-    }
-    const CopyEngine::Found found = engine_.look_up(reinterpret_cast<const void*>(described.base));
-    // One range of virtual memory may hold several allocations.
-    if (found.type == UCS_MEMORY_TYPE_HOST || described.base < found.base ||
-        described.size > found.length ||
-        described.base - found.base > found.length - described.size ||
-        Exports::buffer_at(engine_.driver(), described.base) != described.buffer)
-        return UCS_ERR_INVALID_PARAM;
-    place->address = reinterpret_cast<std::byte*>(described.base + described.offset);
-    if (found.device == context.device()) return UCS_OK;
-    // Pools and virtual memory open to other devices as their owner says, if at all.
-    CopyContext* const owner = found.context == nullptr ? nullptr : engine_.context_of(found);
-    return owner == nullptr ? UCS_ERR_UNSUPPORTED : mappings_.reach(context, *owner);
-}
-
-bool DirectCopies::is_sound(const ucs::MemoryExport& described, size_t length) {
-    return described.version == ucs::kMemoryExportVersion && described.offset <= described.size &&
-           length <= described.size - described.offset;
-}
-
 ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
                                  Access access, ucs::AsyncCopy** copy) {
-    if (!is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
+    if (!Places::is_sound(described, length)) return UCS_ERR_INVALID_PARAM;
     const CopyEngine::Found found = engine_.look_up(here);
     const bool is_host = found.type == UCS_MEMORY_TYPE_HOST;
     if (!is_host && length > found.length - (reinterpret_cast<uintptr_t>(here) - found.base))
@@ -188,7 +158,7 @@ ucs_status_t DirectCopies::begin(const ucs::MemoryExport& described, std::byte* 
     CopyContext* const context = context_for(described, found);
     if (context == nullptr) return UCS_ERR_UNSUPPORTED;
     Place place;
-    ucs_status_t status = find_place(described, *context, &place);
+    ucs_status_t status = places_.find(described, *context, &place);
     if (status != UCS_OK) return status;
     DirectCopy* const made = take();
     if (made == nullptr) {
@@ -251,12 +221,12 @@ ucs_status_t DirectCopies::transfer(std::span<const ucs::DevicePiece> pieces, bo
             break;  // another list's
         }
         if (piece.there != there) {
-            if (!is_sound(*piece.there, 0)) {
+            if (!Places::is_sound(*piece.there, 0)) {
                 status = UCS_ERR_INVALID_PARAM;
                 break;
             }
             place = {};
-            status = find_place(*piece.there, *here.context, &place);
+            status = places_.find(*piece.there, *here.context, &place);
             if (status != UCS_OK) break;
             if (place.mapping != nullptr) made->hold(*place.mapping);
             there = piece.there;

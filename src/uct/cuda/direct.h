@@ -11,8 +11,8 @@
 
 #include "ucs/memory/detector.h"
 #include "uct/cuda/copy_engine.h"
-#include "uct/cuda/exports.h"
 #include "uct/cuda/mappings.h"
+#include "uct/cuda/places.h"
 #include "uct/cuda/staging.h"
 
 namespace uct::cuda {
@@ -93,8 +93,8 @@ class DirectCopy final : public ucs::AsyncCopy {
  */
 class DirectCopies {
   public:
-    DirectCopies(CopyEngine& engine, StagingPool& staging, Exports& exports, Mappings& mappings)
-        : engine_(engine), staging_(staging), exports_(exports), mappings_(mappings) {}
+    DirectCopies(CopyEngine& engine, StagingPool& staging, Places& places, Mappings& mappings)
+        : engine_(engine), staging_(staging), places_(places), mappings_(mappings) {}
 
     /** As ucs::MemoryDetector::fetch(). */
     ucs_status_t fetch(const ucs::MemoryExport& from, void* to, size_t length,
@@ -131,11 +131,6 @@ class DirectCopies {
 
     /** Of the described memory. */
     enum class Access : uint8_t { kFetch, kStore };
-    struct Place {
-        std::byte* address = nullptr;
-        Mapping* mapping = nullptr;
-    };
-
     /** Memory here in which many pieces may lie. */
     struct Here {
         std::span<std::byte> range;
@@ -149,13 +144,11 @@ class DirectCopies {
         }
     };
 
-    static bool is_sound(const ucs::MemoryExport& described, size_t length);
     /** Where a piece lies here; without a context: no device reaches it. */
     Here find_here(const ucs::DevicePiece& piece);
     ucs_status_t begin(const ucs::MemoryExport& described, std::byte* here, size_t length,
                        Access access, ucs::AsyncCopy** copy);
     bool has_company(const CopyContext& context, Direction direction) const;
-    ucs_status_t find_place(const ucs::MemoryExport& described, CopyContext& context, Place* place);
     CopyContext* context_for(const ucs::MemoryExport& described, const CopyEngine::Found& here);
     void hand_to(Resident& resident, const CopyContext& context, Direction direction);
     bool begin_list(CopyContext& context, Direction direction, std::span<DirectCopy* const> copies);
@@ -163,7 +156,7 @@ class DirectCopies {
 
     CopyEngine& engine_;
     StagingPool& staging_;
-    Exports& exports_;
+    Places& places_;
     Mappings& mappings_;
     std::mutex mutex_;
     CopyContext::Ticket latest_[kDirections];  //!< that was handed over; kWithin: for both

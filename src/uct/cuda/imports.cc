@@ -155,6 +155,11 @@ void Imports::close_pool(Import::Pool& pool) {
 // refuses what is not of the pool.
 abi::Result Imports::open_in_pool(const ucs::MemoryExport& owner, abi::Device device,
                                   Import* import) {
+    // With memory of a pool of another device the driver (580) ends the process sooner or later.
+    abi::Uuid here{};
+    if (driver_.device_get_uuid(&here, device) != abi::kSuccess ||
+        std::memcmp(here.bytes, owner.device, sizeof(owner.device)) != 0)
+        return abi::kNotSupported;
     abi::PoolPointer place;
     std::memcpy(place.reserved, owner.handle, sizeof(place.reserved));
     const auto known = std::ranges::find_if(pools_, [&](const Import::Pool& pool) {

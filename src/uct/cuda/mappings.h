@@ -83,7 +83,7 @@ class Mappings {
     /** Whether a context reaches another one's memory, of this process; as take(). */
     ucs_status_t reach(CopyContext& from, CopyContext& to);
 
-    /** For tests: waits until nothing is being opened or closed. */
+    /** Waits until what is to be opened or closed by now has been, or has been tried. */
     void settle();
 
   private:

@@ -4,6 +4,7 @@
 #include "ucs/log/log.h"
 #include "ucs/type/bits.h"
 #include "uct/cuda/config.h"
+#include "uct/cuda/kernel_memory.h"
 
 namespace uct::cuda {
 
@@ -13,7 +14,8 @@ Memory::Memory(CopyEngine& engine)
       exports_(engine),
       stops_(engine),
       mappings_(engine.driver(), stops_, Config::get().mappings),
-      direct_(engine, staging_, exports_, mappings_) {}
+      places_(engine, exports_, mappings_),
+      direct_(engine, staging_, places_, mappings_) {}
 
 Memory* Memory::get() {
     static Memory* const memory = []() -> Memory* {
@@ -153,6 +155,18 @@ ucs_status_t Memory::transfer(std::span<const ucs::DevicePiece> pieces, bool is_
 ucs_status_t Memory::insert_stop(void* stream, bool may_be_captured, ucs::StreamStop* stop) {
     stop->owner = this;
     return stops_.insert(stream, may_be_captured, stop);
+}
+
+ucs_status_t Memory::open_for_kernels(ucs::KernelMemory** memory) {
+    if (!Config::get().direct) return UCS_ERR_UNSUPPORTED;
+    CopyEngine::Found home;
+    if (!is_in_use() || !engine_.driver().get_current(&home.context, &home.device))
+        return UCS_ERR_NO_DEVICE;
+    home.type = UCS_MEMORY_TYPE_CUDA;
+    CopyContext* const context = engine_.context_of(home);
+    if (context == nullptr) return UCS_ERR_NO_DEVICE;
+    *memory = new KernelMemory(engine_, places_, *context);
+    return UCS_OK;
 }
 
 ucs_status_t Memory::allocate(ucs_memory_type_t type, size_t length, void** address) {

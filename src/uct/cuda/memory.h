@@ -8,6 +8,7 @@
 #include "uct/cuda/direct.h"
 #include "uct/cuda/exports.h"
 #include "uct/cuda/mappings.h"
+#include "uct/cuda/places.h"
 #include "uct/cuda/staging.h"
 #include "uct/cuda/stream_stops.h"
 
@@ -40,6 +41,7 @@ class Memory final : public ucs::MemoryDetector {
     void remove_stop(const ucs::StreamStop& stop, bool is_lost) override {
         stops_.remove(stop, is_lost);
     }
+    ucs_status_t open_for_kernels(ucs::KernelMemory** memory) override;
     ucs_status_t allocate(ucs_memory_type_t type, size_t length, void** address) override;
     void free(void* address) override;
 
@@ -62,6 +64,7 @@ class Memory final : public ucs::MemoryDetector {
     Exports exports_;
     StreamStops stops_;
     Mappings mappings_;
+    Places places_;
     DirectCopies direct_;
 };
 

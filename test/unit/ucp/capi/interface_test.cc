@@ -152,7 +152,7 @@ class Program {
     ucp_context_h context = nullptr;
 };
 
-TEST(Version, DeviceFeatureIsTakenAndOffersNoCounters) {
+TEST(Version, WithoutCudaTheDeviceFeatureIsTakenAndOffersNoCounters) {
     Program program(UCP_API_MINOR, UCP_FEATURE_TAG | UCP_FEATURE_DEVICE);
     ucp_context_attr_t attr{};
     attr.field_mask = UCP_ATTR_FIELD_DEVICE_COUNTER_SIZE;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cuda/device.h"
-#include "cuda/spin_kernel.h"
+#include "cuda/kernels.h"
 #include "uct/cuda/memory.h"
 
 namespace uct::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled alone: its rule waits for the image that it takes in.
-#include "cuda/spin_kernel.h"
+#include "cuda/kernels.h"
 
 #if defined(TEST_KERNEL_IMAGE)
 asm(".section .rodata\n.balign 64\n.globl test_kernel_image\ntest_kernel_image:\n"
