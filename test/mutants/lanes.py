@@ -43,6 +43,8 @@ RULES = {
     "10, order: the worst is answered first": (AGREEMENT, {"return one->rank() < other->rank();": "return one->rank() > other->rank();"}),
     "10a: each message is decided on by itself": (NEGOTIATOR, {"    Event event(*this);\n    is_unsettled_ = true;": "    Event event(*this);\n    is_unsettled_ = false;"}),
     "10a, scores: decisions before the last score": (NEGOTIATOR, {"scores_are_partial_ = !are_all;": "scores_are_partial_ = false;"}),
+    "10b, lanes: one call makes all that are agreed": (NEGOTIATOR, {"if (!find_slot(link) || !may_move(kMovesOfALane)) return;": "if (!find_slot(link)) return;"}),
+    "10b, all: an event moves any number of links": (NEGOTIATOR, {"    moves_left_ -= moves;\n": ""}),
     "11: both answer crossing requests": (AGREEMENT, {"        if (link.low_end) return;  // crossing: the other end answers ours\n": ""}),
     "11, none: nobody answers crossing requests": (AGREEMENT, {"if (link.low_end) return;  // crossing": "return;  // crossing"}),
     "12: a floor does not expire": (AGREEMENT, {"if (context_.now >= link.retry_at) return true;": "if (context_.now >= link.retry_at && !link.denied_floor) return true;"}),

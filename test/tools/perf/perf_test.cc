@@ -86,6 +86,17 @@ TEST(Perf, SharedMemoryCarriesIt) {
                  11);
 }
 
+TEST(Perf, ARunningJobPrintsItsProtocols) {
+    setenv("UCX_PROTO_INFO", "y", 1);
+    const Outcome outcome =
+        run_command({"perf", "am", "--device", "real", "--tls", "self,sm", "--iterations", "1"});
+    unsetenv("UCX_PROTO_INFO");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    for (const char* part : {"active message", "rendezvous", "the next best"}) {
+        EXPECT_NE((outcome.out + outcome.err).find(part), std::string::npos) << part;
+    }
+}
+
 TEST(Perf, BuffersNeedNotHoldTheWindow) {
     for (const char* operation : {"put", "tag", "am"}) {
         SCOPED_TRACE(operation);
