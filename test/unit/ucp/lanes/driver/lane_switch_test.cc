@@ -242,6 +242,38 @@ TEST(LaneSwitch, AScoreIsMultipliedByItsWeight) {
     EXPECT_LT(static_cast<double>(local_score(cluster.endpoint(0, 1))), 2 * plain);
 }
 
+// What goes by a second endpoint to a worker counts for the one that takes part in the selection.
+TEST(LaneSwitch, TwoEndpointsToAWorkerAreOnePeer) {
+    Cluster cluster(4, counting_bytes());
+    const ucp_ep_h first = cluster.endpoint(0, 1), second = cluster.connect(0, 1);
+    const uint64_t number = 0;
+    ASSERT_NE(second, first);
+    for (unsigned step = 0; step < 3000; ++step) {
+        cluster.step();
+        if (step % 10 != 0) continue;
+        Pinger(cluster, 0, 1).send();
+        Pinger(cluster, 0, 3).send();
+        ASSERT_EQ(cluster.finish(ucp_tag_send_nbx(second, &number, 8, 0, &kNothing)), UCS_OK);
+    }
+    const auto one = static_cast<double>(local_score(cluster.endpoint(0, 3)));
+    EXPECT_GT(one, 1e5);
+    EXPECT_NEAR(static_cast<double>(local_score(first)), 2 * one, 0.1 * one);
+}
+
+// An endpoint that can have no dedicated lane is neither counted nor known to the negotiator.
+TEST(LaneSwitch, WithoutADedicatedTransportThereIsNoRecord) {
+    for (const bool has_dedicated : {true, false}) {
+        Cluster::Options options = counting_bytes();
+        if (!has_dedicated) options.config.transports = {false, {"mock_dc", "self"}};
+        Cluster cluster(2, options);
+        for (unsigned step = 0; step < 3000; ++step) {
+            cluster.step();
+            if (step % 10 == 0) Pinger(cluster, 0, 1).send();
+        }
+        EXPECT_EQ(local_score(cluster.endpoint(0, 1)) > 0, has_dedicated);
+    }
+}
+
 // Many peers leave their lanes while a program computes: its next call does not look at all of
 // them.
 TEST(LaneSwitch, MessagesThatCameTogetherAreHeardAFewInACall) {
