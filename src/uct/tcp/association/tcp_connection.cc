@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "ucs/log/log.h"
 #include "uct/tcp/association/association.h"
@@ -65,6 +66,12 @@ void TcpConnection::watch(uint32_t events) {
         return;
     }
     events_ = events;
+}
+
+void TcpConnection::watch_as_needed() {
+    // The kernel does not tell of early input: that is read when the connection can be written,
+    // which is at once.
+    watch(EPOLLIN | (wants_output() || has_early_input_ ? EPOLLOUT : 0u));
 }
 
 void TcpConnection::wait_until(State state, ucs::Duration span) {
@@ -241,9 +248,8 @@ void TcpConnection::opened(Beginning beginning) {
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
     if (index_ > 0) limit_send_ahead(stream_.socket(), association_.rail().config());
     segment_ = longest_segment(stream_.socket());
-    // Of what came together with the welcome the kernel does not tell: it is read when the
-    // connection can be written, which is at once.
-    watch(EPOLLIN | (queue_.empty() && !stream_.has_unread() ? 0u : EPOLLOUT));
+    has_early_input_ = stream_.has_unread();
+    watch_as_needed();
     if (beginning != Beginning::kNothing) {
         received_ = 0;
         association_.begin_session(beginning == Beginning::kPeersSession);
@@ -305,7 +311,8 @@ unsigned TcpConnection::on_event(uint32_t events) {
     }
     if (state_ != State::kOpen) return 0;
     unsigned count = 0;
-    if ((events & ~uint32_t{EPOLLOUT}) != 0 || stream_.has_unread()) count = receive();
+    const bool has_input = (events & ~uint32_t{EPOLLOUT}) != 0;
+    if (std::exchange(has_early_input_, false) || has_input) count = receive();
     if (is_open() && (events & EPOLLOUT) != 0) {
         transmit_queue();
         ++count;

@@ -157,6 +157,7 @@ class TcpConnection final : public EventTarget, public Timer {
     bool is_replaying() const;
     bool replay();
     void watch(uint32_t events);
+    void watch_as_needed();
     bool has_all_arrived() const;
     bool wants_output() const { return !queue_.empty() || stream_.backlog() > 0 || is_replaying(); }
     size_t transmit(std::span<const iovec> pieces);
@@ -192,9 +193,10 @@ class TcpConnection final : public EventTarget, public Timer {
     bool was_open_ = false;         //!< since it was last begun
     bool has_lost_output_ = false;  //!< for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
-    bool has_faulted_ = false;     //!< the kernel could not read what was to be sent
-    bool is_interrupted_ = false;  //!< a handler has thrown: more may have come with its message
-    uint8_t leave_sent_ = 0;       //!< bytes of the farewell
+    bool has_early_input_ = false;  //!< decrypted together with the welcome
+    bool has_faulted_ = false;      //!< the kernel could not read what was to be sent
+    bool is_interrupted_ = false;   //!< a handler has thrown: more may have come with its message
+    uint8_t leave_sent_ = 0;        //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;

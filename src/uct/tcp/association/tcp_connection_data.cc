@@ -170,7 +170,7 @@ void TcpConnection::transmit_queue() {
         }
         if (taken < wanted) break;
     }
-    watch(EPOLLIN | (wants_output() ? EPOLLOUT : 0u));
+    watch_as_needed();
     if (was_full && has_room()) association_.room_made();
     complete_all(pools, done, UCS_OK);
 }

@@ -171,6 +171,7 @@ struct Tls::Way {
         const ssize_t got =
             tls.may_read_ ? recv(tls.descriptor_, bytes, static_cast<size_t>(room), 0) : -1;
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            tls.has_blocked_ = true;
             BIO_set_retry_read(way);
         } else if (got < 0) {
             tls.cause_ = errno;
@@ -182,7 +183,10 @@ struct Tls::Way {
         return static_cast<int>(got);
     }
 
-    /** Takes all: OpenSSL would have to be called again with the same bytes otherwise. */
+    /**
+     * Takes all: OpenSSL would have to be called again with the same bytes otherwise. When it
+     * fails, there may still be something to read: the end comes to light there.
+     */
     static int write(BIO* way, const char* bytes, int length) {
         Tls& tls = of(way);
         BIO_clear_retry_flags(way);
@@ -191,13 +195,15 @@ struct Tls::Way {
         if (tls.backlog() == 0) {
             const ssize_t put = ::send(tls.descriptor_, bytes, wanted, MSG_NOSIGNAL);
             if (put < 0 && errno != EAGAIN && errno != EINTR) {
-                tls.cause_ = errno;
+                tls.is_mute_ = true;
                 return -1;
             }
             taken = static_cast<size_t>(std::max<ssize_t>(put, 0));
         }
         if (tls.keep(bytes + taken, wanted - taken)) return length;
-        tls.cause_ = ENOMEM;
+        // Half a record: the peer can read nothing that follows, and is to end the connection.
+        tls.is_mute_ = true;
+        shutdown(tls.descriptor_, SHUT_WR);
         return -1;
     }
 
@@ -280,12 +286,14 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
 int Tls::failure() const {
     if (cause_ != 0) return cause_;
     if (is_ended_) return 0;
-    return SSL_want_read(connection_.get()) ? EAGAIN : EBADMSG;
+    // OpenSSL says of what it refuses in a handshake that it wants to read, too.
+    return has_blocked_ ? EAGAIN : EBADMSG;
 }
 
 Tls::State Tls::negotiate() {
     const OwnErrors errors;
     may_read_ = true;
+    has_blocked_ = false;
     SSL* const connection = connection_.get();
     const int result = SSL_do_handshake(connection);
     // Not by a certificate: both have the key.
@@ -293,7 +301,7 @@ Tls::State Tls::negotiate() {
         OPENSSL_cleanse(key_.data(), key_.size());
         return State::kStands;
     }
-    const int cause = result == 1 ? EBADMSG : failure();
+    const int cause = result == 1 ? EBADMSG : is_mute_ ? ECONNRESET : failure();
     if (cause == EAGAIN) return backlog() == 0 ? State::kUnderWay : State::kBroken;
     errno = cause;
     if (cause != EBADMSG) return State::kBroken;
@@ -314,8 +322,8 @@ bool Tls::write(const std::byte* bytes, size_t length) {
 }
 
 ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {
-    if (!flush()) {
-        errno = EAGAIN;
+    if (is_mute_ || !flush()) {
+        errno = is_mute_ ? EPIPE : EAGAIN;
         return -1;
     }
     const size_t length = length_of(pieces);
@@ -327,8 +335,13 @@ ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {
         auto taken = static_cast<ssize_t>(part[0].iov_len);
         if (count > 1 || memory == Memory::kUsers) {
             from = context_->room();
-            taken =
-                copy(Direction::kGather, context_->room(), std::span(part).first(count), memory);
+            const std::span<const iovec> all = std::span(part).first(count);
+            taken = copy(Direction::kGather, context_->room(), all, memory);
+            // All or nothing, as the kernel does: a frame is not begun that cannot go on.
+            if (taken >= 0 && static_cast<size_t>(taken) < length_of(all)) {
+                errno = EFAULT;
+                taken = -1;
+            }
         }
         if (taken > 0 && !write(from, static_cast<size_t>(taken))) {
             errno = EPIPE;
@@ -342,6 +355,7 @@ ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {
 
 ssize_t Tls::read(void* bytes, size_t room) {
     const OwnErrors errors;
+    has_blocked_ = false;
     const int got =
         SSL_read(connection_.get(), bytes, static_cast<int>(std::min<size_t>(room, INT_MAX)));
     if (got > 0) return got;

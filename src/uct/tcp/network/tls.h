@@ -112,11 +112,13 @@ class Tls {
     const int descriptor_;
     wire::Key key_;  //!< until the handshake is over
     std::unique_ptr<ssl_st, Free> connection_;
-    bool may_read_ = true;   //!< in this call
-    bool is_held_ = false;   //!< not in the next one
-    bool is_ended_ = false;  //!< the peer has closed the connection
-    int cause_ = 0;          //!< of its end, as the kernel says
-    uint64_t records_ = 0;   //!< with this key
+    bool may_read_ = true;      //!< in this call
+    bool is_held_ = false;      //!< not in the next one
+    bool has_blocked_ = false;  //!< it has found nothing to read
+    bool is_mute_ = false;      //!< nothing can be sent any more
+    bool is_ended_ = false;     //!< the peer has closed the connection
+    int cause_ = 0;             //!< of its end, as the kernel says
+    uint64_t records_ = 0;      //!< with this key
     size_t backlog_begin_ = 0, backlog_end_ = 0;
     std::unique_ptr<std::byte[]> backlog_;  //!< while there is any
     std::vector<std::byte> rest_;           //!< what found its place unmapped

@@ -23,6 +23,14 @@
 /** A World over TCP with a look inside, and peers that do not keep to the protocol. */
 namespace uct::test {
 
+/** What all connections need to be encrypted. */
+inline const Settings kEncrypted = {{"TCP_ENCRYPT", "y"}, {"TCP_JOB_KEY", "our common word"}};
+
+inline Settings with(Settings one, const Settings& other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+}
+
 class TcpWorld : public World {
   public:
     explicit TcpWorld(unsigned peers = 2, const Settings& settings = {})
