@@ -27,7 +27,7 @@ constexpr std::array<unsigned char, 2> kSuiteNumber{0x13, 0x01};
 /** What the key is called in the handshake. Each connection has another, so it needs no name. */
 constexpr std::string_view kIdentity = "swiftlane";
 /** Read from the kernel at once. */
-constexpr size_t kReadAhead = 4 * TlsContext::kRecord;
+constexpr size_t kReadAhead = 2 * TlsContext::kRecord;
 /** Of a record with its frame, and messages of the protocol before it. */
 constexpr size_t kBacklog = TlsContext::kRecord + 2048;
 /** Pieces of one call. */
@@ -151,7 +151,6 @@ TlsContext::TlsContext(uint64_t records_per_key)
     SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 #endif
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(context, 1);
     SSL_CTX_set_default_read_buffer_len(context, kReadAhead);
     SSL_CTX_set_psk_use_session_callback(context, give_key);
@@ -183,10 +182,7 @@ struct Tls::Way {
         return static_cast<int>(got);
     }
 
-    /**
-     * Takes all: OpenSSL would have to be called again with the same bytes otherwise. When it
-     * fails, there may still be something to read: the end comes to light there.
-     */
+    /** Takes all: OpenSSL would have to be called again with the same bytes otherwise. */
     static int write(BIO* way, const char* bytes, int length) {
         Tls& tls = of(way);
         BIO_clear_retry_flags(way);
@@ -194,17 +190,15 @@ struct Tls::Way {
         size_t taken = 0;
         if (tls.backlog() == 0) {
             const ssize_t put = ::send(tls.descriptor_, bytes, wanted, MSG_NOSIGNAL);
-            if (put < 0 && errno != EAGAIN && errno != EINTR) {
+            const bool is_gone = put < 0 && (errno == EPIPE || errno == ECONNRESET);
+            if (is_gone) {
+                // There may still be something to read: the end comes to light there.
                 tls.is_mute_ = true;
                 return -1;
             }
             taken = static_cast<size_t>(std::max<ssize_t>(put, 0));
         }
-        if (tls.keep(bytes + taken, wanted - taken)) return length;
-        // Half a record: the peer can read nothing that follows, and is to end the connection.
-        tls.is_mute_ = true;
-        shutdown(tls.descriptor_, SHUT_WR);
-        return -1;
+        return tls.keep(bytes + taken, wanted - taken) ? length : -1;
     }
 
     static long control(BIO* way, int command, long, void*) {
@@ -227,8 +221,7 @@ struct Tls::Way {
 
 bool Tls::keep(const char* bytes, size_t length) {
     if (length == 0) return true;
-    if (backlog_ == nullptr) backlog_.reset(new (std::nothrow) std::byte[kBacklog]);
-    if (backlog_ == nullptr || length > kBacklog - backlog_end_) return false;
+    if (length > kBacklog - backlog_end_) return false;
     std::memcpy(backlog_.get() + backlog_end_, bytes, length);
     backlog_end_ += length;
     return true;
@@ -242,7 +235,6 @@ bool Tls::flush() {
         backlog_begin_ += static_cast<size_t>(put);
     }
     backlog_begin_ = backlog_end_ = 0;
-    backlog_.reset();
     return true;
 }
 
@@ -261,6 +253,8 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
     const OwnErrors errors;
     std::unique_ptr<Tls> made(new (std::nothrow) Tls(std::move(context), descriptor, key));
     if (made == nullptr || Way::method() == nullptr) return nullptr;
+    made->backlog_.reset(new (std::nothrow) std::byte[kBacklog]);
+    if (made->backlog_ == nullptr) return nullptr;
     BIO* const way = BIO_new(Way::method());
     made->connection_.reset(SSL_new(made->context_->get()));
     SSL* const connection = made->connection_.get();
@@ -282,12 +276,19 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
     return made;
 }
 
+/** A record that was lost, or half of it: the peer can read nothing that follows. */
+void Tls::break_off() {
+    if (std::exchange(is_mute_, true)) return;
+    shutdown(descriptor_, SHUT_RDWR);
+}
+
 /** Why the last call did not work, as an errno. @return 0: the peer has closed the connection */
 int Tls::failure() const {
     if (cause_ != 0) return cause_;
     if (is_ended_) return 0;
     // OpenSSL says of what it refuses in a handshake that it wants to read, too.
-    return has_blocked_ ? EAGAIN : EBADMSG;
+    if (has_blocked_) return EAGAIN;
+    return ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE ? ENOMEM : EBADMSG;
 }
 
 Tls::State Tls::negotiate() {
@@ -313,12 +314,16 @@ Tls::State Tls::negotiate() {
 bool Tls::write(const std::byte* bytes, size_t length) {
     const OwnErrors errors;
     SSL* const connection = connection_.get();
+    bool is_done = true;
     if (records_ >= context_->records_per_key()) {
-        if (SSL_key_update(connection, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return false;
+        is_done = SSL_key_update(connection, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
         records_ = 0;
     }
     ++records_;
-    return SSL_write(connection, bytes, static_cast<int>(length)) == static_cast<int>(length);
+    is_done = is_done &&
+              SSL_write(connection, bytes, static_cast<int>(length)) == static_cast<int>(length);
+    if (!is_done) break_off();
+    return is_done;
 }
 
 ssize_t Tls::send(std::span<const iovec> pieces, Memory memory) {

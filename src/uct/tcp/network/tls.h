@@ -53,7 +53,8 @@ class TlsContext {
  * certificates, no tickets and no early data.
  *
  * What the kernel does not take of a record is kept here, as a record that has begun cannot be
- * taken back. A record that is not what was sent ends the connection.
+ * taken back. A record that is not what was sent ends the connection. Some 80 KB of memory, all
+ * before the connection stands.
  */
 class Tls {
   public:
@@ -107,6 +108,7 @@ class Tls {
     ssize_t place(std::span<const iovec> to, size_t length);
     ssize_t place_rest(std::span<const iovec> to, Memory memory);
     int failure() const;
+    void break_off();
 
     const std::shared_ptr<TlsContext> context_;
     const int descriptor_;
@@ -120,8 +122,8 @@ class Tls {
     int cause_ = 0;             //!< of its end, as the kernel says
     uint64_t records_ = 0;      //!< with this key
     size_t backlog_begin_ = 0, backlog_end_ = 0;
-    std::unique_ptr<std::byte[]> backlog_;  //!< while there is any
-    std::vector<std::byte> rest_;           //!< what found its place unmapped
+    std::unique_ptr<std::byte[]> backlog_;
+    std::vector<std::byte> rest_;  //!< what found its place unmapped
     std::string reason_;
 };
 
