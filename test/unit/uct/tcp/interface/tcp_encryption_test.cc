@@ -278,6 +278,20 @@ TEST(TcpEncryption, NobodyOnTheWayCanTakeItOutOfTheGreeting) {
     }
 }
 
+TEST(TcpEncryption, EachConnectionHasAKeyOfItsOwn) {
+    const tcp::wire::Key key = tcp::wire::key_of({1, 2}, "our common word");
+    Hello hello{}, other_hello{};
+    tcp::wire::Challenge challenge{}, other_challenge{};
+    other_hello.nonce = other_challenge.nonce = ucs::net::new_nonce();
+    const auto used = tcp::wire::encryption_key(key, hello, challenge);
+    EXPECT_EQ(used, tcp::wire::encryption_key(key, hello, challenge));
+    EXPECT_NE(used, tcp::wire::encryption_key(key, other_hello, challenge));
+    EXPECT_NE(used, tcp::wire::encryption_key(key, hello, other_challenge));
+    // Nothing of the handshake that is seen or handed on.
+    EXPECT_NE(used, tcp::wire::client_proof(key, hello, challenge));
+    EXPECT_NE(used, tcp::wire::session_key(key, hello, challenge));
+}
+
 TEST(TcpEncryption, WithoutAJobKeyNoInterfaceOpens) {
     ucs::LogCapture log(ucs::LogLevel::kError);
     TcpWorld world(1);
@@ -329,6 +343,19 @@ TEST(TcpEncryption, AHandshakeThatBreaksAnywhereIsMadeAnew) {
             break_after(side, limit);
         }
     }
+}
+
+// The kernel tells only of what it has still, not of what has been read and decrypted together.
+TEST(TcpEncryption, WhatCameTogetherIsHandledThoughNothingFollows) {
+    constexpr size_t kCount = 12;
+    TcpWorld world(2, with(kSecret, {{"TCP_RX_SEG_SIZE", "12k"}, {"TCP_MAX_POLL", "1"}}));
+    Endpoint& endpoint = world.connect(0, 1);
+    world.expect_traffic(0, 1);
+    world.peer(1).runs = false;
+    for (size_t i = 0; i < kCount; ++i) send_bcopy(world, endpoint, 1, std::string(1500, 'y'));
+    world.peer(0).runs = false;
+    world.peer(1).runs = true;
+    world.until([&] { return world.peer(1).received.size() == 1 + kCount; });
 }
 
 /** Somebody of the job, whose proof is good, and who is to encrypt now. */
