@@ -282,50 +282,22 @@ TEST(TcpEncryption, NobodyOnTheWayCanTakeItOutOfTheGreeting) {
 TEST(TcpEncryption, AListenerThatDoesNotKnowOfItIsRefused) {
     ucs::LogCapture log(ucs::LogLevel::kError);
     TcpWorld world(2, kSecret);
-    Socket listener, socket;
-    ASSERT_EQ(Socket::open(AF_INET, &listener), UCS_OK);
-    ASSERT_EQ(listener.bind({world.device(1).ip, 0, 0}), UCS_OK);
-    ASSERT_EQ(listener.listen(), UCS_OK);
-    tcp::ListenerAddress where = world.listener(1);
-    where.port = listener.local().port();
-    std::vector<std::byte> interface(tcp::ListenerAddress::kLength);
-    where.write(interface);
-    RemoteAddress remote = world.address_of(1);
-    remote.interface = interface;
+    Impostor older(world);
     std::unique_ptr<Endpoint> endpoint;
-    ASSERT_EQ(world.peer(0).interface->create_endpoint(remote, &endpoint), UCS_OK);
+    ASSERT_EQ(world.peer(0).interface->create_endpoint(older.address(), &endpoint), UCS_OK);
     EXPECT_EQ(endpoint->am_short(1, 7, nullptr, 0), UCS_ERR_NO_RESOURCE);
-    const auto hear = [&](auto& message) {
-        size_t got = 0;
-        world.until([&] {
-            if (!socket && listener.accept(&socket) != UCS_OK) return false;
-            const ssize_t more =
-                socket.receive(reinterpret_cast<char*>(&message) + got, sizeof(message) - got);
-            got += more > 0 ? static_cast<size_t>(more) : 0;
-            return got == sizeof(message);
-        });
-    };
-    Hello hello{};
-    hear(hello);
-    tcp::wire::Challenge challenge{};
-    challenge.magic = tcp::wire::kMagic;
-    challenge.version = tcp::wire::kVersion;
-    challenge.oldest = tcp::wire::kOldestVersion;
-    challenge.answer = Answer::kProve;
-    EXPECT_EQ(socket.send(&challenge, sizeof(challenge)), ssize_t{sizeof(challenge)});
-    tcp::wire::Proof proof{};
-    hear(proof);
+    const auto hello = older.hear<Hello>();
+    const tcp::wire::Challenge challenge = older.challenge();
+    older.say(challenge);
+    older.hear<tcp::wire::Proof>();
     Welcome welcome = tcp::Admission::answer(Answer::kWelcome);
     welcome.max_frame = static_cast<uint32_t>(world.tcp(0).max_message());
     welcome.association = 1;
-    tcp::Stream stream(std::move(socket));
-    const auto key = tcp::wire::key_of(where.secret, "our common word");
-    EXPECT_TRUE(tcp::Admission(key, hello, challenge).send(stream, welcome));
-    world.until([&] { return !world.peer(0).failures.empty(); });
-    EXPECT_EQ(world.peer(0).failures[0].status, UCS_ERR_REJECTED);
+    const auto key = tcp::wire::key_of(world.listener(1).secret, "our common word");
+    welcome.seal = tcp::wire::server_proof(key, hello, challenge, welcome);
+    older.say(welcome);
+    older.expect_given_up();
     EXPECT_TRUE(log.contains("this worker encrypts and it does not"));
-    char byte;
-    EXPECT_EQ(stream.receive(&byte, 1), 0);
     endpoint.reset();
 }
 
