@@ -259,9 +259,9 @@ class Pair {
                 std::make_unique<SoftWire>(2, model, softhca::FaultPlan{}, SoftWire::Variables{});
             component_ = &wire_->component();
         } else {
-            component_ = transport == "tcp"  ? &uct::tcp::component()
-                         : transport == "sm" ? &uct::sm::component()
-                                             : &uct::self::component();
+            component_ = transport.starts_with("tcp") ? &uct::tcp::component()
+                         : transport == "sm"          ? &uct::sm::component()
+                                                      : &uct::self::component();
         }
     }
     ~Pair() {
@@ -549,25 +549,19 @@ void exchange_words(Pair& pair) {
     }
 }
 
+void connect_and_exchange_words(Pair& pair) {
+    for (size_t index = 0; index < pair.size(); ++index) {
+        if (pair.connect(index) != UCS_OK) return;
+    }
+    exchange_words(pair);
+}
+
 TEST_P(NoMemory, Connect) {
-    each([](Pair& pair) { pair.open(); },
-         [](Pair& pair) {
-             for (size_t index = 0; index < pair.size(); ++index) {
-                 if (pair.connect(index) != UCS_OK) return;
-             }
-             exchange_words(pair);
-         });
+    each([](Pair& pair) { pair.open(); }, connect_and_exchange_words);
 }
 
 TEST_P(NoMemory, SystemCallsOfConnecting) {
-    each([](Pair& pair) { pair.open(); },
-         [](Pair& pair) {
-             for (size_t index = 0; index < pair.size(); ++index) {
-                 if (pair.connect(index) != UCS_OK) return;
-             }
-             exchange_words(pair);
-         },
-         1, Resource::kSystem);
+    each([](Pair& pair) { pair.open(); }, connect_and_exchange_words, 1, Resource::kSystem);
 }
 
 /** A message by tag, received before or after it has come. */
@@ -1137,6 +1131,54 @@ TEST(NoMemoryOfReset, IsTriedAgainFromTimeToTime) {
     EXPECT_TRUE(cluster.until([&] { return errors == 1; }));
 }
 
+/** The same over connections that OpenSSL encrypts, which asks for memory of its own. */
+class NoMemoryEncrypted : public NoMemory {
+  protected:
+    void SetUp() override {
+        setenv("UCX_TCP_ENCRYPT", "y", 1);
+        setenv("UCX_TCP_JOB_KEY", "our common word", 1);
+        NoMemory::SetUp();
+    }
+    void TearDown() override {
+        unsetenv("UCX_TCP_ENCRYPT");
+        unsetenv("UCX_TCP_JOB_KEY");
+    }
+};
+
+TEST_P(NoMemoryEncrypted, SystemCallsOfConnecting) {
+    each([](Pair& pair) { pair.open(); }, connect_and_exchange_words, 1, Resource::kSystem);
+}
+
+TEST_P(NoMemoryEncrypted, Eager) {
+    for (const Resource resource : {Resource::kMemory, Resource::kSystem}) {
+        each([](Pair& pair) { pair.open_and_connect(); },
+             [](Pair& pair) { send_tagged(pair, kLong, false, false); }, 1, resource);
+    }
+}
+
+TEST_P(NoMemoryEncrypted, SystemCallsOfARendezvous) {
+    each([](Pair& pair) { pair.open_and_connect(); },
+         [](Pair& pair) { send_tagged(pair, kLongest, true, false); }, 1, Resource::kSystem);
+}
+
+/** At some points of thousands: all of them take ten seconds. */
+TEST_P(NoMemoryEncrypted, ConnectingFails) {
+    for (const uint64_t first : {1, 10, 100, 1000, 2000}) {
+        const ucs::LogCapture quiet(ucs::LogLevel::kError);
+        injection = {false, Resource::kMemory, first, 3, 0};
+        Pair pair(GetParam());
+        pair.open();
+        {
+            const Armed armed;
+            connect_and_exchange_words(pair);
+        }
+        EXPECT_GT(injection.failed, 0u);
+        injection.failures = 0;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, NoMemoryEncrypted, ::testing::Values("tcp_encrypted"),
+                         [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(Over, NoMemory, ::testing::Values("self", "sm", "tcp", "dc", "ud"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -51,7 +51,7 @@ ucs_status_t Socket::open(int family, Socket* socket) {
     return UCS_OK;
 }
 
-bool Socket::set_option(int level, int option, int value) {
+bool Socket::set_option(int level, int option, int value) const {
     return setsockopt(descriptor(), level, option, &value, sizeof(value)) == 0;
 }
 

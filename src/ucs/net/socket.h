@@ -30,7 +30,7 @@ class Socket {
     int descriptor() const { return descriptor_.get(); }
 
     /** @return false if the kernel refuses, with errno */
-    bool set_option(int level, int option, int value);
+    bool set_option(int level, int option, int value) const;
     /** kYes: a port that connections of a former life still hold is free to be listened on. */
     enum class Reuse : bool { kNo, kYes };
     /** @return UCS_OK; UCS_ERR_BUSY: taken; UCS_ERR_INVALID_ADDR: not one of ours; IO_ERROR */

@@ -85,9 +85,9 @@ bool Session::may_begin_again() {
     return false;
 }
 
-void Session::begin_again(Socket socket, bool is_new) {
+void Session::begin_again(Stream stream, bool is_new) {
     if (connection_.received() == 0 && history_.replay_from(0)) {
-        go_on(std::move(socket), is_new);
+        go_on(std::move(stream), is_new);
     } else {
         association_.fail(UCS_ERR_IO_ERROR);
     }
@@ -105,7 +105,7 @@ void Session::stop() {
 void Session::trim() {
     // Until the peer has sent something here, its end may be one that nobody reads.
     if (connection_.received() >= trusted_at_ && connection_.is_open()) {
-        const auto waiting = static_cast<uint64_t>(under_way(connection_.socket()));
+        const uint64_t waiting = connection_.in_doubt();
         history_.forget_until(history_.given() - std::min(history_.given(), waiting));
     }
     next_trim_ = history_.size() + kTrimStep;

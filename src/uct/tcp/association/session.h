@@ -64,7 +64,7 @@ class Session final : public EventTarget, public Timer, public Watched {
      */
     bool may_begin_again();
     /** It is, and has been welcomed on this connection. */
-    void begin_again(Socket socket, bool is_new);
+    void begin_again(Stream stream, bool is_new);
     /** Over, whatever becomes of the association. */
     void stop();
     bool is_over() const { return is_over_; }
@@ -86,7 +86,7 @@ class Session final : public EventTarget, public Timer, public Watched {
 
     wire::Answer judge(const wire::Hello& hello) const;
     /** The peer goes on over this connection. */
-    void accept(const Admission& admission, Socket socket, bool is_new);
+    void accept(const Admission& admission, Stream stream, bool is_new);
 
     /** How the association's other connections are to be made: null for the usual way. */
     struct Course {
@@ -137,7 +137,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     void connected();
     void greeted();
     void welcomed(const wire::Welcome& welcome);
-    void go_on(Socket socket, bool is_new);
+    void go_on(Stream stream, bool is_new);
     void drop_attempt();
 
     Association& association_;
@@ -165,7 +165,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     Way way_, home_;
     Course course_{};
     Course trying_{};
-    Socket candidate_;
+    Stream candidate_;
     Greeting greeting_;
     std::vector<Peer> peers_;  //!< the peer interface's own first
 };

@@ -59,7 +59,7 @@ Socket Session::Course::start(const Config& config, int* cause) const {
 void Session::connect(const Course& course) {
     trying_ = course;
     int cause = 0;
-    candidate_ = course.start(rail_.config(), &cause);
+    candidate_ = Stream(course.start(rail_.config(), &cause));
     if (!candidate_ ||
         !association_.events().watch(candidate_.descriptor(), *this, EPOLLOUT, true)) {
         attempt_failed(cause);
@@ -103,7 +103,7 @@ void Session::on_deadline() {
             break;
         case Phase::kGreeting:
             // The peer's program may be busy for long; its kernel is not.
-            if (is_silent(candidate_)) {
+            if (is_silent(candidate_.socket())) {
                 attempt_failed(ETIMEDOUT);
             } else {
                 set_phase(Phase::kGreeting, kGreetingCheck);
@@ -144,7 +144,7 @@ void Session::connected() {
     hello.peer_association = association_.peer_number();
     hello.attempt = ++attempt_;
     hello.received = connection_.received();
-    if (!greeting_.begin(candidate_, hello, association_.session_key()) ||
+    if (!greeting_.begin(candidate_, hello, association_.session_key(), rail_.encryption()) ||
         !association_.events().watch(candidate_.descriptor(), *this, EPOLLIN, false)) {
         attempt_failed(ECONNRESET);
         return;
@@ -200,7 +200,7 @@ wire::Answer Session::judge(const wire::Hello& hello) const {
     return stays ? wire::Answer::kYield : wire::Answer::kWelcome;
 }
 
-void Session::accept(const Admission& admission, Socket socket, bool is_new) {
+void Session::accept(const Admission& admission, Stream stream, bool is_new) {
     const wire::Hello& hello = admission.hello;
     drop_attempt();
     if (connection_.is_open()) connection_.hand_over();
@@ -217,21 +217,21 @@ void Session::accept(const Admission& admission, Socket socket, bool is_new) {
     welcome.flags = wire::kCanResume | wire::kResumes;
     welcome.attempt = attempt_;
     trusted_at_ = connection_.received() + 1;
-    if (admission.send(socket, welcome)) {
-        go_on(std::move(socket), is_new);
+    if (admission.send(stream, welcome)) {
+        go_on(std::move(stream), is_new);
     } else {
         broken(ECONNRESET);
     }
 }
 
-void Session::go_on(Socket socket, bool is_new) {
+void Session::go_on(Stream stream, bool is_new) {
     drop_attempt();
     tries_ = turn_ = home_tries_ = 0;
     was_refused_ = false;
     trouble_since_ = ucs::kNever;
     next_question_ = {};
     next_try_ = next_home_ = now() + 2 * kRetry;
-    connection_.resume(std::move(socket), is_new);
+    connection_.resume(std::move(stream), is_new);
     if (is_over_) return;
     const Way before = std::exchange(way_, present());
     is_home_ = way_ == home_;

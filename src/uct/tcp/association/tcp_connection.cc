@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "ucs/log/log.h"
 #include "uct/tcp/association/association.h"
@@ -60,11 +61,17 @@ size_t TcpConnection::room() const {
 
 void TcpConnection::watch(uint32_t events) {
     if (events == events_) return;
-    if (!association_.events().watch(socket_.descriptor(), *this, events, events_ == 0)) {
+    if (!association_.events().watch(stream_.descriptor(), *this, events, events_ == 0)) {
         fail_later(UCS_ERR_NO_MEMORY);
         return;
     }
     events_ = events;
+}
+
+void TcpConnection::watch_as_needed() {
+    // The kernel does not tell of early input: that is read when the connection can be written,
+    // which is at once.
+    watch(EPOLLIN | (wants_output() || has_early_input_ ? EPOLLOUT : 0u));
 }
 
 void TcpConnection::wait_until(State state, ucs::Duration span) {
@@ -99,8 +106,8 @@ void TcpConnection::start() {
         association_.session()->watch();
     }
     int cause = 0;
-    socket_ = course.start(rail.config(), &cause);
-    if (!socket_) {
+    stream_ = Stream(course.start(rail.config(), &cause));
+    if (!stream_) {
         ucs::log_debug("{}: cannot connect to {}: {}", course.from->device().name,
                        course.to.ip.text(), std::strerror(cause));
         fail_later(status_of(cause));
@@ -112,7 +119,7 @@ void TcpConnection::start() {
 
 void TcpConnection::on_connected() {
     Rail& rail = association_.rail();
-    if (const int error = socket_.pending_error(); error != 0) {
+    if (const int error = stream_.pending_error(); error != 0) {
         report_failure(status_of(error));
         return;
     }
@@ -122,7 +129,7 @@ void TcpConnection::on_connected() {
     hello.receiver = listener.id;
     hello.flags = rail.session_flags();
     greeting_ = std::make_unique<Greeting>();
-    if (!greeting_->begin(socket_, hello, rail.key_of(listener.secret))) {
+    if (!greeting_->begin(stream_, hello, rail.key_of(listener.secret), rail.encryption())) {
         retry();
         return;
     }
@@ -131,7 +138,7 @@ void TcpConnection::on_connected() {
 }
 
 void TcpConnection::on_greeting() {
-    switch (greeting_->read(socket_)) {
+    switch (greeting_->read(stream_)) {
         case Greeting::State::kUnderWay:
             break;
         case Greeting::State::kOver:
@@ -202,7 +209,7 @@ void TcpConnection::on_deadline() {
             break;
         case State::kGreeting:
             // The peer's program may be busy for long; its kernel is not.
-            if (socket_.pending_error() == 0 && !is_silent(socket_)) {
+            if (stream_.pending_error() == 0 && !is_silent(stream_.socket())) {
                 wait_until(State::kGreeting, association_.rail().config().conn_timeout);
                 break;
             }
@@ -239,9 +246,10 @@ void TcpConnection::opened(Beginning beginning) {
     greeting_.reset();
     if (TimerHook::is_linked()) TimerHook::unlink();
     // Messages are to be with the kernel, which goes on when their sender makes no progress.
-    if (index_ > 0) limit_send_ahead(socket_, association_.rail().config());
-    segment_ = longest_segment(socket_);
-    watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    if (index_ > 0) limit_send_ahead(stream_.socket(), association_.rail().config());
+    segment_ = longest_segment(stream_.socket());
+    has_early_input_ = stream_.has_unread();
+    watch_as_needed();
     if (beginning != Beginning::kNothing) {
         received_ = 0;
         association_.begin_session(beginning == Beginning::kPeersSession);
@@ -255,7 +263,7 @@ void TcpConnection::opened(Beginning beginning) {
 void TcpConnection::hand_over() {
     // From here on the kernel takes nothing more, so that it acknowledges nothing unread, and what
     // there is to read has an end.
-    socket_.shut_down();
+    stream_.shut_down();
     is_draining_ = true;
     drain();
     is_draining_ = false;
@@ -264,15 +272,15 @@ void TcpConnection::hand_over() {
 
 /** Input that is not complete stays: the next connection brings the rest. */
 void TcpConnection::suspend() {
-    socket_.reset_on_close();
+    stream_.reset_on_close();
     association_.attention().forget_hot(this);
-    socket_.close();
+    stream_.close();
     events_ = 0;
     state_ = State::kMoving;
 }
-void TcpConnection::take(Socket socket, bool is_new, Beginning beginning) {
-    socket_ = std::move(socket);
-    if (!association_.events().watch(socket_.descriptor(), *this, EPOLLIN, is_new)) {
+void TcpConnection::take(Stream stream, bool is_new, Beginning beginning) {
+    stream_ = std::move(stream);
+    if (!association_.events().watch(stream_.descriptor(), *this, EPOLLIN, is_new)) {
         fail_later(UCS_ERR_IO_ERROR);
         return;
     }
@@ -286,9 +294,9 @@ bool TcpConnection::must_yield_to(uint64_t sender) const {
            state_ == State::kFailing || sender < association_.rail().id();
 }
 
-void TcpConnection::adopt(Socket socket, bool is_new, bool resumes) {
+void TcpConnection::adopt(Stream stream, bool is_new, bool resumes) {
     close();
-    take(std::move(socket), is_new, resumes ? Beginning::kPeersSession : Beginning::kNothing);
+    take(std::move(stream), is_new, resumes ? Beginning::kPeersSession : Beginning::kNothing);
 }
 
 unsigned TcpConnection::on_event(uint32_t events) {
@@ -303,7 +311,8 @@ unsigned TcpConnection::on_event(uint32_t events) {
     }
     if (state_ != State::kOpen) return 0;
     unsigned count = 0;
-    if ((events & ~uint32_t{EPOLLOUT}) != 0) count = receive();
+    const bool has_input = (events & ~uint32_t{EPOLLOUT}) != 0;
+    if (std::exchange(has_early_input_, false) || has_input) count = receive();
     if (is_open() && (events & EPOLLOUT) != 0) {
         transmit_queue();
         ++count;
@@ -318,6 +327,10 @@ void TcpConnection::ended(int error) {
         suspend();
         if (!is_draining_) session->broken(error);
         return;
+    }
+    if (error == EBADMSG) {
+        ucs::log_error("{}: what comes from {:016x} is not what was sent: the connection is closed",
+                       association_.rail().device().name, association_.peer());
     }
     ucs::log_debug("{}: connection {} to {:016x} ended: {}", association_.rail().device().name,
                    index_, association_.peer(), error == 0 ? "closed" : std::strerror(error));
@@ -338,6 +351,13 @@ void TcpConnection::drain() {
     while (is_open() && receive() > 0) {
     }
 }
+
+uint64_t TcpConnection::in_doubt() const {
+    const uint64_t bytes = under_way(stream_.socket()) + stream_.backlog();
+    // Nobody can read a record that is not all there.
+    return bytes > 0 && stream_.tls() != nullptr ? bytes + TlsContext::kRecord : bytes;
+}
+
 /** Farewell included. */
 bool TcpConnection::has_all_arrived() const {
     if (leave_sent_ < sizeof(wire::Frame) || has_bytes_under_way()) return false;
@@ -350,33 +370,34 @@ bool TcpConnection::lingers() {
     constexpr int kMostReads = 64;
     for (int i = 0; i < kMostReads && is_open() && receive() > 0; ++i) {
     }
-    if (is_open() && (!queue_.empty() || is_replaying())) transmit_queue();
+    if (is_open() && wants_output()) transmit_queue();
     if (!is_open()) return state_ == State::kMoving;
-    if (!queue_.empty() || is_replaying()) return true;
+    if (wants_output()) return true;
     wire::Frame farewell{0, wire::FrameType::kLeave, 0, wire::kMark};
     if (leave_sent_ < sizeof(farewell)) {
         const iovec rest{reinterpret_cast<std::byte*>(&farewell) + leave_sent_,
                          sizeof(farewell) - leave_sent_};
         leave_sent_ += static_cast<uint8_t>(transmit({&rest, 1}));
-        if (leave_sent_ < sizeof(farewell)) return true;
+        if (leave_sent_ < sizeof(farewell) || !stream_.flush()) return true;
     }
     end_output();
     // Sent is not enough: what the peer sends to a closed socket would throw it away.
     return !has_all_arrived();
 }
 void TcpConnection::drop_if_silent(ucs::Time now, ucs::Duration patience) {
-    if (is_open() && silence_.lasts(Unanswered::of(socket_), now, patience)) ended(ETIMEDOUT);
+    if (is_open() && silence_.lasts(Unanswered::of(stream_.socket()), now, patience))
+        ended(ETIMEDOUT);
 }
 
 void TcpConnection::abort() {
-    socket_.reset_on_close();
+    stream_.reset_on_close();
     close();
 }
 
 void TcpConnection::close() {
     state_ = State::kIdle;
     association_.attention().forget_hot(this);
-    socket_.close();  // leaves the epoll set by itself
+    stream_.close();  // leaves the epoll set by itself
     events_ = 0;
     drop_buffer();
     payload_ = {};

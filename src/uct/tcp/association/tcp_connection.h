@@ -11,6 +11,7 @@
 #include "uct/tcp/events/event_loop.h"
 #include "uct/tcp/network/greeting.h"
 #include "uct/tcp/network/options.h"
+#include "uct/tcp/network/stream.h"
 #include "uct/tcp/queues/output_queue.h"
 #include "uct/tcp/queues/receive_pool.h"
 #include "uct/tcp/wire/format.h"
@@ -48,13 +49,11 @@ class TcpConnection final : public EventTarget, public Timer {
     State state() const { return state_; }
     bool is_open() const { return state_ == State::kOpen; }
     unsigned index() const { return index_; }
-    const Socket& socket() const { return socket_; }
+    const Socket& socket() const { return stream_.socket(); }
     OutputQueue& queue() { return queue_; }
     bool has_room() const { return room() > 0; }
     /** Has the kernel all that it was ever to have? */
-    bool is_settled() const {
-        return queue_.empty() && state_ != State::kMoving && !is_replaying();
-    }
+    bool is_settled() const { return !wants_output() && state_ != State::kMoving; }
     /** How many operations may still wait here. */
     size_t room() const;
 
@@ -87,7 +86,7 @@ class TcpConnection final : public EventTarget, public Timer {
      * @param is_new   this interface does not watch the socket yet
      * @param resumes  a session begins
      */
-    void adopt(Socket socket, bool is_new, bool resumes);
+    void adopt(Stream stream, bool is_new, bool resumes);
     bool must_yield_to(uint64_t sender) const;
     /** Everything that the peer still sent before it closed. */
     void drain();
@@ -99,8 +98,8 @@ class TcpConnection final : public EventTarget, public Timer {
     /** Read to the end what the connection has brought; nothing comes from it any more. */
     void hand_over();
     /** The session goes on here. */
-    void resume(Socket socket, bool is_new) {
-        take(std::move(socket), is_new, Beginning::kNothing);
+    void resume(Stream stream, bool is_new) {
+        take(std::move(stream), is_new, Beginning::kNothing);
     }
     /** What waits is of no use any more. */
     void take_output(OutputList& taken) { queue_.take_all(taken); }
@@ -113,7 +112,7 @@ class TcpConnection final : public EventTarget, public Timer {
     bool lingers();
     /** The peer is to see the end behind all that the kernel has. */
     void end_output() {
-        if (is_open()) socket_.finish();
+        if (is_open()) stream_.finish();
     }
     /** The queue got something from elsewhere. */
     void want_output();
@@ -124,7 +123,9 @@ class TcpConnection final : public EventTarget, public Timer {
     /** Give the connection up if the other end's kernel has not answered for too long. */
     void drop_if_silent(ucs::Time now, ucs::Duration patience);
     /** Has the other end's kernel not got all that this one's was given? */
-    bool has_bytes_under_way() const { return is_open() && under_way(socket_) > 0; }
+    bool has_bytes_under_way() const { return is_open() && in_doubt() > 0; }
+    /** So many of the last bytes that were sent may not be with the other end's kernel. */
+    uint64_t in_doubt() const;
 
   private:
     /** Payload of a put or a get reply on its way to its place. */
@@ -151,19 +152,23 @@ class TcpConnection final : public EventTarget, public Timer {
     /** What begins with a connection that stands. */
     enum class Beginning : uint8_t { kNothing, kOwnSession, kPeersSession };
     void opened(Beginning beginning);
-    void take(Socket socket, bool is_new, Beginning beginning);
+    void take(Stream stream, bool is_new, Beginning beginning);
     void suspend();
     bool is_replaying() const;
     bool replay();
     void watch(uint32_t events);
+    void watch_as_needed();
     bool has_all_arrived() const;
+    bool wants_output() const { return !queue_.empty() || stream_.backlog() > 0 || is_replaying(); }
     size_t transmit(std::span<const iovec> pieces);
+    ssize_t encrypt(std::span<const iovec> pieces);
     void transmit_queue();
     /** There was no memory for something that the peer is to get: the association ends soon. */
     void output_lost();
     void drop_unreadable();
     void drop_payload();
 
+    bool must_read_on();
     ssize_t read_some(bool* full);
     ssize_t read_in_place(bool* full);
     bool prepare_buffer(uint64_t ahead, size_t* limit);
@@ -188,15 +193,16 @@ class TcpConnection final : public EventTarget, public Timer {
     bool was_open_ = false;         //!< since it was last begun
     bool has_lost_output_ = false;  //!< for lack of memory: no other connection can make up for it
     bool is_draining_ = false;
-    bool has_faulted_ = false;     //!< the kernel could not read what was to be sent
-    bool is_interrupted_ = false;  //!< a handler has thrown: more may have come with its message
-    uint8_t leave_sent_ = 0;       //!< bytes of the farewell
+    bool has_early_input_ = false;  //!< decrypted together with the welcome
+    bool has_faulted_ = false;      //!< the kernel could not read what was to be sent
+    bool is_interrupted_ = false;   //!< a handler has thrown: more may have come with its message
+    uint8_t leave_sent_ = 0;        //!< bytes of the farewell
     uint16_t attempts_ = 0;
     uint32_t events_ = 0;
     ucs_status_t failure_ = UCS_OK;
     uint64_t received_ = 0;
     Silence silence_;
-    Socket socket_;
+    Stream stream_;
     OutputQueue queue_;
 
     ReceiveBuffer* input_ = nullptr;

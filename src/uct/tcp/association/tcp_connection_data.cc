@@ -42,12 +42,7 @@ constexpr uint64_t kBulk = 4096;
  */
 size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     association_.attention().on_sent();
-    ssize_t taken;
-    if (pieces.size() == 1) {
-        taken = socket_.send(pieces[0].iov_base, pieces[0].iov_len);
-    } else {
-        taken = socket_.send(pieces);
-    }
+    const ssize_t taken = stream_.tls() == nullptr ? stream_.send(pieces) : encrypt(pieces);
     if (taken <= 0) [[unlikely]] {
         has_faulted_ |= taken < 0 && errno == EFAULT;
         return 0;
@@ -61,6 +56,15 @@ size_t TcpConnection::transmit(std::span<const iovec> pieces) {
     return static_cast<size_t>(taken);
 }
 
+/** What the kernel does not take at once is kept. @return as of Stream::send() */
+ssize_t TcpConnection::encrypt(std::span<const iovec> pieces) {
+    // What waits in the queue may refer to the user's memory.
+    const auto memory = queue_.empty() ? Tls::Memory::kOurs : Tls::Memory::kUsers;
+    const ssize_t taken = stream_.send(pieces, memory);
+    if (stream_.backlog() > 0) want_output();
+    return taken;
+}
+
 bool TcpConnection::is_replaying() const {
     const Session* session = association_.session();
     return index_ == 0 && session != nullptr && session->history().is_replaying();
@@ -72,7 +76,7 @@ bool TcpConnection::replay() {
     while (history.is_replaying()) {
         std::array<iovec, kMaxPieces> pieces;
         const size_t count = history.gather(pieces);
-        const ssize_t taken = socket_.send(std::span(pieces).first(count));
+        const ssize_t taken = stream_.send(std::span(pieces).first(count));
         if (taken <= 0) return false;
         history.replayed(static_cast<size_t>(taken));
     }
@@ -136,7 +140,7 @@ void TcpConnection::send_queued(bool was_empty) {
 }
 
 void TcpConnection::transmit_queue() {
-    if (is_replaying() && !replay()) {
+    if (!stream_.flush() || (is_replaying() && !replay())) {
         watch(EPOLLIN | EPOLLOUT);
         return;
     }
@@ -166,7 +170,7 @@ void TcpConnection::transmit_queue() {
         }
         if (taken < wanted) break;
     }
-    watch(EPOLLIN | (queue_.empty() ? 0u : EPOLLOUT));
+    watch_as_needed();
     if (was_full && has_room()) association_.room_made();
     complete_all(pools, done, UCS_OK);
 }
@@ -206,7 +210,8 @@ unsigned TcpConnection::receive() {
     size_t brought = 0;
     if (std::exchange(is_interrupted_, false)) [[unlikely]]
         count += parse();
-    for (unsigned polls = association_.rail().config().max_poll; polls > 0 && is_open(); --polls) {
+    unsigned polls = association_.rail().config().max_poll;
+    while (is_open()) {
         bool full = false;
         const bool lands = payload_.active && payload_.left > 0 && !payload_.dropped;
         const ssize_t got = lands && buffered() == 0 ? read_in_place(&full) : read_some(&full);
@@ -217,7 +222,11 @@ unsigned TcpConnection::receive() {
         }
         brought += static_cast<size_t>(got);
         count += 1 + parse();
-        if (!full) break;
+        if (full && polls > 1) {
+            --polls;
+        } else if (!must_read_on()) {
+            break;
+        }
     }
     if (count > 0 && is_open()) {
         // The kernel acknowledges more than a segment at once. Whoever holds the socket's lock does
@@ -227,6 +236,13 @@ unsigned TcpConnection::receive() {
                                          payload_.active);
     }
     return count;
+}
+
+/** What has been read and decrypted is handled at once: the kernel does not tell of it. */
+bool TcpConnection::must_read_on() {
+    if (!is_open() || !stream_.has_unread()) return false;
+    stream_.tls()->hold_reading();
+    return true;
 }
 
 /**
@@ -272,7 +288,7 @@ ssize_t TcpConnection::read_some(bool* full) {
         return -1;
     }
     const size_t room = limit - input_end_;
-    const ssize_t got = socket_.receive(input_->data() + input_end_, room);
+    const ssize_t got = stream_.receive(input_->data() + input_end_, room);
     if (got > 0) {
         received_ += static_cast<size_t>(got);
         input_end_ += static_cast<size_t>(got);
@@ -303,7 +319,7 @@ ssize_t TcpConnection::read_in_place(bool* full) {
         } else {
             pieces[count++] = {input_->data() + tail, limit - tail};
             for (size_t i = 0; i < count; ++i) wanted += pieces[i].iov_len;
-            got = socket_.receive(std::span(pieces).first(count));
+            got = stream_.receive(std::span(pieces).first(count), Tls::Memory::kUsers);
         }
     }
     if (got < 0 && errno == EFAULT) drop_payload();

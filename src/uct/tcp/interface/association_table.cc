@@ -156,23 +156,23 @@ std::optional<wire::Key> AssociationTable::key_for(const wire::Hello& hello) con
     return association->session_key();
 }
 
-void AssociationTable::resume(const Admission& admission, Socket socket, bool is_new) {
+void AssociationTable::resume(const Admission& admission, Stream stream, bool is_new) {
     const wire::Hello& hello = admission.hello;
     Association* association = resumed_by(hello);
     Session* session = association == nullptr ? nullptr : association->session();
     const wire::Answer answer = session == nullptr ? wire::Answer::kUnknown : session->judge(hello);
     if (answer == wire::Answer::kWelcome) {
-        session->accept(admission, std::move(socket), is_new);
+        session->accept(admission, std::move(stream), is_new);
     } else {
-        admission.send(socket, Admission::answer(answer));
+        admission.send(stream, Admission::answer(answer));
     }
     look_at_associations();
 }
 
-void AssociationTable::welcome(const Admission& admission, Socket socket, bool is_new) {
+void AssociationTable::welcome(const Admission& admission, Stream stream, bool is_new) {
     const wire::Hello& hello = admission.hello;
     if ((hello.flags & wire::kResumes) != 0) {
-        resume(admission, std::move(socket), is_new);
+        resume(admission, std::move(stream), is_new);
         return;
     }
     if (context_.rail.is_leaving()) return;
@@ -192,16 +192,16 @@ void AssociationTable::welcome(const Admission& admission, Socket socket, bool i
         const bool has_session = association->is_mapped() && !association->is_guest();
         welcome.flags = has_session ? context_.rail.session_flags() : uint8_t{0};
     }
-    const bool sent = admission.send(socket, welcome);
+    const bool sent = admission.send(stream, welcome);
     Session* session =
         association != nullptr && hello.connection == 0 ? association->session() : nullptr;
     if (sent && session != nullptr) {
-        session->begin_again(std::move(socket), is_new);
+        session->begin_again(std::move(stream), is_new);
     } else if (sent && association != nullptr) {
         const bool resumes = hello.connection == 0 && association->is_mapped() &&
                              !association->is_guest() &&
                              context_.rail.keeps_sessions_with(static_cast<uint8_t>(hello.flags));
-        association->connection(hello.connection).adopt(std::move(socket), is_new, resumes);
+        association->connection(hello.connection).adopt(std::move(stream), is_new, resumes);
     }
     look_at_associations();
 }

@@ -35,7 +35,7 @@ class AssociationTable final : public AssociationOwner {
     List::const_iterator end() const { return associations_.end(); }
 
     /** Somebody is of the job: the connection goes to the association that its Hello names. */
-    void welcome(const Admission& admission, Socket socket, bool is_new);
+    void welcome(const Admission& admission, Stream stream, bool is_new);
     /** As Rail::key_for(). */
     std::optional<wire::Key> key_for(const wire::Hello& hello) const;
     /** As GuestHost::invite(). @return UCS_OK: `secret` is what lets the guest in */
@@ -56,7 +56,7 @@ class AssociationTable final : public AssociationOwner {
     Association& make(uint64_t peer, bool mapped);
     wire::Answer answer_to(const wire::Hello& hello);
     Association* resumed_by(const wire::Hello& hello) const;
-    void resume(const Admission& admission, Socket socket, bool is_new);
+    void resume(const Admission& admission, Stream stream, bool is_new);
 
     const AssociationContext context_;
     List associations_;

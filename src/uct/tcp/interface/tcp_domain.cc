@@ -20,9 +20,14 @@ constexpr size_t kKeyLength = sizeof(kKeyMark) + sizeof(uint64_t);
 constexpr double kRegisterOverhead = 0.5e-6;
 
 bool is_sound(const Config& config, std::string* error) {
-    if (config.rx_seg_size >= config.tx_seg_size + 512) return true;
-    *error = "UCX_TCP_RX_SEG_SIZE: expected at least 512 bytes more than UCX_TCP_TX_SEG_SIZE";
-    return false;
+    if (config.rx_seg_size < config.tx_seg_size + 512) {
+        *error = "UCX_TCP_RX_SEG_SIZE: expected at least 512 bytes more than UCX_TCP_TX_SEG_SIZE";
+    } else if (config.encrypt && config.job_key.empty()) {
+        *error =
+            "UCX_TCP_ENCRYPT needs UCX_TCP_JOB_KEY, the same in all processes of a job: without it "
+            "nobody knows with whom data is shared (openssl rand -hex 16 makes one)";
+    }
+    return error->empty();
 }
 
 }  // namespace

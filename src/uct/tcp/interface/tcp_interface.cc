@@ -28,6 +28,13 @@ ucs_status_t TcpInterface::open(RegionTable& regions, const NetworkDevice& devic
         ucs::log_error("{}: no event descriptor: raise the limit of open files", device.name);
         return UCS_ERR_IO_ERROR;
     }
+    if (made->encryption() != nullptr && !made->encryption()->is_ready()) {
+        ucs::log_error(
+            "{}: UCX_TCP_ENCRYPT: OpenSSL offers no TLS 1.3 with AES here, or there is "
+            "no memory for it",
+            device.name);
+        return UCS_ERR_NO_MEMORY;
+    }
     if (const ucs_status_t status = made->listener_.open(); status != UCS_OK) return status;
     Carrier& carrier = made->carrier();
     if (carrier.open()) made->events_.watch(carrier.socket(), carrier, EPOLLIN, true);

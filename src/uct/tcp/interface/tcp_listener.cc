@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/interface/tcp_listener.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string_view>
+#include <utility>
 
 #include "ucs/log/log.h"
 #include "uct/tcp/network/options.h"
@@ -15,6 +18,7 @@ namespace uct::tcp {
 
 namespace {
 
+constexpr std::string_view kLeft = "it left without a word";
 constexpr int kAcceptsPerTurn = 16;
 constexpr ucs::Duration kPause = std::chrono::milliseconds(100);
 constexpr ucs::Duration kBetweenComplaints = std::chrono::seconds(10);
@@ -23,24 +27,29 @@ constexpr ucs::Duration kBetweenComplaints = std::chrono::seconds(10);
 
 unsigned Handshake::on_event(uint32_t events) {
     if (is_over()) return 0;
-    const bool proves = challenge_.has_value();
-    auto* bytes = proves ? proof_.data() : reinterpret_cast<std::byte*>(&hello_);
-    const size_t length = proves ? sizeof(proof_) : sizeof(hello_);
-    const ssize_t got = socket_.receive(bytes + received_, length - received_);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-    received_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
     try {
-        if (got <= 0) {
-            refuse("it left without a word");
-        } else if (proves) {
-            if (received_ == length) on_proof();
-        } else {
-            on_hello();
-        }
+        admission_ ? negotiate() : hear();
     } catch (const std::bad_alloc&) {
         if (!is_over()) refuse("there is no memory for it");
     }
     return 1;
+}
+
+/** Hello, and the proof. */
+void Handshake::hear() {
+    const bool proves = challenge_.has_value();
+    auto* bytes = proves ? proof_.data() : reinterpret_cast<std::byte*>(&hello_);
+    const size_t length = proves ? sizeof(proof_) : sizeof(hello_);
+    const ssize_t got = stream_.receive(bytes + received_, length - received_);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    received_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    if (got <= 0) {
+        refuse(kLeft);
+    } else if (!proves) {
+        on_hello();
+    } else if (received_ == length) {
+        on_proof();
+    }
 }
 
 void Handshake::on_hello() {
@@ -52,7 +61,11 @@ void Handshake::on_hello() {
     const uint16_t version = wire::common_version(hello_.version, hello_.oldest);
     if (version == 0) {
         send_challenge(wire::kVersion, wire::Answer::kOtherVersion);
-        listener_.note_other_version(socket_.peer(), hello_);
+        listener_.note_mismatch(
+            stream_.peer(),
+            fmt::format("speaks versions {} to {} of the protocol and this library {} to {}: it is "
+                        "refused; use one version of the library everywhere",
+                        hello_.oldest, hello_.version, wire::kOldestVersion, wire::kVersion));
         refuse("it has another version");
         return;
     }
@@ -62,8 +75,18 @@ void Handshake::on_hello() {
     } else if (hello_.sender == 0 || hello_.association == 0 ||
                hello_.connection >= wire::kMaxConnections) {
         refuse("its greeting is malformed");
+    } else if (const bool encrypts = (hello_.flags & wire::kEncrypts) != 0;
+               encrypts != (listener_.rail().encryption() != nullptr)) {
+        send_challenge(version, encrypts ? wire::Answer::kInClear : wire::Answer::kEncrypted);
+        listener_.note_mismatch(
+            stream_.peer(),
+            fmt::format("{} and this worker {}: it is refused; UCX_TCP_ENCRYPT must be the same "
+                        "everywhere",
+                        encrypts ? "encrypts" : "does not encrypt",
+                        encrypts ? "does not" : "does"));
+        refuse("one end alone encrypts");
     } else if (!send_challenge(version, wire::Answer::kProve)) {
-        refuse("it left without a word");
+        refuse(kLeft);
     }
     received_ = 0;
 }
@@ -75,14 +98,14 @@ bool Handshake::send_challenge(uint16_t version, wire::Answer answer) {
     challenge_->oldest = wire::kOldestVersion;
     challenge_->answer = answer;
     challenge_->nonce = ucs::net::new_nonce();
-    return socket_.send(&*challenge_, sizeof(*challenge_)) == sizeof(*challenge_);
+    return stream_.say(*challenge_);
 }
 
 /** Whoever it is: without a seal. */
 void Handshake::reply(wire::Answer answer) {
     wire::Welcome welcome = Admission::answer(answer);
     welcome.version = challenge_->version;
-    [[maybe_unused]] const ssize_t sent = socket_.send(&welcome, sizeof(welcome));
+    stream_.say(welcome);
 }
 
 void Handshake::on_proof() {
@@ -99,24 +122,64 @@ void Handshake::on_proof() {
         refuse("it knows of a session that is over");
         return;
     }
-    const wire::Key& key = *known;
-    if (!ucs::net::are_equal(proof_, wire::client_proof(key, hello_, *challenge_))) {
+    if (!ucs::net::are_equal(proof_, wire::client_proof(*known, hello_, *challenge_))) {
         reply(wire::Answer::kNoProof);
         refuse("it does not know this worker's secret, or has another UCX_TCP_JOB_KEY");
         return;
     }
+    admission_.emplace(*known, hello_, *challenge_);
+    if (own.encryption() != nullptr) {
+        encrypt(own.encryption());
+    } else {
+        admit();
+    }
+}
+
+void Handshake::encrypt(std::shared_ptr<TlsContext> encryption) {
+    if (!admission_->send(stream_, Admission::answer(wire::Answer::kEncrypt))) {
+        refuse(kLeft);
+    } else if (!stream_.encrypt(std::move(encryption), Tls::Side::kListens,
+                                admission_->encryption_key())) {
+        refuse("there is no memory for its encryption");
+    }
+}
+
+void Handshake::negotiate() {
+    switch (stream_.tls()->negotiate()) {
+        case Tls::State::kUnderWay:
+            break;
+        case Tls::State::kStands:
+            admit();
+            break;
+        case Tls::State::kBroken:
+            refuse(kLeft);
+            break;
+        case Tls::State::kRefused:
+            refuse(fmt::format("no encryption is agreed on ({})", stream_.tls()->reason()));
+            break;
+    }
+}
+
+/** By the interface that it asks for. */
+void Handshake::admit() {
+    Rail& own = listener_.rail();
+    Rail* const receiver = own.relative(hello_.receiver);
+    if (receiver == nullptr) {
+        refuse("it does not know this worker's address");
+        return;
+    }
     const bool is_new = receiver != &own;
-    if (is_new) listener_.events().stop_watching(socket_.descriptor());
-    receiver->welcome({key, hello_, *challenge_}, std::move(socket_), is_new);
+    if (is_new) listener_.events().stop_watching(stream_.descriptor());
+    receiver->welcome(*admission_, std::move(stream_), is_new);
     refuse("");
 }
 
-void Handshake::refuse(const char* why) {
-    if (socket_) {
-        const SocketAddress peer = socket_.peer();
+void Handshake::refuse(std::string_view why) {
+    if (stream_) {
+        const SocketAddress peer = stream_.peer();
         ucs::log_diag("{}: {} is refused: {}", listener_.rail().device().name,
                       peer.is_known() ? peer.ip().text() : "somebody", why);
-        socket_.close();
+        stream_.close();
     }
     listener_.note_over();
 }
@@ -215,15 +278,12 @@ void TcpListener::on_deadline(ucs::Time now) {
     }
 }
 
-void TcpListener::note_other_version(const SocketAddress& peer, const wire::Hello& hello) {
+void TcpListener::note_mismatch(const SocketAddress& peer, const std::string& what) {
     // Once: who asks again is told the same.
-    const auto level = has_told_version_ ? ucs::LogLevel::kDiag : ucs::LogLevel::kWarn;
-    has_told_version_ = true;
-    ucs::log(level,
-             "{}: {} speaks versions {} to {} of the protocol and this library {} to {}: it is "
-             "refused; use one version of the library everywhere",
-             rail_.device().name, peer.is_known() ? peer.ip().text() : "somebody", hello.oldest,
-             hello.version, wire::kOldestVersion, wire::kVersion);
+    const auto level = has_told_mismatch_ ? ucs::LogLevel::kDiag : ucs::LogLevel::kWarn;
+    has_told_mismatch_ = true;
+    ucs::log(level, "{}: {} {}", rail_.device().name,
+             peer.is_known() ? peer.ip().text() : "somebody", what);
 }
 
 void TcpListener::note_over() {

@@ -4,7 +4,11 @@
 #include <boost/intrusive/list.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "ucs/sys/time.h"
 #include "uct/tcp/events/event_loop.h"
@@ -21,28 +25,33 @@ class Handshake final : public EventTarget,
                             boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
   public:
     Handshake(TcpListener& listener, Socket socket, ucs::Time deadline)
-        : listener_(listener), socket_(std::move(socket)), deadline_(deadline) {}
+        : listener_(listener), stream_(std::move(socket)), deadline_(deadline) {}
 
     unsigned on_event(uint32_t events) override;
     ucs::Time deadline() const { return deadline_; }
-    int descriptor() const { return socket_.descriptor(); }
-    bool is_over() const { return !socket_; }
+    int descriptor() const { return stream_.descriptor(); }
+    bool is_over() const { return !stream_; }
     /** Over, whatever became of it; closes the socket if it is still here. */
-    void refuse(const char* why);
+    void refuse(std::string_view why);
 
   private:
+    void hear();
     void on_hello();
     bool send_challenge(uint16_t version, wire::Answer answer);
     void reply(wire::Answer answer);
     void on_proof();
+    void encrypt(std::shared_ptr<TlsContext> encryption);
+    void negotiate();
+    void admit();
 
     TcpListener& listener_;
-    Socket socket_;
+    Stream stream_;
     ucs::Time deadline_;
     size_t received_ = 0;  //!< of the message that is due
     wire::Hello hello_{};
     std::optional<wire::Challenge> challenge_;  //!< once it was sent
     wire::Proof proof_{};
+    std::optional<Admission> admission_;  //!< once it has proved to be of the job
 };
 
 /**
@@ -67,7 +76,8 @@ class TcpListener final : public EventTarget {
     /** Free those that are over; between batches of events. */
     void reap();
     void note_over();
-    void note_other_version(const SocketAddress& peer, const wire::Hello& hello);
+    /** A peer is refused, as it is set up otherwise. @param what  in one line */
+    void note_mismatch(const SocketAddress& peer, const std::string& what);
     Rail& rail() const { return rail_; }
     EventLoop& events() const { return events_; }
     /** Those who have yet to prove themselves. */
@@ -82,7 +92,7 @@ class TcpListener final : public EventTarget {
     Socket socket_;
     uint16_t port_ = 0;
     bool has_over_ = false;
-    bool has_told_version_ = false;
+    bool has_told_mismatch_ = false;
     ucs::Time resume_at_ = ucs::kNever;
     ucs::Time next_complaint_{};
     // Oldest first, so earliest deadline first.

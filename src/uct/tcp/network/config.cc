@@ -91,6 +91,9 @@ constexpr ucs::config::Field<C> kFields[] = {
                        "A word that all processes of a job share, asked for besides the secret "
                        "that each worker address carries. It never travels; as long as `openssl "
                        "rand -hex 16` makes it, it cannot be guessed either."),
+    field<&C::encrypt>("ENCRYPT", "n",
+                       "Encrypt connections (TLS 1.3), the same in all processes of a job. Needs "
+                       "UCX_TCP_JOB_KEY, which proves who the other end is."),
 };
 
 const ucs::config::Table<C> table("tcp transport", {"TCP_"}, kFields);

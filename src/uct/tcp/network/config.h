@@ -41,6 +41,7 @@ struct Config {
     ucs::Duration hello_timeout;
     unsigned max_handshakes;
     std::string job_key;
+    bool encrypt;
 };
 
 const ucs::config::Table<Config>& config_table();

@@ -8,19 +8,29 @@
 
 namespace uct::tcp {
 
-bool Greeting::begin(ucs::net::Socket& socket, const wire::Hello& hello, const wire::Key& key) {
+namespace {
+
+constexpr const char* kNotEncrypted =
+    "this worker encrypts and it does not: UCX_TCP_ENCRYPT must be the same everywhere";
+
+}  // namespace
+
+bool Greeting::begin(Stream& stream, const wire::Hello& hello, const wire::Key& key,
+                     std::shared_ptr<TlsContext> encryption) {
     key_ = key;
     hello_ = hello;
     hello_.nonce = ucs::net::new_nonce();
-    has_proved_ = false;
+    encryption_ = std::move(encryption);
+    if (encryption_ != nullptr) hello_.flags |= wire::kEncrypts;
+    due_ = Due::kChallenge;
     received_ = 0;
-    return socket.send(&hello_, sizeof(hello_)) == sizeof(hello_);
+    return stream.say(hello_);
 }
 
 /** @return false unless the message is all here; then what is to be said of it */
-bool Greeting::receive(ucs::net::Socket& socket, void* message, size_t length, State* state) {
+bool Greeting::receive(Stream& stream, void* message, size_t length, State* state) {
     const ssize_t got =
-        socket.receive(static_cast<std::byte*>(message) + received_, length - received_);
+        stream.receive(static_cast<std::byte*>(message) + received_, length - received_);
     if (got == 0) errno = 0;
     *state = State::kUnderWay;
     if (got <= 0) {
@@ -38,8 +48,14 @@ Greeting::State Greeting::refused(std::string reason) {
     return State::kRefused;
 }
 
-Greeting::State Greeting::challenged(ucs::net::Socket& socket) {
+Greeting::State Greeting::challenged(Stream& stream) {
     if (challenge_.magic != wire::kMagic) return refused("it speaks another protocol");
+    if (challenge_.answer == wire::Answer::kEncrypted) {
+        return refused(
+            "it encrypts and this worker does not: UCX_TCP_ENCRYPT must be the same "
+            "everywhere");
+    }
+    if (challenge_.answer == wire::Answer::kInClear) return refused(kNotEncrypted);
     if (challenge_.answer != wire::Answer::kProve ||
         wire::common_version(challenge_.version, challenge_.oldest) != challenge_.version) {
         return refused(fmt::format(
@@ -48,11 +64,36 @@ Greeting::State Greeting::challenged(ucs::net::Socket& socket) {
             challenge_.oldest, challenge_.version, wire::kOldestVersion, wire::kVersion));
     }
     const wire::Proof proof = wire::client_proof(key_, hello_, challenge_);
-    has_proved_ = true;
-    return socket.send(&proof, sizeof(proof)) == sizeof(proof) ? State::kUnderWay : State::kBroken;
+    due_ = Due::kWelcome;
+    return stream.say(proof) ? State::kUnderWay : State::kBroken;
 }
 
-Greeting::State Greeting::welcomed() {
+Greeting::State Greeting::encrypt(Stream& stream) {
+    due_ = Due::kTls;
+    const wire::Key key = wire::encryption_key(key_, hello_, challenge_);
+    if (!stream.encrypt(encryption_, Tls::Side::kConnects, key)) {
+        errno = ENOMEM;
+        return State::kBroken;
+    }
+    return negotiate(stream);
+}
+
+Greeting::State Greeting::negotiate(Stream& stream) {
+    switch (stream.tls()->negotiate()) {
+        case Tls::State::kUnderWay:
+            return State::kUnderWay;
+        case Tls::State::kStands:
+            due_ = Due::kWelcome;
+            return read(stream);  // it may have come together with the end of the handshake
+        case Tls::State::kRefused:
+            return refused(fmt::format("no encryption is agreed on ({})", stream.tls()->reason()));
+        case Tls::State::kBroken:
+            break;
+    }
+    return State::kBroken;
+}
+
+Greeting::State Greeting::welcomed(Stream& stream) {
     if (welcome_.magic != wire::kMagic || welcome_.version != challenge_.version) {
         return refused("it breaks the protocol");
     }
@@ -68,17 +109,25 @@ Greeting::State Greeting::welcomed() {
                              wire::server_proof(key_, hello_, challenge_, welcome_))) {
         return refused("it cannot prove to be of this job");
     }
+    const bool is_encrypted = stream.tls() != nullptr;
+    if (encryption_ != nullptr && !is_encrypted) {
+        return welcome_.answer == wire::Answer::kEncrypt ? encrypt(stream) : refused(kNotEncrypted);
+    }
     return State::kOver;
 }
 
-Greeting::State Greeting::read(ucs::net::Socket& socket) {
+Greeting::State Greeting::read(Stream& stream) {
     State state;
-    if (!has_proved_) {
-        if (!receive(socket, &challenge_, sizeof(challenge_), &state)) return state;
-        return challenged(socket);
+    switch (due_) {
+        case Due::kChallenge:
+            return receive(stream, &challenge_, sizeof(challenge_), &state) ? challenged(stream)
+                                                                            : state;
+        case Due::kTls:
+            return negotiate(stream);
+        case Due::kWelcome:
+            break;
     }
-    if (!receive(socket, &welcome_, sizeof(welcome_), &state)) return state;
-    return welcomed();
+    return receive(stream, &welcome_, sizeof(welcome_), &state) ? welcomed(stream) : state;
 }
 
 }  // namespace uct::tcp

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "ucs/net/socket.h"
+#include "uct/tcp/network/stream.h"
 #include "uct/tcp/wire/proof.h"
 
 namespace uct::tcp {
@@ -25,13 +26,14 @@ class Admission {
         return welcome;
     }
     /** @return false if the connection is gone */
-    bool send(ucs::net::Socket& socket, wire::Welcome welcome) const {
+    bool send(Stream& stream, wire::Welcome welcome) const {
         welcome.version = challenge_.version;
         welcome.seal = wire::server_proof(key_, hello, challenge_, welcome);
-        return socket.send(&welcome, sizeof(welcome)) == sizeof(welcome);
+        return stream.say(welcome);
     }
 
     wire::Key session_key() const { return wire::session_key(key_, hello, challenge_); }
+    wire::Key encryption_key() const { return wire::encryption_key(key_, hello, challenge_); }
 
   private:
     const wire::Key key_;
@@ -39,13 +41,14 @@ class Admission {
 };
 
 /**
- * The handshake of who connects: Hello, and a proof when the Challenge has come; then a Welcome
- * that proves to be the listener's.
+ * The handshake of who connects: Hello, and a proof when the Challenge has come; then, if it is to
+ * be encrypted, that of TLS; then a Welcome that proves to be the listener's.
  */
 class Greeting {
   public:
-    /** Begin. @return false if the connection is gone */
-    bool begin(ucs::net::Socket& socket, const wire::Hello& hello, const wire::Key& key);
+    /** Begin. @param encryption  null: in clear. @return false if the connection is gone */
+    bool begin(Stream& stream, const wire::Hello& hello, const wire::Key& key,
+               std::shared_ptr<TlsContext> encryption);
 
     enum class State : uint8_t {
         kUnderWay,
@@ -54,23 +57,28 @@ class Greeting {
         kRefused,  //!< the ends do not belong together: reason() says why
     };
     /** Something can be read. */
-    State read(ucs::net::Socket& socket);
+    State read(Stream& stream);
 
     const wire::Welcome& welcome() const { return welcome_; }
     wire::Key session_key() const { return wire::session_key(key_, hello_, challenge_); }
     const std::string& reason() const { return reason_; }
 
   private:
-    bool receive(ucs::net::Socket& socket, void* message, size_t length, State* state);
+    enum class Due : uint8_t { kChallenge, kWelcome, kTls };
+
+    bool receive(Stream& stream, void* message, size_t length, State* state);
     State refused(std::string reason);
-    State challenged(ucs::net::Socket& socket);
-    State welcomed();
+    State challenged(Stream& stream);
+    State encrypt(Stream& stream);
+    State negotiate(Stream& stream);
+    State welcomed(Stream& stream);
 
     wire::Key key_{};
     wire::Hello hello_{};
     wire::Challenge challenge_{};
     wire::Welcome welcome_{};
-    bool has_proved_ = false;
+    std::shared_ptr<TlsContext> encryption_;
+    Due due_ = Due::kChallenge;
     size_t received_ = 0;  //!< of the message that is due
     std::string reason_;
 };

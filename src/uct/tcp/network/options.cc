@@ -17,7 +17,7 @@
 namespace uct::tcp {
 namespace {
 
-void set(Socket& socket, int level, int option, int value, const char* name) {
+void set(const Socket& socket, int level, int option, int value, const char* name) {
     if (!socket.set_option(level, option, value)) {
         ucs::log_debug("socket option {} = {}: {}", name, value, std::strerror(errno));
     }
@@ -31,7 +31,7 @@ int whole_seconds(ucs::Duration span) {
     return static_cast<int>(seconds.count());
 }
 
-void set_keep_alive(Socket& socket, const Config& config) {
+void set_keep_alive(const Socket& socket, const Config& config) {
     if (config.keepidle == ucs::kForever) return;
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(config.keepidle), "TCP_KEEPIDLE");
@@ -57,12 +57,12 @@ ucs::Duration user_timeout(const Config& config) {
     return config.keepidle + config.keepintvl * config.keepcnt;
 }
 
-void tune(Socket& socket, const Config& config) {
+void tune(const Socket& socket, const Config& config) {
     if (config.nodelay) set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
     set_keep_alive(socket, config);
 }
 
-void limit_send_ahead(Socket& socket, const Config& config) {
+void limit_send_ahead(const Socket& socket, const Config& config) {
     if (config.send_ahead > INT_MAX) return;
     set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(config.send_ahead),
         "TCP_NOTSENT_LOWAT");

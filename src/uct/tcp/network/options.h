@@ -10,9 +10,9 @@
 namespace uct::tcp {
 
 /** Options of every connection: delay, buffers, keep-alive. What the kernel refuses is logged. */
-void tune(Socket& socket, const Config& config);
+void tune(const Socket& socket, const Config& config);
 /** Of a connection for large transfers: UCX_TCP_SEND_AHEAD. */
-void limit_send_ahead(Socket& socket, const Config& config);
+void limit_send_ahead(const Socket& socket, const Config& config);
 /** Bytes that a connection carries in one packet, at most. */
 size_t longest_segment(const Socket& socket);
 

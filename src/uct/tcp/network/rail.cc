@@ -34,6 +34,7 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
       place_(network_namespace_id()),
       max_message_(ucs::align_up(size_t{config.rx_seg_size}, wire::kAlignment) -
                    sizeof(wire::Frame)),
+      encryption_(config.encrypt ? std::make_shared<TlsContext>() : nullptr),
       carrier_(device_),
       family_(shared_by_worker<Family>(params.am_table)) {
     address_.id = nonzero_id();

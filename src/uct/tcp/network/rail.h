@@ -78,6 +78,8 @@ class Rail {
     void set_port(uint16_t port) { address_.port = port; }
     const ListenerAddress& listener_address() const { return address_; }
     DeviceAddress device_address() const { return {device_.address, device_.loopback, place_}; }
+    /** Null: connections are in clear. */
+    const std::shared_ptr<TlsContext>& encryption() const { return encryption_; }
     /** The longest message, without its frame header. */
     size_t max_message() const { return max_message_; }
 
@@ -103,7 +105,7 @@ class Rail {
      * Somebody is of the job: the connection is this one's.
      * @param is_new  another rail has watched the socket so far
      */
-    virtual void welcome(const Admission& admission, Socket socket, bool is_new) = 0;
+    virtual void welcome(const Admission& admission, Stream stream, bool is_new) = 0;
     /** The key that the sender of a Hello is to know. @return nothing: there is no such session */
     virtual std::optional<wire::Key> key_for(const wire::Hello& hello) const = 0;
     /** A device of this worker has lost its link, or has it back. */
@@ -120,6 +122,7 @@ class Rail {
     const InterfaceParams params_;
     const uint64_t place_;
     const size_t max_message_;
+    const std::shared_ptr<TlsContext> encryption_;
     ListenerAddress address_;
     Carrier carrier_;
     bool is_leaving_ = false;

@@ -80,6 +80,7 @@ enum Flag : uint8_t {
     kCanResume = 1,  //!< can carry on a session over another connection
     kManyWays = 2,   //!< and has more than one interface to do so
     kResumes = 4,    //!< does so with this connection
+    kEncrypts = 8,   //!< in Hello: what follows the proof is to be encrypted
 };
 
 enum class Answer : uint8_t {
@@ -92,6 +93,9 @@ enum class Answer : uint8_t {
     kProve = 7,         //!< of a Challenge: a proof is to follow
     kOtherVersion = 8,  //!< of a Challenge: there is no version that both speak
     kNoProof = 9,       //!< the proof is of another key
+    kEncrypted = 10,    //!< of a Challenge: nobody is heard who does not encrypt
+    kInClear = 11,      //!< of a Challenge: the sender does not encrypt
+    kEncrypt = 12,      //!< the proof is good: TLS begins, and the Welcome comes in it
 };
 
 /** The listener's answer to a Hello. It proves nothing yet: strangers learn nothing from it. */

@@ -9,7 +9,8 @@ namespace {
 
 /** Tell the directions apart: no proof can be sent back to who made it. */
 constexpr std::string_view kClient = "swiftlane tcp client", kServer = "swiftlane tcp server";
-constexpr std::string_view kKey = "swiftlane tcp key", kSession = "swiftlane tcp session";
+constexpr std::string_view kKey = "swiftlane tcp key", kSession = "swiftlane tcp session",
+                           kEncryption = "swiftlane tcp tls";
 
 }  // namespace
 
@@ -19,6 +20,10 @@ Key key_of(const Secret& listener, std::string_view job_key) {
 
 Key session_key(const Key& key, const Hello& hello, const Challenge& challenge) {
     return ucs::net::MacWriter(key).add(kSession).add_object(hello).add_object(challenge).end();
+}
+
+Key encryption_key(const Key& key, const Hello& hello, const Challenge& challenge) {
+    return ucs::net::MacWriter(key).add(kEncryption).add_object(hello).add_object(challenge).end();
 }
 
 Proof client_proof(const Key& key, const Hello& hello, const Challenge& challenge) {

@@ -23,6 +23,9 @@ Key key_of(const Secret& listener, std::string_view job_key);
  */
 Key session_key(const Key& key, const Hello& hello, const Challenge& challenge);
 
+/** The same for the encryption of this connection alone. */
+Key encryption_key(const Key& key, const Hello& hello, const Challenge& challenge);
+
 /** Of who connects. */
 Proof client_proof(const Key& key, const Hello& hello, const Challenge& challenge);
 /** Of who listens. @param welcome  without its seal */

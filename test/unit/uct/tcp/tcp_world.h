@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "uct/tcp/interface/tcp_interface.h"
 #include "uct/tcp/network/options.h"
@@ -22,6 +23,14 @@
 
 /** A World over TCP with a look inside, and peers that do not keep to the protocol. */
 namespace uct::test {
+
+/** What all connections need to be encrypted. */
+inline const Settings kEncrypted = {{"TCP_ENCRYPT", "y"}, {"TCP_JOB_KEY", "our common word"}};
+
+inline Settings with(Settings one, const Settings& other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+}
 
 class TcpWorld : public World {
   public:
@@ -187,6 +196,68 @@ class RawPeer {
     tcp::wire::Hello hello_{};
     tcp::wire::Challenge challenge_{};
     static inline uint32_t next_link_ = 1;
+};
+
+/** Somebody listens at a peer's address who is not that peer. Driven by hand. */
+class Impostor {
+  public:
+    explicit Impostor(TcpWorld& world) : world_(world) {
+        EXPECT_EQ(ucs::net::Socket::open(AF_INET, &listener_), UCS_OK);
+        EXPECT_EQ(listener_.bind({world.device(1).ip, 0, 0}), UCS_OK);
+        EXPECT_EQ(listener_.listen(), UCS_OK);
+        address_.resize(tcp::ListenerAddress::kLength);
+        tcp::ListenerAddress where = world.listener(1);
+        where.port = listener_.local().port();
+        where.id ^= 1;
+        where.write(address_);
+    }
+    RemoteAddress address() {
+        RemoteAddress remote = world_.address_of(1);
+        remote.interface = address_;
+        return remote;
+    }
+    template <typename T>
+    T hear() {
+        T value{};
+        size_t got = 0;
+        world_.until([&] {
+            if (!socket_ && listener_.accept(&socket_) != UCS_OK) return false;
+            const ssize_t more =
+                socket_.receive(reinterpret_cast<char*>(&value) + got, sizeof(T) - got);
+            got += more > 0 ? static_cast<size_t>(more) : 0;
+            return got == sizeof(T);
+        });
+        const auto* bytes = reinterpret_cast<const char*>(&value);
+        heard_.append(bytes, got);
+        return value;
+    }
+    template <typename T>
+    void say(const T& value) {
+        EXPECT_EQ(socket_.send(&value, sizeof(value)), ssize_t{sizeof(value)});
+    }
+    tcp::wire::Challenge challenge() const {
+        tcp::wire::Challenge challenge{};
+        challenge.magic = tcp::wire::kMagic;
+        challenge.version = tcp::wire::kVersion;
+        challenge.oldest = tcp::wire::kOldestVersion;
+        challenge.answer = tcp::wire::Answer::kProve;
+        return challenge;
+    }
+    /** Who called has given up, and does not try again. */
+    void expect_given_up() {
+        world_.until([&] { return !world_.peer(0).failures.empty(); });
+        ASSERT_EQ(world_.peer(0).failures.size(), 1u);
+        EXPECT_EQ(world_.peer(0).failures[0].status, UCS_ERR_REJECTED);
+        ucs::net::Socket again;
+        EXPECT_NE(listener_.accept(&again), UCS_OK);
+    }
+    const std::string& heard() const { return heard_; }
+
+  private:
+    TcpWorld& world_;
+    ucs::net::Socket listener_, socket_;
+    std::vector<std::byte> address_;
+    std::string heard_;
 };
 
 }  // namespace uct::test

@@ -219,5 +219,11 @@ TEST(TcpFailoverSoak, NothingIsLostDoubledOrOutOfOrder) {
     for (uint64_t seed = 1; seed <= 12; ++seed) soak(seed, seed % 2 == 0 ? kSessions : kNarrow);
 }
 
+TEST(TcpFailoverSoak, NothingIsLostDoubledOrOutOfOrderWhenItIsEncrypted) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+        soak(seed, with(kEncrypted, seed % 2 == 0 ? kSessions : kNarrow));
+    }
+}
+
 }  // namespace
 }  // namespace uct::test

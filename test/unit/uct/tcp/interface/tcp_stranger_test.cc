@@ -189,68 +189,6 @@ TEST(TcpStrangers, AWelcomeIsBoundToAllThatWasSaid) {
     EXPECT_FALSE(peer.is_sealed(welcome));
 }
 
-/** Somebody listens at a peer's address who is not that peer. @return what it heard */
-class Impostor {
-  public:
-    explicit Impostor(TcpWorld& world) : world_(world) {
-        EXPECT_EQ(ucs::net::Socket::open(AF_INET, &listener_), UCS_OK);
-        EXPECT_EQ(listener_.bind({world.device(1).ip, 0, 0}), UCS_OK);
-        EXPECT_EQ(listener_.listen(), UCS_OK);
-        address_.resize(tcp::ListenerAddress::kLength);
-        tcp::ListenerAddress where = world.listener(1);
-        where.port = listener_.local().port();
-        where.id ^= 1;
-        where.write(address_);
-    }
-    RemoteAddress address() {
-        RemoteAddress remote = world_.address_of(1);
-        remote.interface = address_;
-        return remote;
-    }
-    template <typename T>
-    T hear() {
-        T value{};
-        size_t got = 0;
-        world_.until([&] {
-            if (!socket_ && listener_.accept(&socket_) != UCS_OK) return false;
-            const ssize_t more =
-                socket_.receive(reinterpret_cast<char*>(&value) + got, sizeof(T) - got);
-            got += more > 0 ? static_cast<size_t>(more) : 0;
-            return got == sizeof(T);
-        });
-        const auto* bytes = reinterpret_cast<const char*>(&value);
-        heard_.append(bytes, got);
-        return value;
-    }
-    template <typename T>
-    void say(const T& value) {
-        EXPECT_EQ(socket_.send(&value, sizeof(value)), ssize_t{sizeof(value)});
-    }
-    Challenge challenge() const {
-        Challenge challenge{};
-        challenge.magic = tcp::wire::kMagic;
-        challenge.version = tcp::wire::kVersion;
-        challenge.oldest = tcp::wire::kOldestVersion;
-        challenge.answer = Answer::kProve;
-        return challenge;
-    }
-    /** Who called has given up, and does not try again. */
-    void expect_given_up() {
-        world_.until([&] { return !world_.peer(0).failures.empty(); });
-        ASSERT_EQ(world_.peer(0).failures.size(), 1u);
-        EXPECT_EQ(world_.peer(0).failures[0].status, UCS_ERR_REJECTED);
-        ucs::net::Socket again;
-        EXPECT_NE(listener_.accept(&again), UCS_OK);
-    }
-    const std::string& heard() const { return heard_; }
-
-  private:
-    TcpWorld& world_;
-    ucs::net::Socket listener_, socket_;
-    std::vector<std::byte> address_;
-    std::string heard_;
-};
-
 TEST(TcpStrangers, WhoCannotProveToBeThePeerGetsNothing) {
     ucs::LogCapture log(ucs::LogLevel::kError);
     TcpWorld world(2, {{"TCP_JOB_KEY", "our common word"}});

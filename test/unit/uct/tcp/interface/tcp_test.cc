@@ -223,9 +223,13 @@ class Vanishing {
     MemoryHandle* handle_ = nullptr;
 };
 
-TEST(TcpConnections, MemoryThatIsUnmappedBeforeItIsSentFailsItsEndpointAlone) {
+class TcpUnmappedMemory : public testing::TestWithParam<Settings> {};
+INSTANTIATE_TEST_SUITE_P(All, TcpUnmappedMemory, testing::Values(Settings{}, kEncrypted));
+
+TEST_P(TcpUnmappedMemory, BeforeItIsSentFailsItsEndpointAlone) {
     ucs::LogCapture log(ucs::LogLevel::kError);
-    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    TcpWorld world(2, with(GetParam(),
+                           {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}}));
     Endpoint& careless = world.connect(0, 1);
     Endpoint& other = world.connect(0, 1);
     world.expect_traffic(0, 1);
@@ -255,9 +259,10 @@ TEST(TcpConnections, MemoryThatIsUnmappedBeforeItIsSentFailsItsEndpointAlone) {
     world.expect_traffic(0, 1);
 }
 
-TEST(TcpConnections, MemoryThatIsUnmappedWhileItIsSentEndsTheConnection) {
+TEST_P(TcpUnmappedMemory, WhileItIsSentEndsTheConnection) {
     ucs::LogCapture log(ucs::LogLevel::kError);
-    TcpWorld world(2, {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}});
+    TcpWorld world(2, with(GetParam(),
+                           {{"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}, {"TCP_CONNECTIONS", "1"}}));
     Endpoint& careless = world.connect(0, 1);
     world.expect_traffic(0, 1);
     constexpr size_t kSize = 400 * 1024;
@@ -274,8 +279,8 @@ TEST(TcpConnections, MemoryThatIsUnmappedWhileItIsSentEndsTheConnection) {
     world.expect_traffic(0, 1);
 }
 
-TEST(TcpConnections, MemoryThatIsUnmappedBeforeAnAnswerComesFailsTheRead) {
-    TcpWorld world(2, {{"TCP_CONNECTIONS", "1"}, {"TCP_STRIPE_SIZE", "1m"}});
+TEST_P(TcpUnmappedMemory, BeforeAnAnswerComesFailsTheRead) {
+    TcpWorld world(2, with(GetParam(), {{"TCP_CONNECTIONS", "1"}, {"TCP_STRIPE_SIZE", "1m"}}));
     Endpoint& careless = world.connect(0, 1);
     world.expect_traffic(0, 1);
     constexpr size_t kSize = 400 * 1024;
