@@ -53,7 +53,7 @@ void Session::watch() {
 void Session::begin(bool accepted) {
     was_accepted_ = accepted;
     trusted_at_ = accepted ? 1 : 0;
-    way_ = home_ = present();
+    present_ = home_ = addresses();
     struct {
         wire::Frame frame;
         std::array<wire::Route, wire::kMaxRoutes> list;
@@ -66,7 +66,7 @@ void Session::begin(bool accepted) {
         route.port = member.port();
     };
     add(rail_);
-    for (const Rail* member : rail_.family()) {
+    for (const Rail* member : rail_.rails()) {
         const bool helps = member != &rail_ && !member->device().loopback;
         if (helps && !rail_.device().loopback) add(*member);
     }
@@ -124,7 +124,7 @@ void Session::on_routes(std::span<const std::byte> payload) {
     if (!told.empty()) peers_ = std::move(told);
 }
 
-Way Session::present() const {
+AddressPair Session::addresses() const {
     return {connection_.socket().local().ip(), connection_.socket().peer().ip()};
 }
 
@@ -132,17 +132,17 @@ Way Session::present() const {
 bool Session::is_near(const Course& course) const {
     const NetworkDevice& device = course.from->device();
     return device.address.shares_prefix(course.to.ip, device.prefix) ||
-           Way{device.address, course.to.ip} == home_;
+           AddressPair{device.address, course.to.ip} == home_;
 }
 
 /** The present one first, then those without a router between. */
 std::vector<Session::Course> Session::courses(bool with_present) const {
     std::vector<Course> found;
     const auto add = [&](const DeviceAddress& device, uint16_t port) {
-        for (Rail* member : rail_.family()) {
+        for (Rail* member : rail_.rails()) {
             if (!member->has_carrier() || !member->reaches(device)) continue;
-            const Way way{member->device().address, device.ip};
-            if (way != way_ || with_present) found.push_back({member, device, port});
+            const AddressPair pair{member->device().address, device.ip};
+            if (pair != present_ || with_present) found.push_back({member, device, port});
         }
     };
     for (const Peer& peer : peers_) add(peer.device, peer.port);
@@ -150,7 +150,7 @@ std::vector<Session::Course> Session::courses(bool with_present) const {
         add(association_.target()->device, association_.target()->listener.port);
     }
     std::ranges::stable_sort(found, {}, [this](const Course& course) {
-        if (Way{course.from->device().address, course.to.ip} == way_) return 0;
+        if (AddressPair{course.from->device().address, course.to.ip} == present_) return 0;
         return is_near(course) ? 1 : 2;
     });
     return found;
@@ -212,7 +212,7 @@ void Session::on_carrier(const NetworkDevice& device, bool is_up) {
         turn_ = 0;
         if (phase_ == Phase::kSteady && connection_.is_open()) trouble_since_ = ucs::kNever;
         if (phase_ == Phase::kPausing) set_phase(Phase::kPausing, ucs::Duration(0));
-    } else if (way_.local == device.address) {
+    } else if (present_.local == device.address) {
         suspect("no link");
     } else if (phase_ == Phase::kConnecting && trying_.from->device().index == device.index) {
         attempt_failed(ENETDOWN);

@@ -24,10 +24,10 @@ namespace uct::tcp {
 class TcpConnection;
 class Association;
 
-/** A way between two workers: the addresses of both ends. */
-struct Way {
+/** The addresses of both ends of a connection. */
+struct AddressPair {
     IpAddress local, remote;
-    friend bool operator==(const Way&, const Way&) = default;
+    friend bool operator==(const AddressPair&, const AddressPair&) = default;
 };
 
 /**
@@ -128,7 +128,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     void set_phase(Phase phase, ucs::Duration span);
     bool is_near(const Course& course) const;
     std::vector<Course> courses(bool with_present) const;
-    Way present() const;
+    AddressPair addresses() const;
     void connect(const Course& course);
     /** @return false if there is none */
     bool try_next(bool with_present);
@@ -162,7 +162,7 @@ class Session final : public EventTarget, public Timer, public Watched {
     ucs::Time next_question_{};         //!< to the kernel, what it has got rid of
     ucs::Time next_drop_{};             //!< of connections whose peer's host is gone
     size_t next_trim_ = kTrimStep;
-    Way way_, home_;
+    AddressPair present_, home_;
     Course course_{};
     Course trying_{};
     Stream candidate_;

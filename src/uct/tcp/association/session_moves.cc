@@ -233,21 +233,21 @@ void Session::go_on(Stream stream, bool is_new) {
     next_try_ = next_home_ = now() + 2 * kRetry;
     connection_.resume(std::move(stream), is_new);
     if (is_over_) return;
-    const Way before = std::exchange(way_, present());
-    is_home_ = way_ == home_;
-    const auto member = std::ranges::find(rail_.family(), way_.local,
+    const AddressPair before = std::exchange(present_, addresses());
+    is_home_ = present_ == home_;
+    const auto member = std::ranges::find(rail_.rails(), present_.local,
                                           [](const Rail* each) { return each->device().address; });
     const auto peer =
-        std::ranges::find(peers_, way_.remote, [](const Peer& each) { return each.device.ip; });
-    if (member == rail_.family().end() || peer == peers_.end()) {
+        std::ranges::find(peers_, present_.remote, [](const Peer& each) { return each.device.ip; });
+    if (member == rail_.rails().end() || peer == peers_.end()) {
         course_.from = nullptr;
     } else {
         course_ = {*member, peer->device, peer->port};
     }
     ucs::log_diag("{}: messages to {:016x} go from {} to {} now", rail_.device().name,
-                  association_.peer(), way_.local.text(), way_.remote.text());
+                  association_.peer(), present_.local.text(), present_.remote.text());
     watch();
-    if (way_ != before) association_.drop_bulk();
+    if (present_ != before) association_.drop_bulk();
 }
 
 }  // namespace uct::tcp

@@ -186,7 +186,7 @@ uint64_t TcpInterface::name_of(const RemoteAddress& remote) const {
 unsigned TcpInterface::poll() {
     const unsigned count = events_.poll();
     if (carrier().take_change()) [[unlikely]] {
-        for (Rail* member : family()) member->on_carrier(device(), has_carrier());
+        for (Rail* member : rails()) member->on_carrier(device(), has_carrier());
     }
     return count;
 }

@@ -36,10 +36,10 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
                    sizeof(wire::Frame)),
       encryption_(config.encrypt ? std::make_shared<TlsContext>() : nullptr),
       carrier_(device_),
-      family_(shared_by_worker<Family>(params.am_table)) {
+      rails_(shared_by_worker<RailSet>(params.am_table)) {
     address_.id = nonzero_id();
     address_.secret = {ucs::unique_id(), ucs::unique_id()};
-    family_->members.push_back(this);
+    rails_->members.push_back(this);
 }
 
 Rail::~Rail() {
@@ -47,7 +47,7 @@ Rail::~Rail() {
 }
 
 void Rail::leave_family() {
-    std::erase(family_->members, this);
+    std::erase(rails_->members, this);
 }
 
 bool Rail::reaches(const DeviceAddress& device) const {
@@ -65,15 +65,15 @@ bool Rail::is_on_link(const DeviceAddress& device) const {
 }
 
 Rail* Rail::relative(uint64_t id) const {
-    const auto found = std::ranges::find(family_->members, id, &Rail::id);
-    return found == family_->members.end() ? nullptr : *found;
+    const auto found = std::ranges::find(rails_->members, id, &Rail::id);
+    return found == rails_->members.end() ? nullptr : *found;
 }
 
 uint8_t Rail::session_flags() const {
     using ucs::config::Ternary;
     if (config_.failover == Ternary::kNo) return 0;
     const auto others = std::ranges::count_if(
-        family_->members, [](const Rail* member) { return !member->device().loopback; });
+        rails_->members, [](const Rail* member) { return !member->device().loopback; });
     const bool many = config_.failover == Ternary::kYes || (!device_.loopback && others > 1);
     return many ? wire::kCanResume | wire::kManyWays : wire::kCanResume;
 }

@@ -48,7 +48,7 @@ class Carrier final : public EventTarget {
 class Rail;
 
 /** The rails of one worker, which take each other's place. Used on the worker's thread. */
-struct Family {
+struct RailSet {
     std::vector<Rail*> members;
 };
 
@@ -90,7 +90,7 @@ class Rail {
     bool has_carrier() const { return carrier_.is_up(); }
 
     /** All of this worker. */
-    std::span<Rail* const> family() const { return family_->members; }
+    std::span<Rail* const> rails() const { return rails_->members; }
     /** The one of that id among them, or null. */
     Rail* relative(uint64_t id) const;
     /** wire::Flag of this one. */
@@ -126,7 +126,7 @@ class Rail {
     ListenerAddress address_;
     Carrier carrier_;
     bool is_leaving_ = false;
-    const std::shared_ptr<Family> family_;
+    const std::shared_ptr<RailSet> rails_;
 };
 
 }  // namespace uct::tcp

@@ -160,7 +160,7 @@ TlsContext::TlsContext(uint64_t records_per_key)
 
 // --- between OpenSSL and the socket
 
-struct Tls::Way {
+struct Tls::SocketBio {
     static Tls& of(BIO* way) { return *static_cast<Tls*>(BIO_get_data(way)); }
 
     static int read(BIO* way, char* bytes, int room) {
@@ -252,10 +252,10 @@ std::unique_ptr<Tls> Tls::begin(std::shared_ptr<TlsContext> context, int descrip
                                 const wire::Key& key) {
     const OwnErrors errors;
     std::unique_ptr<Tls> made(new (std::nothrow) Tls(std::move(context), descriptor, key));
-    if (made == nullptr || Way::method() == nullptr) return nullptr;
+    if (made == nullptr || SocketBio::method() == nullptr) return nullptr;
     made->backlog_.reset(new (std::nothrow) std::byte[kBacklog]);
     if (made->backlog_ == nullptr) return nullptr;
-    BIO* const way = BIO_new(Way::method());
+    BIO* const way = BIO_new(SocketBio::method());
     made->connection_.reset(SSL_new(made->context_->get()));
     SSL* const connection = made->connection_.get();
     if (way == nullptr || connection == nullptr) {

@@ -98,7 +98,7 @@ class Tls {
         void operator()(ssl_st* connection) const;
     };
     /** Between OpenSSL and the socket. */
-    struct Way;
+    struct SocketBio;
 
     Tls(std::shared_ptr<TlsContext> context, int descriptor, const wire::Key& key)
         : context_(std::move(context)), descriptor_(descriptor), key_(key) {}
