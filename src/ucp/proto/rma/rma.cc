@@ -21,10 +21,9 @@ void finish_rma(Request& request) {
     if (rma.number) request.endpoint->remote_operation_finished(*rma.number);
 }
 
-bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote,
-                uct::RemoteKey* key) {
-    *key = remote.find(lane.domains);
-    return (lane.attributes.capabilities & any_of) == 0 || *key == uct::kInvalidRemoteKey;
+bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote) {
+    return (lane.attributes.capabilities & any_of) == 0 ||
+           remote.find(lane.domains) == uct::kInvalidRemoteKey;
 }
 
 using bulk::Direction;
@@ -130,18 +129,12 @@ bool has_memory(Request& request, const Lane& lane, uct::MemoryHandle** handle) 
     return *handle != nullptr;
 }
 
-/**
- * By which protocol the rest of the operation goes on the lane.
- * @param remote  a lane that has a key to the memory takes it for host memory
- */
-select::Protocol protocol_of(Request& request, const Lane& lane,
-                             select::RemoteClass remote = select::RemoteClass::kHost) {
+/** By which protocol the rest of the operation goes on the lane. */
+select::Protocol protocol_of(Request& request, const Lane& lane, select::BufferClass buffer,
+                             select::RemoteClass remote) {
     const RmaOperation& rma = request.part<RmaOperation>();
-    const auto kind = rma.device_copy != nullptr   ? select::BufferClass::kDevice
-                      : rma.user_memory != nullptr ? select::BufferClass::kRegistered
-                                                   : select::BufferClass::kContiguous;
-    return request.endpoint->protocols(lane).find(traits_of(rma.direction).operation, kind, remote,
-                                                  rma.length - rma.offset);
+    return request.endpoint->protocols(lane).find(traits_of(rma.direction).operation, buffer,
+                                                  remote, rma.length - rma.offset);
 }
 
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
@@ -175,29 +168,31 @@ ucs_status_t post_copy(Request& request, const Lane& lane, std::byte* data, size
 }
 
 ucs_status_t post_rma(Request& request, const Lane& lane) {
+    using select::Protocol;
     RmaOperation& rma = request.part<RmaOperation>();
     const DirectionTraits& traits = traits_of(rma.direction);
-    uct::RemoteKey key;
-    if (lane_lacks(lane, traits.any, *rma.remote, &key)) {
+    const uct::RemoteKey key = rma.remote->find(lane.domains);
+    const auto buffer = rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                   : select::BufferClass::kContiguous;
+    const Protocol protocol = protocol_of(request, lane, buffer, select::RemoteClass::kHost);
+    if (key == uct::kInvalidRemoteKey || protocol == Protocol::kByMessages) {
         emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
-    const select::Protocol protocol = protocol_of(request, lane);
-    const bool is_bulk = protocol == select::Protocol::kBulk;
-    if (is_bulk && start_bulk(request, lane)) return UCS_OK;
+    if (protocol == Protocol::kBulk && start_bulk(request, lane)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.*traits.limits;
     std::byte* data = rma.buffer + rma.offset;
     const uint64_t address = rma.address + rma.offset;
     size_t length = rma.length - rma.offset;
-    const bool has_short = rma.direction == Direction::kPut && (capabilities & uct::kPutShort) != 0;
     const bool can_copy = (capabilities & traits.copy) != 0;
+    const bool has_short = rma.direction == Direction::kPut && (capabilities & uct::kPutShort) != 0;
     uct::MemoryHandle* handle = nullptr;
     ucs_status_t status;
-    if (protocol == select::Protocol::kShort && length <= limits.max_short) {
+    if (protocol == Protocol::kShort && length <= limits.max_short) {
         status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
     } else if ((capabilities & traits.zero_copy) != 0 &&
-               (!can_copy || is_bulk || protocol == select::Protocol::kZeroCopy) &&
+               (!can_copy || protocol == Protocol::kZeroCopy || protocol == Protocol::kBulk) &&
                has_memory(request, lane, &handle)) {
         length = std::min(length, limits.max_zcopy);
         status = post_zero_copy(request, lane, {data, length, handle}, address, key);
@@ -232,7 +227,6 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     RmaOperation& rma = request.part<RmaOperation>();
     DirectPath& direct = rma.owner->direct;
     ucs::MemoryExport there = use_exported(*request.endpoint, *rma.remote);
-    if (!rma.remote->covers(rma.address, rma.length)) return UCS_ERR_INVALID_ADDR;
     there.offset += rma.address - rma.remote->header().address;
     const bool is_begun = rma.direction == Direction::kPut
                               ? direct.store(request, there, rma.buffer, rma.length)
@@ -248,15 +242,27 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     return UCS_OK;
 }
 
+/** The key is not for all of it: nothing is written, be it by a device or by messages. */
+ucs_status_t refuse(Request&, const Lane&) {
+    return UCS_ERR_INVALID_ADDR;
+}
+
 /** Memory of a device takes part: the table of protocols has who moves it. */
 [[gnu::noinline]] void begin_of_device(Request& request) {
     const RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.remote->exported() != nullptr && !rma.remote->covers(rma.address, rma.length)) {
+        request.post = refuse;
+        return;
+    }
     const auto remote = rma.remote->exported() != nullptr ? select::RemoteClass::kDescribed
                         : rma.remote->header().memory_type != UCS_MEMORY_TYPE_HOST
                             ? select::RemoteClass::kDevice
                             : select::RemoteClass::kHost;
     const Lane lane = request.endpoint->one_sided_lane();
-    if (protocol_of(request, lane, remote) == select::Protocol::kDirect) {
+    const auto buffer = rma.device_copy != nullptr   ? select::BufferClass::kDevice
+                        : rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                     : select::BufferClass::kContiguous;
+    if (protocol_of(request, lane, buffer, remote) == select::Protocol::kDirect) {
         request.post = post_direct;
     } else {
         emulate_rma(request);
@@ -289,11 +295,9 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     if (rma.device_copy != nullptr)
         request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
     request.cleanup = finish_rma;
-    uct::RemoteKey key;
     if (rma.remote->exported() != nullptr || rma.device_copy != nullptr) {
         begin_of_device(request);
-    } else if (lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote,
-                          &key)) {
+    } else if (lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote)) {
         emulate_rma(request);
     }
     return UCS_OK;
