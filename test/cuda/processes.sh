@@ -15,7 +15,7 @@ process_test sm *
 process_test sm *.Many* UCX_CUDA_STREAM_WRITES=n
 process_test sm *.BetweenAll* UCX_CUDA_DIRECT=n
 process_test sm *.BetweenAll*:*.PutsAndGets*:*.Many*:*.Resident*:*.ZADevice* UCX_CUDA_RESIDENT=y
-process_test tcp *.Many*:*Killed*
+process_test tcp *.Many*:*Killed*:*PastTheEnd*
 stream_process_test sm *
 stream_process_test sm *ToAndFro:*Graphs:*Dies UCX_CUDA_STREAM_WRITES=n
 kernel_process_test sm *

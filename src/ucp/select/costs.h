@@ -42,8 +42,13 @@ struct CostModel {
     CostEntry system_copy{1.0e-6, 1 / 28e9};
     /** A copy between host memory and memory of a device, through pinned host memory. */
     CostEntry staging{7.5e-6, 1 / 16e9};
-    /** A read by a device of memory of another one of its host, from its start to its known end. */
+    /**
+     * A copy by a device from or to memory of another one of its host, from its start to its known
+     * end.
+     */
     CostEntry device_read{8e-6, 1 / 380e9};
+    /** Until the processor of a peer that does something else looks at a put or get for it. */
+    CostEntry peer_turn{2e-6, 0};
     /**
      * The most that zero copy of memory that is registered already costs, and of memory that has
      * to be registered, as registrations are kept: of a message, whose sender waits for the lane,

@@ -17,10 +17,23 @@ std::string_view name(Operation operation) {
     return ucs::name_in<Operation::kGet>(kNames, operation);
 }
 
+/** What is said of a message behind the operation. */
+std::string_view name(Situation situation) {
+    static constexpr const char* kNames[] = {"", ", among others"};
+    return ucs::name_in<Situation::kAmongOthers>(kNames, situation);
+}
+
 std::string_view name(BufferClass buffer) {
     static constexpr const char* kNames[] = {"contiguous", "registered", "packed", "of a device",
                                              "of a device, mapped"};
     return ucs::name_in<BufferClass::kMapped>(kNames, buffer);
+}
+
+/** What is said of the peer's memory behind the operation. */
+std::string_view name(RemoteClass remote) {
+    static constexpr const char* kNames[] = {"", ", device memory of the peer",
+                                             ", described device memory"};
+    return ucs::name_in<RemoteClass::kDescribed>(kNames, remote);
 }
 
 /** A length inside the range that stands for it. */
@@ -82,12 +95,12 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
     TextTable table(
         {"operation", "buffer", "bytes", "protocol", "takes", "of", "figures", "the next best"}, 4,
         5);
-    const auto add = [&](Operation operation, BufferClass buffer, Situation situation) {
+    // `other`: the situation of a message, or the peer's memory of a put or get.
+    const auto add = [&](Operation operation, BufferClass buffer, auto other) {
         const std::vector<Alternative> all =
-            alternatives(lanes, costs, thresholds, operation, buffer, situation);
-        std::string head(name(operation));
-        if (situation == Situation::kAmongOthers) head += ", among others";
-        for (const ProtocolTable::Range& range : protocols.ranges(operation, buffer, situation)) {
+            alternatives(lanes, costs, thresholds, operation, buffer, other);
+        const std::string head = fmt::format("{}{}", name(operation), name(other));
+        for (const ProtocolTable::Range& range : protocols.ranges(operation, buffer, other)) {
             const size_t length = sample(range);
             const auto chosen = std::ranges::find_if(all, [&](const Alternative& each) {
                 return each.protocol == range.protocol && each.admits(length);
@@ -102,22 +115,37 @@ std::string describe_protocols(const LaneFigures& lanes, const CostModel& costs,
                        reason(*chosen, all, length)});
         }
     };
-    for (size_t index = 0; index < kOperations; ++index) {
-        const auto operation = static_cast<Operation>(index);
-        const auto plain = protocols.ranges(operation, BufferClass::kContiguous, Situation::kAlone);
+    // Adds the buffers that do not go as others do.
+    const auto add_buffers = [&](Operation operation, auto other) {
+        const auto ranges = [&](BufferClass buffer) {
+            return protocols.ranges(operation, buffer, other);
+        };
         for (size_t kind = 0; kind < kBufferClasses; ++kind) {
             const auto buffer = static_cast<BufferClass>(kind);
-            const auto ranges = protocols.ranges(operation, buffer, Situation::kAlone);
-            const bool is_mapped = buffer == BufferClass::kMapped;
-            const auto& usual =
-                is_mapped ? protocols.ranges(operation, BufferClass::kDevice, Situation::kAlone)
-                          : plain;
-            if (kind == 0 || !is_same(ranges, usual)) add(operation, buffer, Situation::kAlone);
+            const BufferClass usual =
+                buffer == BufferClass::kMapped ? BufferClass::kDevice : BufferClass::kContiguous;
+            if (kind == 0 || !is_same(ranges(buffer), ranges(usual))) add(operation, buffer, other);
         }
-        const auto others =
-            protocols.ranges(operation, BufferClass::kContiguous, Situation::kAmongOthers);
-        if (!is_same(others, plain))
-            add(operation, BufferClass::kContiguous, Situation::kAmongOthers);
+    };
+    // Adds what differs for that buffer from what is there already.
+    const auto add_other = [&](Operation operation, BufferClass buffer, auto usual, auto other) {
+        if (!is_same(protocols.ranges(operation, buffer, usual),
+                     protocols.ranges(operation, buffer, other)))
+            add(operation, buffer, other);
+    };
+    for (size_t index = 0; index < kOperations; ++index) {
+        const auto operation = static_cast<Operation>(index);
+        if (!is_one_sided(operation)) {
+            add_buffers(operation, Situation::kAlone);
+            add_other(operation, BufferClass::kContiguous, Situation::kAlone,
+                      Situation::kAmongOthers);
+            continue;
+        }
+        add_buffers(operation, RemoteClass::kHost);
+        for (const BufferClass buffer : {BufferClass::kContiguous, BufferClass::kDevice}) {
+            add_other(operation, buffer, RemoteClass::kHost, RemoteClass::kDevice);
+            add_other(operation, buffer, RemoteClass::kDevice, RemoteClass::kDescribed);
+        }
     }
     return table.text(indent);
 }

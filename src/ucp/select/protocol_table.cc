@@ -41,11 +41,18 @@ bool is_of_device(BufferClass buffer) {
     return buffer == BufferClass::kDevice || buffer == BufferClass::kMapped;
 }
 
-/** What the protocol costs if it only moves host memory: memory of a device is copied beside it. */
-CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClass buffer) {
-    if (!is_of_device(buffer)) return cost;
-    return {cost.base + 2 * costs.staging.base, cost.per_byte + 2 * costs.staging.per_byte,
+/**
+ * What the protocol costs if it only moves host memory: memory of a device is copied beside it.
+ * @param ends  at how many ends it is
+ */
+CostEntry with_staging(const CostEntry& cost, const CostModel& costs, int ends) {
+    return {cost.base + ends * costs.staging.base, cost.per_byte + ends * costs.staging.per_byte,
             cost.origin};
+}
+
+/** The same of a message, whose receiver is taken to have such a buffer, too. */
+CostEntry with_staging(const CostEntry& cost, const CostModel& costs, BufferClass buffer) {
+    return with_staging(cost, costs, is_of_device(buffer) ? 2 : 0);
 }
 
 /** What messages cost that go at once, copied at both ends. */
@@ -228,23 +235,37 @@ void add_messages(List& list, const LaneFigures& lanes, const CostModel& costs,
 }
 
 void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
-                   const Thresholds& thresholds, Operation operation, BufferClass buffer) {
+                   const Thresholds& thresholds, Operation operation, BufferClass buffer,
+                   RemoteClass remote) {
     const bool is_put = operation == Operation::kPut;
     const uint32_t has = lanes.capabilities;
     // To the peer, and for a get back again.
     const double ways = is_put ? 1 : 2;
     const CostEntry copies{ways * lanes.latency + lanes.overhead,
                            wire(lanes.bandwidth) + costs.copy.per_byte, costs.copy.origin};
-    if (buffer == BufferClass::kPacked || is_of_device(buffer) ||
+    if (remote == RemoteClass::kDescribed && buffer != BufferClass::kPacked && lanes.device_reads &&
+        thresholds.may_read) {
+        list.add(Protocol::kDirect, 0, SIZE_MAX, costs.device_read);
+    }
+    if (buffer == BufferClass::kPacked || is_of_device(buffer) || remote != RemoteClass::kHost ||
         (has & (is_put ? kAnyPut : kAnyGet)) == 0) {
-        list.add(Protocol::kByMessages, 0, SIZE_MAX,
-                 with_staging({ways * lanes.latency + 2 * lanes.overhead,
-                               wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin},
-                              costs, buffer));
+        const int ends = (is_of_device(buffer) ? 1 : 0) + (remote != RemoteClass::kHost ? 1 : 0);
+        const double base = ways * lanes.latency + 2 * lanes.overhead + costs.peer_turn.base;
+        list.add(
+            Protocol::kByMessages, 0, SIZE_MAX,
+            with_staging({base, wire(lanes.bandwidth) + 2 * costs.copy.per_byte, costs.copy.origin},
+                         costs, ends));
         return;
     }
+    const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
+    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
+    const bool has_short = is_put && (has & uct::kPutShort) != 0;
     const bool has_chains = (has & (is_put ? uct::kPutChain : uct::kGetChain)) != 0;
-    const size_t bulk = has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+    size_t bulk = has_chains ? bulk_threshold(lanes, thresholds) : SIZE_MAX;
+    // What fits into a work request is never cut into slices, whatever the user says.
+    if (has_short && bulk <= lanes.put.max_short) {
+        bulk = std::min(lanes.put.max_short, SIZE_MAX - 1) + 1;
+    }
     if (bulk != SIZE_MAX) {
         list.add(Protocol::kBulk, bulk, SIZE_MAX,
                  {ways * lanes.latency + kMoreMessages * lanes.overhead + lanes.registration,
@@ -253,10 +274,8 @@ void add_one_sided(List& list, const LaneFigures& lanes, const CostModel& costs,
         if (bulk == 0) return;
     }
     const size_t most = bulk == SIZE_MAX ? SIZE_MAX : bulk - 1;
-    const bool can_copy = (has & (is_put ? uct::kPutBcopy : uct::kGetBcopy)) != 0;
-    const bool has_zero_copy = (has & (is_put ? uct::kPutZcopy : uct::kGetZcopy)) != 0;
     size_t least = 0;
-    if (is_put && (has & uct::kPutShort) != 0) {
+    if (has_short) {
         const bool is_only = !can_copy && !has_zero_copy;
         const size_t longest = is_only ? most : std::min(lanes.put.max_short, most);
         list.add(Protocol::kShort, 0, longest, copies);
@@ -357,18 +376,18 @@ std::string_view name(Protocol protocol) {
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, Situation situation) {
+    assert(!is_one_sided(operation));
     List list;
-    switch (operation) {
-        case Operation::kTag:
-        case Operation::kActiveMessage:
-        case Operation::kStream:
-            add_messages(list, lanes, costs, thresholds, operation, buffer, situation);
-            break;
-        case Operation::kPut:
-        case Operation::kGet:
-            add_one_sided(list, lanes, costs, thresholds, operation, buffer);
-            break;
-    }
+    add_messages(list, lanes, costs, thresholds, operation, buffer, situation);
+    return list.take();
+}
+
+std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
+                                      const Thresholds& thresholds, Operation operation,
+                                      BufferClass buffer, RemoteClass remote) {
+    assert(is_one_sided(operation));
+    List list;
+    add_one_sided(list, lanes, costs, thresholds, operation, buffer, remote);
     return list.take();
 }
 
@@ -398,11 +417,19 @@ ProtocolTable::ProtocolTable(const LaneFigures& lanes, const CostModel& costs,
     : bulk_(bulk_threshold(lanes, thresholds)) {
     for (size_t operation = 0; operation < kOperations; ++operation) {
         for (size_t buffer = 0; buffer < kBufferClasses; ++buffer) {
-            for (const Situation situation : {Situation::kAlone, Situation::kAmongOthers}) {
-                const auto which = static_cast<Operation>(operation);
-                const auto kind = static_cast<BufferClass>(buffer);
-                rows_[index(which, kind, situation)] =
-                    make_row(alternatives(lanes, costs, thresholds, which, kind, situation));
+            const auto which = static_cast<Operation>(operation);
+            const auto kind = static_cast<BufferClass>(buffer);
+            const auto make = [&](auto other) {
+                rows_[index(which, kind, other)] =
+                    make_row(alternatives(lanes, costs, thresholds, which, kind, other));
+            };
+            if (is_one_sided(which)) {
+                make(RemoteClass::kHost);
+                make(RemoteClass::kDevice);
+                make(RemoteClass::kDescribed);
+            } else {
+                make(Situation::kAlone);
+                make(Situation::kAmongOthers);
             }
         }
     }
@@ -433,13 +460,11 @@ ProtocolTable::Row ProtocolTable::make_row(const std::vector<Alternative>& alter
     return row;
 }
 
-std::vector<ProtocolTable::Range> ProtocolTable::ranges(Operation operation, BufferClass buffer,
-                                                        Situation situation) const {
-    const Row& row = rows_[index(operation, buffer, situation)];
+std::vector<ProtocolTable::Range> ProtocolTable::Row::ranges() const {
     std::vector<Range> result;
-    for (size_t place = 0, first = 0;; first = row.last[place++] + 1) {
-        result.push_back({first, row.last[place], row.protocols[place]});
-        if (row.last[place] == SIZE_MAX) return result;
+    for (size_t place = 0, start = 0;; start = last[place++] + 1) {
+        result.push_back({start, last[place], protocols[place]});
+        if (last[place] == SIZE_MAX) return result;
     }
 }
 

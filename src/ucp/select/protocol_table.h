@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,13 +13,17 @@
 #include "ucp/select/costs.h"
 #include "uct/api/types.h"
 
-// By which protocol an operation goes: a pure function of the operation, the kind of buffer, its
-// length and the lanes of both ends. It is reckoned once for each endpoint configuration, from the
-// costs that transports state and those of the machine (costs.h), and looked up by integers alone.
+// By which protocol an operation goes: a pure function of the operation, the kind of buffer, of a
+// put or get also the kind of memory at the peer, the length and the lanes of both ends. It is
+// reckoned once for each endpoint configuration, from the costs that transports state and those of
+// the machine (costs.h), and looked up by integers alone.
 namespace ucp::select {
 
 enum class Operation : uint8_t { kTag, kActiveMessage, kStream, kPut, kGet };
 inline constexpr size_t kOperations = 5;
+inline bool is_one_sided(Operation operation) {
+    return operation == Operation::kPut || operation == Operation::kGet;
+}
 
 /** What a protocol can do with a buffer. */
 enum class BufferClass : uint8_t {
@@ -30,6 +35,14 @@ enum class BufferClass : uint8_t {
 };
 inline constexpr size_t kBufferClasses = 5;
 
+/** The peer's memory of a put or get; of a message nobody knows it when the message is sent. */
+enum class RemoteClass : uint8_t {
+    kHost,       //!< host memory
+    kDevice,     //!< memory of a device
+    kDescribed,  //!< the same, which the key describes to devices of the peer's host
+};
+inline constexpr size_t kRemoteClasses = 3;
+
 enum class Protocol : uint8_t {
     kShort,           //!< inside the work request
     kCopy,            //!< through bounce buffers, in pieces if need be
@@ -38,7 +51,7 @@ enum class Protocol : uint8_t {
     kByMessages,      //!< the peer's processor acts: the lane lacks the operation
     kRendezvous,      //!< announced; the data moves when the receiver has a buffer
     kRendezvousBulk,  //!< the same, the data in slices over all paths
-    kDirect,          //!< announced; the receiver's device reads the memory of the sender's
+    kDirect,          //!< a device of one end reads or writes the other's; messages are announced
 };
 std::string_view name(Protocol protocol);
 inline bool is_announced(Protocol protocol) {
@@ -97,6 +110,10 @@ inline constexpr size_t kSituations = 2;
 std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
                                       const Thresholds& thresholds, Operation operation,
                                       BufferClass buffer, Situation situation);
+/** The same of a put or get. */
+std::vector<Alternative> alternatives(const LaneFigures& lanes, const CostModel& costs,
+                                      const Thresholds& thresholds, Operation operation,
+                                      BufferClass buffer, RemoteClass remote);
 
 /** How a long message goes. */
 enum class Way : uint8_t { kEager, kRendezvous };
@@ -124,12 +141,15 @@ class ProtocolTable {
   public:
     ProtocolTable(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds);
 
+    /** @param operation  a message: kTag, kActiveMessage, kStream */
     Protocol find(Operation operation, BufferClass buffer, Situation situation,
                   size_t length) const {
-        const Row& row = rows_[index(operation, buffer, situation)];
-        size_t place = row.first[std::bit_width(length)];
-        while (length > row.last[place]) ++place;
-        return row.protocols[place];
+        return rows_[index(operation, buffer, situation)].find(length);
+    }
+    /** @param operation  kPut or kGet */
+    Protocol find(Operation operation, BufferClass buffer, RemoteClass remote,
+                  size_t length) const {
+        return rows_[index(operation, buffer, remote)].find(length);
     }
     bool is_bulk(size_t length) const { return length >= bulk_; }
 
@@ -139,7 +159,12 @@ class ProtocolTable {
         size_t last;
         Protocol protocol;
     };
-    std::vector<Range> ranges(Operation operation, BufferClass buffer, Situation situation) const;
+    std::vector<Range> ranges(Operation operation, BufferClass buffer, Situation situation) const {
+        return rows_[index(operation, buffer, situation)].ranges();
+    }
+    std::vector<Range> ranges(Operation operation, BufferClass buffer, RemoteClass remote) const {
+        return rows_[index(operation, buffer, remote)].ranges();
+    }
 
   private:
     static constexpr size_t kMaxRanges = 8;
@@ -147,16 +172,35 @@ class ProtocolTable {
         std::array<uint8_t, 65> first{};  //!< by the width of a length in bits: where to look first
         std::array<Protocol, kMaxRanges> protocols{};
         std::array<size_t, kMaxRanges> last{};  //!< the longest of each range; SIZE_MAX ends it
+
+        Protocol find(size_t length) const {
+            size_t place = first[std::bit_width(length)];
+            while (length > last[place]) ++place;
+            return protocols[place];
+        }
+        std::vector<Range> ranges() const;
     };
+    static constexpr auto kMessages = static_cast<size_t>(Operation::kPut);
+    static constexpr size_t kMessageRows = kMessages * kBufferClasses * kSituations;
+    static constexpr size_t kRows =
+        kMessageRows + (kOperations - kMessages) * kBufferClasses * kRemoteClasses;
 
     static size_t index(Operation operation, BufferClass buffer, Situation situation) {
+        assert(!is_one_sided(operation));
         return (static_cast<size_t>(operation) * kBufferClasses + static_cast<size_t>(buffer)) *
                    kSituations +
                static_cast<size_t>(situation);
     }
+    static size_t index(Operation operation, BufferClass buffer, RemoteClass remote) {
+        assert(is_one_sided(operation));
+        const size_t which = static_cast<size_t>(operation) - kMessages;
+        return kMessageRows +
+               (which * kBufferClasses + static_cast<size_t>(buffer)) * kRemoteClasses +
+               static_cast<size_t>(remote);
+    }
     static Row make_row(const std::vector<Alternative>& alternatives);
 
-    std::array<Row, kOperations * kBufferClasses * kSituations> rows_;
+    std::array<Row, kRows> rows_;
     size_t bulk_;
 };
 

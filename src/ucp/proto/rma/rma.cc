@@ -21,10 +21,9 @@ void finish_rma(Request& request) {
     if (rma.number) request.endpoint->remote_operation_finished(*rma.number);
 }
 
-bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote,
-                uct::RemoteKey* key) {
-    *key = remote.find(lane.domains);
-    return (lane.attributes.capabilities & any_of) == 0 || *key == uct::kInvalidRemoteKey;
+bool lane_lacks(const Lane& lane, uint32_t any_of, const RemoteMemory& remote) {
+    return (lane.attributes.capabilities & any_of) == 0 ||
+           remote.find(lane.domains) == uct::kInvalidRemoteKey;
 }
 
 using bulk::Direction;
@@ -33,21 +32,17 @@ using bulk::Direction;
 struct DirectionTraits {
     const char* name;
     select::Operation operation;
-    uint32_t any, copy, zero_copy, chain;  //!< bits of uct::Capability
+    uint32_t any, copy, zero_copy;  //!< bits of uct::Capability
     uct::OperationLimits uct::InterfaceAttributes::*limits;
 };
 
 const DirectionTraits& traits_of(Direction direction) {
-    static constexpr DirectionTraits kPut{"put",
-                                          select::Operation::kPut,
-                                          uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy,
-                                          uct::kPutBcopy,
-                                          uct::kPutZcopy,
-                                          uct::kPutChain,
-                                          &uct::InterfaceAttributes::put};
+    static constexpr DirectionTraits kPut{
+        "put",          select::Operation::kPut, uct::kPutShort | uct::kPutBcopy | uct::kPutZcopy,
+        uct::kPutBcopy, uct::kPutZcopy,          &uct::InterfaceAttributes::put};
     static constexpr DirectionTraits kGet{
-        "get",          select::Operation::kGet, uct::kGetBcopy | uct::kGetZcopy, uct::kGetBcopy,
-        uct::kGetZcopy, uct::kGetChain,          &uct::InterfaceAttributes::get};
+        "get",          select::Operation::kGet, uct::kGetBcopy | uct::kGetZcopy,
+        uct::kGetBcopy, uct::kGetZcopy,          &uct::InterfaceAttributes::get};
     return direction == Direction::kPut ? kPut : kGet;
 }
 
@@ -66,7 +61,10 @@ void unpack_get(void* arg, const void* data, size_t length) {
     std::memcpy(arg, data, length);
 }
 
-/** The shortest way: the data goes with the work request, if it fits and there is room. */
+/**
+ * The shortest way: the data goes with the work request, if it fits and there is room. What fits is
+ * what the table of protocols has in its first range of puts, which is not looked up here.
+ */
 inline bool put_short(Endpoint& endpoint, const void* buffer, size_t length, uint64_t address,
                       const RemoteMemory& remote) {
     const Lane lane = endpoint.one_sided_lane();
@@ -131,25 +129,18 @@ bool has_memory(Request& request, const Lane& lane, uct::MemoryHandle** handle) 
     return *handle != nullptr;
 }
 
-/** Does the rest of the operation take registered memory on the lane, which can copy as well? */
-bool wants_zero_copy(Request& request, const Lane& lane) {
+/** By which protocol the rest of the operation goes on the lane. */
+select::Protocol protocol_of(Request& request, const Lane& lane, select::BufferClass buffer,
+                             select::RemoteClass remote) {
     const RmaOperation& rma = request.part<RmaOperation>();
-    const auto kind = rma.user_memory != nullptr ? select::BufferClass::kRegistered
-                                                 : select::BufferClass::kContiguous;
-    const select::Protocol protocol =
-        request.endpoint->protocols(lane).find(traits_of(rma.direction).operation, kind,
-                                               select::Situation::kAlone, rma.length - rma.offset);
-    return protocol == select::Protocol::kZeroCopy || protocol == select::Protocol::kBulk;
+    return request.endpoint->protocols(lane).find(traits_of(rma.direction).operation, buffer,
+                                                  remote, rma.length - rma.offset);
 }
 
 /** Bulk transfers are the engine's; the rest of what was begun otherwise is not. */
 bool start_bulk(Request& request, const Lane& lane) {
     RmaOperation& rma = request.part<RmaOperation>();
-    if (rma.offset != 0 || !rma.owner->bulk.is_bulk(*request.endpoint, rma.length)) return false;
-    if ((lane.attributes.capabilities & traits_of(rma.direction).chain) == 0 ||
-        registration(request, lane) == nullptr) {
-        return false;
-    }
+    if (rma.offset != 0 || registration(request, lane) == nullptr) return false;
     const Memory* memory = rma.memory != nullptr ? rma.memory : rma.user_memory;
     return rma.owner->bulk.try_start(request, rma.direction,
                                      {rma.buffer, rma.address, rma.length, memory, rma.remote});
@@ -177,27 +168,31 @@ ucs_status_t post_copy(Request& request, const Lane& lane, std::byte* data, size
 }
 
 ucs_status_t post_rma(Request& request, const Lane& lane) {
+    using select::Protocol;
     RmaOperation& rma = request.part<RmaOperation>();
     const DirectionTraits& traits = traits_of(rma.direction);
-    uct::RemoteKey key;
-    if (lane_lacks(lane, traits.any, *rma.remote, &key)) {
+    const uct::RemoteKey key = rma.remote->find(lane.domains);
+    const auto buffer = rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                   : select::BufferClass::kContiguous;
+    const Protocol protocol = protocol_of(request, lane, buffer, select::RemoteClass::kHost);
+    if (key == uct::kInvalidRemoteKey || protocol == Protocol::kByMessages) {
         emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;  // its turn comes again, on the lane of messages
     }
-    if (start_bulk(request, lane)) return UCS_OK;
+    if (protocol == Protocol::kBulk && start_bulk(request, lane)) return UCS_OK;
     const uint32_t capabilities = lane.attributes.capabilities;
     const uct::OperationLimits& limits = lane.attributes.*traits.limits;
     std::byte* data = rma.buffer + rma.offset;
     const uint64_t address = rma.address + rma.offset;
     size_t length = rma.length - rma.offset;
-    const bool has_short = rma.direction == Direction::kPut && (capabilities & uct::kPutShort) != 0;
     const bool can_copy = (capabilities & traits.copy) != 0;
+    const bool has_short = rma.direction == Direction::kPut && (capabilities & uct::kPutShort) != 0;
     uct::MemoryHandle* handle = nullptr;
     ucs_status_t status;
-    if (has_short && length <= limits.max_short) {
+    if (protocol == Protocol::kShort && length <= limits.max_short) {
         status = lane.endpoint.put_short(data, static_cast<uint32_t>(length), address, key);
     } else if ((capabilities & traits.zero_copy) != 0 &&
-               (!can_copy || wants_zero_copy(request, lane)) &&
+               (!can_copy || protocol == Protocol::kZeroCopy || protocol == Protocol::kBulk) &&
                has_memory(request, lane, &handle)) {
         length = std::min(length, limits.max_zcopy);
         status = post_zero_copy(request, lane, {data, length, handle}, address, key);
@@ -221,20 +216,21 @@ void abort_copy(Request& request, ucs_status_t status) {
     request.complete(status);
 }
 
-// Where there is no way to the memory (yet), the target's processor acts.
+const ucs::MemoryExport& use_exported(Endpoint& endpoint, const RemoteMemory& remote) {
+    const ucs::MemoryExport& exported = *remote.exported();
+    if (remote.use_exported()) DirectPath::tell_in_use(endpoint, exported);
+    return exported;
+}
+
+// Where there is no way to the memory yet, the target's processor acts.
 ucs_status_t post_direct(Request& request, const Lane&) {
     RmaOperation& rma = request.part<RmaOperation>();
     DirectPath& direct = rma.owner->direct;
-    const ucs::MemoryExport* const exported = reach_directly(*request.endpoint, *rma.remote);
-    if (!rma.remote->covers(rma.address, rma.length)) return UCS_ERR_INVALID_ADDR;
-    bool is_begun = false;
-    if (exported != nullptr) {
-        ucs::MemoryExport there = *exported;
-        there.offset += rma.address - rma.remote->header().address;
-        is_begun = rma.direction == Direction::kPut
-                       ? direct.store(request, there, rma.buffer, rma.length)
-                       : direct.fetch(request, there, rma.buffer, rma.length);
-    }
+    ucs::MemoryExport there = use_exported(*request.endpoint, *rma.remote);
+    there.offset += rma.address - rma.remote->header().address;
+    const bool is_begun = rma.direction == Direction::kPut
+                              ? direct.store(request, there, rma.buffer, rma.length)
+                              : direct.fetch(request, there, rma.buffer, rma.length);
     if (!is_begun) {
         emulate_rma(request);
         return UCS_ERR_NO_RESOURCE;
@@ -246,6 +242,33 @@ ucs_status_t post_direct(Request& request, const Lane&) {
     return UCS_OK;
 }
 
+/** The key is not for all of it: nothing is written, be it by a device or by messages. */
+ucs_status_t refuse(Request&, const Lane&) {
+    return UCS_ERR_INVALID_ADDR;
+}
+
+/** Memory of a device takes part: the table of protocols has who moves it. */
+[[gnu::noinline]] void begin_of_device(Request& request) {
+    const RmaOperation& rma = request.part<RmaOperation>();
+    if (rma.remote->exported() != nullptr && !rma.remote->covers(rma.address, rma.length)) {
+        request.post = refuse;
+        return;
+    }
+    const auto remote = rma.remote->exported() != nullptr ? select::RemoteClass::kDescribed
+                        : rma.remote->header().memory_type != UCS_MEMORY_TYPE_HOST
+                            ? select::RemoteClass::kDevice
+                            : select::RemoteClass::kHost;
+    const Lane lane = request.endpoint->one_sided_lane();
+    const auto buffer = rma.device_copy != nullptr   ? select::BufferClass::kDevice
+                        : rma.user_memory != nullptr ? select::BufferClass::kRegistered
+                                                     : select::BufferClass::kContiguous;
+    if (protocol_of(request, lane, buffer, remote) == select::Protocol::kDirect) {
+        request.post = post_direct;
+    } else {
+        emulate_rma(request);
+    }
+}
+
 }  // namespace
 
 const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& remote) {
@@ -254,8 +277,7 @@ const ucs::MemoryExport* reach_directly(Endpoint& endpoint, const RemoteMemory& 
         endpoint.configuration().use(Role::kRemoteMemory, UCS_MEMORY_TYPE_CUDA).service !=
             Service::kByDevices)
         return nullptr;
-    if (remote.use_exported()) DirectPath::tell_in_use(endpoint, *exported);
-    return exported;
+    return &use_exported(endpoint, remote);
 }
 
 ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation operation,
@@ -273,12 +295,9 @@ ucs_status_t OneSided::begin(Request& request, Endpoint& endpoint, RmaOperation 
     if (rma.device_copy != nullptr)
         request.memory_type = memory_type_of(rma.buffer, rma.length, ucp_dt_make_contig(1));
     request.cleanup = finish_rma;
-    uct::RemoteKey key;
-    if (rma.remote->exported() != nullptr) {
-        request.post = post_direct;
-    } else if (rma.device_copy != nullptr ||
-               lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote,
-                          &key)) {
+    if (rma.remote->exported() != nullptr || rma.device_copy != nullptr) {
+        begin_of_device(request);
+    } else if (lane_lacks(endpoint.one_sided_lane(), traits_of(rma.direction).any, *rma.remote)) {
         emulate_rma(request);
     }
     return UCS_OK;

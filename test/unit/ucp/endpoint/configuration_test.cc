@@ -158,6 +158,13 @@ TEST(EndpointConfiguration, SaysWhereDevicesReadEachOthersMemory) {
         // The table of protocols and the table of lanes say the same.
         if (type == UCS_MEMORY_TYPE_CUDA) {
             EXPECT_EQ(service == Service::kByDevices, is_direct);
+            for (const auto operation : {select::Operation::kPut, select::Operation::kGet}) {
+                const select::Protocol protocol =
+                    made.protocols(false).find(operation, select::BufferClass::kContiguous,
+                                               select::RemoteClass::kDescribed, 100);
+                EXPECT_EQ(protocol,
+                          is_direct ? select::Protocol::kDirect : select::Protocol::kByMessages);
+            }
         }
         return service;
     };

@@ -7,6 +7,7 @@
 #include <bit>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -71,12 +72,28 @@ LaneFigures without(LaneFigures lanes, uint32_t capabilities) {
     return lanes;
 }
 
-constexpr Operation kAllOperations[] = {Operation::kTag, Operation::kActiveMessage,
-                                        Operation::kStream, Operation::kPut, Operation::kGet};
+constexpr Operation kAllMessages[] = {Operation::kTag, Operation::kActiveMessage,
+                                      Operation::kStream};
+constexpr Operation kOneSidedOperations[] = {Operation::kPut, Operation::kGet};
 constexpr BufferClass kAllBuffers[] = {BufferClass::kContiguous, BufferClass::kRegistered,
                                        BufferClass::kPacked, BufferClass::kDevice,
                                        BufferClass::kMapped};
-constexpr Situation kSituations[] = {Situation::kAlone, Situation::kAmongOthers};
+constexpr Situation kAllSituations[] = {Situation::kAlone, Situation::kAmongOthers};
+constexpr RemoteClass kAllRemotes[] = {RemoteClass::kHost, RemoteClass::kDevice,
+                                       RemoteClass::kDescribed};
+
+/** Calls `each(operation, buffer, other)`, `other` the situation or the peer's memory. */
+template <typename Each>
+void for_all_rows(Each each) {
+    for (const BufferClass buffer : kAllBuffers) {
+        for (const Operation message : kAllMessages) {
+            for (const Situation situation : kAllSituations) each(message, buffer, situation);
+        }
+        for (const Operation operation : kOneSidedOperations) {
+            for (const RemoteClass remote : kAllRemotes) each(operation, buffer, remote);
+        }
+    }
+}
 
 /** Every power of two and its neighbours. */
 std::set<size_t> lengths() {
@@ -91,57 +108,45 @@ std::set<size_t> lengths() {
 /** The table's choice is the least time of all alternatives that admit the length. */
 void expect_least(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds) {
     const ProtocolTable table(lanes, costs, thresholds);
-    for (const Operation operation : kAllOperations) {
-        for (const BufferClass buffer : kAllBuffers) {
-            for (const Situation situation : kSituations) {
-                const auto all =
-                    alternatives(lanes, costs, thresholds, operation, buffer, situation);
-                std::set<size_t> tried = lengths();
-                for (const ProtocolTable::Range& range :
-                     table.ranges(operation, buffer, situation)) {
-                    tried.insert(range.first);
-                    tried.insert(range.last);
-                }
-                for (const size_t length : tried) {
-                    const auto takes = [length](const Alternative& one) {
-                        return one.cost.base + one.cost.per_byte * static_cast<double>(length);
-                    };
-                    const Alternative* least = nullptr;
-                    for (const Alternative& each : all) {
-                        if (length < each.least || length > each.most) continue;
-                        if (least == nullptr || takes(each) < takes(*least)) least = &each;
-                    }
-                    ASSERT_NE(least, nullptr) << "nothing carries " << length << " bytes";
-                    ASSERT_EQ(table.find(operation, buffer, situation, length), least->protocol)
-                        << length << " bytes of operation " << static_cast<int>(operation);
-                }
-            }
+    for_all_rows([&](Operation operation, BufferClass buffer, auto other) {
+        const auto all = alternatives(lanes, costs, thresholds, operation, buffer, other);
+        std::set<size_t> tried = lengths();
+        for (const ProtocolTable::Range& range : table.ranges(operation, buffer, other)) {
+            tried.insert(range.first);
+            tried.insert(range.last);
         }
-    }
+        for (const size_t length : tried) {
+            const auto takes = [length](const Alternative& one) {
+                return one.cost.base + one.cost.per_byte * static_cast<double>(length);
+            };
+            const Alternative* least = nullptr;
+            for (const Alternative& each : all) {
+                if (length < each.least || length > each.most) continue;
+                if (least == nullptr || takes(each) < takes(*least)) least = &each;
+            }
+            ASSERT_NE(least, nullptr) << "nothing carries " << length << " bytes";
+            ASSERT_EQ(table.find(operation, buffer, other, length), least->protocol)
+                << length << " bytes of operation " << static_cast<int>(operation);
+        }
+    });
 }
 
 /** Whatever is chosen for a length carries that length. */
 void expect_admitted(const LaneFigures& lanes) {
     const CostModel costs = CostModel::fixed();
     const ProtocolTable table(lanes, costs, {});
-    for (const Operation operation : kAllOperations) {
-        for (const BufferClass buffer : kAllBuffers) {
-            for (const Situation situation : kSituations) {
-                const auto all = alternatives(lanes, costs, {}, operation, buffer, situation);
-                for (const ProtocolTable::Range& range :
-                     table.ranges(operation, buffer, situation)) {
-                    for (const size_t length : {range.first, range.last}) {
-                        const bool is_admitted =
-                            std::ranges::any_of(all, [&](const Alternative& each) {
-                                return each.protocol == range.protocol && each.admits(length);
-                            });
-                        ASSERT_TRUE(is_admitted)
-                            << length << " bytes of operation " << static_cast<int>(operation);
-                    }
-                }
+    for_all_rows([&](Operation operation, BufferClass buffer, auto other) {
+        const auto all = alternatives(lanes, costs, {}, operation, buffer, other);
+        for (const ProtocolTable::Range& range : table.ranges(operation, buffer, other)) {
+            for (const size_t length : {range.first, range.last}) {
+                const bool is_admitted = std::ranges::any_of(all, [&](const Alternative& each) {
+                    return each.protocol == range.protocol && each.admits(length);
+                });
+                ASSERT_TRUE(is_admitted)
+                    << length << " bytes of operation " << static_cast<int>(operation);
             }
         }
-    }
+    });
 }
 
 std::vector<LaneFigures> all_lanes() {
@@ -199,16 +204,28 @@ TEST(ProtocolTable, HasItsRangesWhateverFiguresAPeerClaims) {
     }
 }
 
-/** The first length from which an operation goes by one of some protocols. */
+size_t first_of(const std::vector<ProtocolTable::Range>& ranges, const std::set<Protocol>& wanted) {
+    for (const ProtocolTable::Range& range : ranges) {
+        if (wanted.contains(range.protocol)) return range.first;
+    }
+    return SIZE_MAX;
+}
+
+/** The first length from which a message goes by one of some protocols. */
 size_t first_of(const LaneFigures& lanes, const CostModel& costs, const Thresholds& thresholds,
                 Operation operation, const std::set<Protocol>& wanted,
                 BufferClass buffer = BufferClass::kContiguous,
                 Situation situation = Situation::kAlone) {
     const ProtocolTable table(lanes, costs, thresholds);
-    for (const ProtocolTable::Range& range : table.ranges(operation, buffer, situation)) {
-        if (wanted.contains(range.protocol)) return range.first;
-    }
-    return SIZE_MAX;
+    return first_of(table.ranges(operation, buffer, situation), wanted);
+}
+
+/** The same of a put or get. */
+size_t first_one_sided(const LaneFigures& lanes, const Thresholds& thresholds, Operation operation,
+                       Protocol wanted, BufferClass buffer = BufferClass::kContiguous,
+                       RemoteClass remote = RemoteClass::kHost) {
+    const ProtocolTable table(lanes, CostModel::fixed(), thresholds);
+    return first_of(table.ranges(operation, buffer, remote), {wanted});
 }
 
 const std::set<Protocol> kAnnounced{Protocol::kRendezvous, Protocol::kRendezvousBulk,
@@ -277,6 +294,8 @@ TEST(Rendezvous, WithinAHostPaysWhereOneCopyByTheSystemTakesLessThanPieces) {
 }
 
 size_t zero_copy_from(const LaneFigures& lanes, Operation operation, BufferClass buffer) {
+    if (is_one_sided(operation))
+        return first_one_sided(lanes, {}, operation, Protocol::kZeroCopy, buffer);
     return first_of(lanes, CostModel::fixed(), {}, operation, {Protocol::kZeroCopy}, buffer);
 }
 
@@ -304,6 +323,50 @@ TEST(Direct, IsTakenWhereDevicesReadEachOthersMemory) {
     thresholds = {};
     thresholds.may_read = false;
     EXPECT_EQ(from(beside_devices(), thresholds), SIZE_MAX);
+}
+
+TEST(Direct, IsTakenToMemoryThatTheKeyDescribes) {
+    constexpr auto kDescribed = RemoteClass::kDescribed;
+    Thresholds nothing_read;
+    nothing_read.may_read = false;
+    for (const Operation operation : kOneSidedOperations) {
+        for (const BufferClass buffer :
+             {BufferClass::kContiguous, BufferClass::kRegistered, BufferClass::kDevice}) {
+            const auto from = [&](const LaneFigures& lanes, const Thresholds& thresholds,
+                                  Protocol wanted, RemoteClass remote) {
+                return first_one_sided(lanes, thresholds, operation, wanted, buffer, remote);
+            };
+            EXPECT_EQ(from(beside_devices(), {}, Protocol::kDirect, kDescribed), 0u);
+            // At any length: the peer's processor is never asked.
+            EXPECT_EQ(from(beside_devices(), {}, Protocol::kByMessages, kDescribed), SIZE_MAX);
+            // A device writes no host memory of another process.
+            EXPECT_EQ(from(beside_devices(), {}, Protocol::kDirect, RemoteClass::kHost), SIZE_MAX);
+            const auto is_by_messages = [&](const LaneFigures& lanes, const Thresholds& thresholds,
+                                            RemoteClass remote) {
+                return from(lanes, thresholds, Protocol::kByMessages, remote) == 0;
+            };
+            EXPECT_TRUE(is_by_messages(beside_devices(), {}, RemoteClass::kDevice));
+            EXPECT_TRUE(is_by_messages(beside_devices(), nothing_read, kDescribed));
+            EXPECT_TRUE(is_by_messages(shared_memory(), {}, kDescribed));
+            EXPECT_TRUE(is_by_messages(adapter(1), {}, kDescribed));
+        }
+    }
+}
+
+/** Memory of a device is copied through host memory at each end that has it. */
+TEST(ByMessages, IsStagedAtTheEndsThatAreOfADevice) {
+    const CostModel costs = CostModel::fixed();
+    const auto takes = [&](BufferClass buffer, RemoteClass remote) {
+        const auto all = alternatives(without(shared_memory(), kOneSided), costs, {},
+                                      Operation::kPut, buffer, remote);
+        EXPECT_EQ(all.size(), 1u);
+        return all.front().cost.at(1000);
+    };
+    const double plain = takes(BufferClass::kContiguous, RemoteClass::kHost);
+    const double staging = costs.staging.at(1000);
+    EXPECT_DOUBLE_EQ(takes(BufferClass::kDevice, RemoteClass::kHost), plain + staging);
+    EXPECT_DOUBLE_EQ(takes(BufferClass::kContiguous, RemoteClass::kDevice), plain + staging);
+    EXPECT_DOUBLE_EQ(takes(BufferClass::kDevice, RemoteClass::kDevice), plain + 2 * staging);
 }
 
 TEST(Rendezvous, OfDeviceMemoryIsStagedWhereNoDeviceReadsIt) {
@@ -336,11 +399,18 @@ TEST(ZeroCopy, OfPutsAndGetsHasItsOwnCosts) {
 
 TEST(Bulk, BeginsWithASliceOrWhereDevicesShare) {
     const auto from = [](const LaneFigures& lanes) {
-        return first_of(lanes, CostModel::fixed(), {}, Operation::kPut, {Protocol::kBulk});
+        return first_one_sided(lanes, {}, Operation::kPut, Protocol::kBulk);
     };
     EXPECT_EQ(from(adapter(1)), 64u << 10);
     EXPECT_NEAR(static_cast<double>(from(tcp(2))), 13e-6 * 2.4e9, 1);
     EXPECT_EQ(from(without(adapter(1), kChains)), SIZE_MAX);
+    // What fits into a work request goes in it: nobody looks up how (OneSided::transfer()).
+    Thresholds all;
+    all.bulk = 0;
+    EXPECT_EQ(first_one_sided(adapter(1), all, Operation::kPut, Protocol::kShort), 0u);
+    EXPECT_EQ(first_one_sided(adapter(1), all, Operation::kPut, Protocol::kBulk),
+              adapter(1).put.max_short + 1);
+    EXPECT_EQ(first_one_sided(adapter(1), all, Operation::kGet, Protocol::kBulk), 0u);
     EXPECT_TRUE(ProtocolTable(adapter(1), CostModel::fixed(), {}).is_bulk(64u << 10));
     EXPECT_FALSE(ProtocolTable(adapter(1), CostModel::fixed(), {}).is_bulk((64u << 10) - 1));
 }
@@ -360,11 +430,11 @@ TEST(Thresholds, OfTheUserWinOverCosts) {
     EXPECT_EQ(first_of(without(adapter(1), uct::kAmShort), costs, thresholds, Operation::kTag,
                        {Protocol::kZeroCopy}),
               700u);
-    EXPECT_EQ(first_of(without(adapter(1), uct::kPutShort), costs, thresholds, Operation::kPut,
-                       {Protocol::kZeroCopy}),
+    EXPECT_EQ(first_one_sided(without(adapter(1), uct::kPutShort), thresholds, Operation::kPut,
+                              Protocol::kZeroCopy),
               700u);
     thresholds.bulk = 9000;
-    EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kGet, {Protocol::kBulk}), 9000u);
+    EXPECT_EQ(first_one_sided(adapter(1), thresholds, Operation::kGet, Protocol::kBulk), 9000u);
     thresholds.short_limit = 99;
     EXPECT_EQ(first_of(adapter(1), costs, thresholds, Operation::kTag, {Protocol::kCopy}), 100u);
 }
@@ -376,6 +446,16 @@ TEST(CostModel, IsMeasuredOnceForAProcess) {
     EXPECT_GE(costs.system_copy.base, 0);
     EXPECT_EQ(costs.pieces.origin, Origin::kAssumed);
     EXPECT_EQ(CostModel::fixed().system_copy.origin, Origin::kAssumed);
+}
+
+/** Lines that begin with one text and have another one in them. */
+int lines_of(const std::string& text, const std::string& start, const std::string& part) {
+    std::istringstream lines(text);
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with(start) && line.find(part) != std::string::npos) ++count;
+    }
+    return count;
 }
 
 TEST(ProtocolReport, SaysWhatEachRangeTakesAndWhyTheNextBestLost) {
@@ -393,6 +473,11 @@ TEST(ProtocolReport, SaysWhatEachRangeTakesAndWhyTheNextBestLost) {
     for (const char* part : {"of a device   ", "of a device, mapped", "direct", "copy takes"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
+    EXPECT_EQ(lines_of(text, "put, described device memory", "direct"), 2) << text;
+    EXPECT_EQ(lines_of(text, "get, described device memory", "by messages takes"), 2) << text;
+    EXPECT_EQ(lines_of(text, "put, device memory of the peer", "by messages"), 1) << text;
+    text = describe_protocols(shared_memory(), costs, {}, "");
+    EXPECT_EQ(lines_of(text, "described", ""), 0) << text;
     text = describe_protocols(adapter(1), costs, {}, "");
     EXPECT_NE(text.find("65536 and more"), std::string::npos) << text;
     EXPECT_NE(text.find("zero copy up to 65535 bytes"), std::string::npos) << text;
