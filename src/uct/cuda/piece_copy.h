@@ -29,10 +29,11 @@ class PieceCopy final : public ucs::AsyncCopy {
     void hold(Mapping& mapping) { mappings_held_.push_back(&mapping); }
     /** Addresses as the context's device sees them. What fails is said at the end. */
     void add(std::byte* to, const std::byte* from, size_t length) {
-        if (length <= kCut && used_ < kInChunk) [[likely]]
+        if (length <= kCut && used_ < kInChunk) [[likely]] {
             append(to, from, length);
-        else
+        } else {
             add_parts(to, from, length);
+        }
     }
     /** Nothing is added any more. */
     void close() { launch(); }
