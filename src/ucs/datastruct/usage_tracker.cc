@@ -258,13 +258,12 @@ void UsageTracker::note_silence() {
 
 // Counts the intervals in a row that are off to the same side. The first of them must stand out
 // from the noise.
-void UsageTracker::note_trend(Entry& entry, double seen) {
-    const double mean = entry.mean();
+void UsageTracker::note_trend(Entry& entry, double seen, double mean) {
     const int side = kOff * seen < mean ? -1 : seen > kOff * mean ? 1 : 0;
     const bool goes_on = side * entry.trend > 0;
-    const double distance = std::abs(seen - mean);
     if (!goes_on) entry.trend = 0;
-    if (goes_on || distance > kOffDeviations * std::sqrt(entry.noise)) entry.trend += side;
+    const double stands_out = kOffDeviations * std::sqrt(entry.noise);
+    if (goes_on || std::abs(seen - mean) > stands_out) entry.trend += side;
 }
 
 // The noise is that of what the intervals saw about their mean; of the first there is only what
@@ -276,10 +275,10 @@ void UsageTracker::renew(Entry& entry) const {
     if (entry.youth == 1) {
         entry.noise = interval_.variance_of(entry.sampled_variance, entry.whole_variance);
     } else {
-        note_trend(entry, seen);
+        const double mean = entry.mean(), distance = seen - mean;
+        note_trend(entry, seen, mean);
         const int in_a_row = std::min(std::abs(entry.trend), static_cast<int>(options_.trend));
         for (int n = 1; n < in_a_row; ++n) decay *= interval_.decay;
-        const double distance = seen - entry.mean();
         if (in_a_row < 2) entry.noise = decay * entry.noise + (1 - decay) * distance * distance;
     }
     entry.rate = decay * entry.rate + (1 - decay) * seen;

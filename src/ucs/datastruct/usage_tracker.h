@@ -24,7 +24,7 @@ namespace ucs {
 // so it tends to the true one, and idle owners sink while others send. What a message and a byte
 // are worth may differ from owner to owner (Value). Of intervals in a row that all see far more
 // than the mean, or all far less, the second counts as two, the third as three and so on: traffic
-// has moved, and a mean that forgets by chance's pace would be long in following.
+// has moved, and a mean that went on at its pace would be long in following.
 //
 // Time stands still while progress() is not called for more than an interval: the program
 // computes, and what it does not send says nothing. It also stands still, for `hold` at most, while
@@ -274,7 +274,7 @@ class UsageTracker {
             return sampled / (armed * armed) + whole / (length * length);
         }
     };
-    static void note_trend(Entry& entry, double seen);
+    static void note_trend(Entry& entry, double seen, double mean);
     void renew(Entry& entry) const;
     bool take_sample(size_t slot);
     void note_silence();

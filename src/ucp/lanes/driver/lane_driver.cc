@@ -64,6 +64,7 @@ lanes::Config negotiator_config(const Config& config) {
         const double scaled = static_cast<double>(*wait) * pace;
         *wait = static_cast<lanes::Time>(std::clamp(scaled, 1e3, kLongestWait));
     }
+    // As the negotiator wants it, where both would be the longest wait.
     result.stale_after = std::max(result.stale_after, 2 * result.refresh);
     result.hold = static_cast<lanes::Time>(config.hold().count());
     result.min_score = static_cast<lanes::Score>(config.min_score);

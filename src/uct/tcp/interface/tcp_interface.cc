@@ -85,7 +85,7 @@ TcpInterface::~TcpInterface() {
     for (Association& association : associations_) association.leave();
     linger();
     listener_.close();
-    leave_family();
+    leave_set();
     for (Association& association : associations_) association.end_output();
     associations_.clear();
 }

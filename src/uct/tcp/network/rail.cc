@@ -43,10 +43,10 @@ Rail::Rail(const NetworkDevice& device, const Config& config, const InterfacePar
 }
 
 Rail::~Rail() {
-    leave_family();
+    leave_set();
 }
 
-void Rail::leave_family() {
+void Rail::leave_set() {
     std::erase(rails_->members, this);
 }
 

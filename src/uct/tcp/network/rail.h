@@ -114,7 +114,7 @@ class Rail {
   protected:
     ~Rail();
     void begin_to_leave() { is_leaving_ = true; }
-    void leave_family();
+    void leave_set();
 
   private:
     const NetworkDevice device_;
